@@ -70,6 +70,8 @@ const char *sp_reason_name(enum sp_reason reason)
         return "injection-fails";
     case SP_UNSIGNED:
         return "unsigned";
+    case SP_ANOTHER_LABEL:
+        return "another-label";
     case SP_WRONG_SIGNER:
         return "wrong-signer";
     case SP_KEY_EXPIRED:
@@ -105,6 +107,7 @@ int sp_reason_exit_code(enum sp_reason reason)
     case SP_MOUNT_FAILED:
     case SP_COMMAND_NOT_FOUND:
     case SP_UNSIGNED:
+    case SP_ANOTHER_LABEL:
     case SP_WRONG_SIGNER:
     case SP_KEY_EXPIRED:
     case SP_IMAGE_DAMAGED:

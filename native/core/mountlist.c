@@ -153,6 +153,7 @@ static void parse_entry(struct parse *parse, const char *entry, size_t length)
     parse->free_memory[image_length] = '\0';
     parse->free_memory += image_length + 1;
     found->mount_point = NULL;
+    found->label = NULL;
     if (mount != NULL) {
         found->mount_point = parse->free_memory;
         parse->free_memory += sp_path_write_normal(mount, mount_length, parse->free_memory) + 1;
@@ -226,6 +227,30 @@ int sp_mount_list_parse(const char *text, size_t length, struct sp_mount_list *l
         return -1;
     }
     return 0;
+}
+
+int sp_mount_list_label(struct sp_mount_list *list, char *text, struct sp_error *error)
+{
+    size_t count = 0;
+    for (char *rest = text; rest != NULL; count++) {
+        char *label = rest;
+        rest = strchr(label, ',');
+        if (rest != NULL) {
+            *rest++ = '\0';
+        }
+        for (const char *sign = label; *sign != '\0'; sign++) {
+            if (*sign <= ' ' || *sign > '~') {
+                return sp_fail(error, SP_USAGE, "`%.200s` is no label", label);
+            }
+        }
+        if (count < list->count) {
+            list->entries[count].label = *label == '\0' ? NULL : label;
+        }
+    }
+    return count == list->count
+               ? 0
+               : sp_fail(error, SP_USAGE, "%zu labels are not one for each of %zu images", count,
+                         list->count);
 }
 
 void sp_mount_list_free(struct sp_mount_list *list)

@@ -17,10 +17,11 @@
 enum { SP_MAX_IMAGES = 64, SP_MAX_LIST_BYTES = 128 * 1024 };
 
 /* One entry; `mount_point` is normal (no doubled or trailing slash), or NULL where none is named.
- */
+ * `label` is what the image was asked for before its file was found, NULL for none. */
 struct sp_mount_entry {
     const char *image;
     const char *mount_point;
+    const char *label;
 };
 
 /* A list in the order in which it was written. The texts live in `memory`. */
@@ -38,6 +39,10 @@ typedef void sp_problem_listener(void *context, const struct sp_error *problem);
  * returned 0, and is empty when it did not. */
 int sp_mount_list_parse(const char *text, size_t length, struct sp_mount_list *list,
                         sp_problem_listener *listener, void *context, struct sp_error *error);
+
+/* Gives each entry of a list its label. `text` has one for each, perhaps empty, with commas between
+ * them; it is cut at these and must live as long as the list. Fails with usage. */
+int sp_mount_list_label(struct sp_mount_list *list, char *text, struct sp_error *error);
 
 /* Frees the texts of a list; of an empty one nothing. */
 void sp_mount_list_free(struct sp_mount_list *list);

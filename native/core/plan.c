@@ -33,6 +33,7 @@ static void insert(struct sp_plan *plan, const struct sp_mount_entry *entry, boo
     plan->steps[place] = (struct sp_step){
         .image_path = entry->image,
         .mount_point = entry->mount_point,
+        .label = entry->label,
         .overlay = overlay,
         .image = {.descriptor = -1},
         .loop = {.descriptor = -1},
@@ -145,7 +146,9 @@ int sp_plan_check_trust(const struct sp_plan *plan, const char *folder,
     int result = 0;
     for (size_t index = 0; index < plan->count && result == 0; index++) {
         const struct sp_step *step = &plan->steps[index];
-        result = sp_trust_check(&site, &step->image, step->image_path, listener, context, error);
+        const struct sp_trust_subject subject = {
+            .image = &step->image, .path = step->image_path, .label = step->label};
+        result = sp_trust_check(&site, &subject, listener, context, error);
     }
     sp_trust_close(&site);
     return result;

@@ -27,11 +27,12 @@
 #include "policy.h"
 #include "trust.h"
 
-/* One image and its place; `overlay` lies over the image that is mounted there before it. The two
- * texts belong to the lists that the plan was made of. */
+/* One image and its place; `overlay` lies over the image that is mounted there before it. The
+ * texts belong to the lists that the plan was made of; `label` is NULL where none was asked for. */
 struct sp_step {
     const char *image_path;
     const char *mount_point;
+    const char *label;
     bool overlay;
     struct sp_image image;
     struct sp_loop loop;

@@ -196,36 +196,94 @@ static bool may_sign(const struct sp_trust_rule *rule, const char *signer)
     return false;
 }
 
-enum sp_trust_action sp_trust_decide(const struct sp_trust *trust, const struct sp_record *record,
-                                     int64_t now, struct sp_error *why)
+static enum sp_trust_action action_of(const struct sp_trust_rule *rule)
 {
-    enum sp_trust_action worst = SP_TRUST_ALLOW;
+    return rule == NULL ? SP_TRUST_REFUSE : rule->action;
+}
+
+static enum sp_trust_action stricter(enum sp_trust_action one, enum sp_trust_action other)
+{
+    return one > other ? one : other;
+}
+
+/* Returns how long the namespace of a label is, with the `::` behind it; 0 for none. */
+static size_t namespace_of(const char *label)
+{
+    size_t length = (size_t)(without_namespace(label) - label);
+    return length > strlen("::") ? length : 0;
+}
+
+/* Returns whether a signature as `label` is one for what was asked for: the same label, in the same
+ * namespace where both name one. */
+static bool counts(const char *asked, const char *label)
+{
+    if (asked == NULL) {
+        return true;
+    }
+    size_t wanted = namespace_of(asked);
+    size_t named = namespace_of(label);
+    return strcmp(asked + wanted, label + named) == 0 &&
+           (wanted == 0 || named == 0 ||
+            (wanted == named && strncmp(asked, label, wanted) == 0));
+}
+
+/* A signature that does not fulfil the policy; `rank` is 0 where it is none for the label. */
+struct lack {
+    int rank;
+    enum sp_trust_action action;
+    struct sp_error why;
+};
+
+/* Returns whether a signature is as the site asks, else what it lacks. */
+static bool is_as_asked(const struct sp_trust *trust, const struct sp_signed *row,
+                        const char *asked, int64_t now, struct lack *lack)
+{
+    bool same = counts(asked, row->label);
+    bool in_namespace = same && asked != NULL && namespace_of(asked) > 0;
+    const struct sp_trust_rule *rule = rule_for(trust, in_namespace ? asked : row->label);
+    *lack = (struct lack){.rank = 1, .action = action_of(rule)};
+    bool for_namespace = rule != NULL && strstr(rule->pattern, "::") != NULL;
+    if (!same || (for_namespace && namespace_of(row->label) == 0)) {
+        lack->rank = 0;
+        (void)sp_fail(&lack->why, SP_ANOTHER_LABEL, "`%s` signed it as `%s`, not as `%s`",
+                      row->signer, row->label, asked == NULL ? "*" : asked);
+        return false;
+    }
+    if (!may_sign(rule, row->signer)) {
+        (void)sp_fail(&lack->why, SP_WRONG_SIGNER, "`%s` may not sign `%s` here", row->signer,
+                      row->label);
+        return false;
+    }
+    if (row->until != 0 && row->until <= now) {
+        (void)sp_fail(&lack->why, SP_KEY_EXPIRED, "the key of `%s` is no longer good",
+                      row->signer);
+        return false;
+    }
+    return true;
+}
+
+enum sp_trust_action sp_trust_decide(const struct sp_trust *trust, const struct sp_record *record,
+                                     const char *asked, int64_t now, struct sp_error *why)
+{
+    enum sp_trust_action strictest =
+        stricter(action_of(rule_for(trust, NULL)), action_of(rule_for(trust, asked)));
+    struct lack worst = {.rank = -1};
+    (void)sp_fail(&worst.why, SP_UNSIGNED,
+                  "no record says that somebody signed it whom this site knows");
     for (size_t index = 0; index < record->count; index++) {
-        const struct sp_signed *row = &record->rows[index];
-        const struct sp_trust_rule *rule = rule_for(trust, row->label);
-        bool may = may_sign(rule, row->signer);
-        if (may && (row->until == 0 || row->until > now)) {
+        struct lack lack;
+        if (is_as_asked(trust, &record->rows[index], asked, now, &lack)) {
             why->message[0] = '\0';
             return SP_TRUST_ALLOW;
         }
-        enum sp_trust_action action = rule == NULL ? SP_TRUST_REFUSE : rule->action;
-        if (index > 0 && action <= worst) {
-            continue;
-        }
-        worst = action;
-        if (may) {
-            (void)sp_fail(why, SP_KEY_EXPIRED, "the key of `%s` is no longer good", row->signer);
-        } else {
-            (void)sp_fail(why, SP_WRONG_SIGNER, "`%s` may not sign `%s` here", row->signer,
-                          row->label);
+        strictest = stricter(stricter(strictest, lack.action),
+                             action_of(rule_for(trust, record->rows[index].label)));
+        if (lack.rank > worst.rank || (lack.rank == worst.rank && lack.action > worst.action)) {
+            worst = lack;
         }
     }
-    if (record->count > 0) {
-        return worst;
-    }
-    (void)sp_fail(why, SP_UNSIGNED, "no record says that somebody signed it whom this site knows");
-    const struct sp_trust_rule *rule = rule_for(trust, NULL);
-    return rule == NULL ? SP_TRUST_REFUSE : rule->action;
+    *why = worst.why;
+    return strictest;
 }
 
 int sp_trust_open(const char *folder, struct sp_trust_site *site, struct sp_error *error)
@@ -276,9 +334,8 @@ void sp_trust_close(struct sp_trust_site *site)
     site->records = -1;
 }
 
-int sp_trust_check(const struct sp_trust_site *site, const struct sp_image *image,
-                   const char *path, sp_trust_listener *listener, void *context,
-                   struct sp_error *error)
+int sp_trust_check(const struct sp_trust_site *site, const struct sp_trust_subject *subject,
+                   sp_trust_listener *listener, void *context, struct sp_error *error)
 {
     struct sp_record record;
     struct sp_error why;
@@ -288,11 +345,12 @@ int sp_trust_check(const struct sp_trust_site *site, const struct sp_image *imag
         return 0;
     }
     why.message[0] = '\0';
-    int result = sp_record_find(site->records, site->records_path, image, &text, &record, &stale,
+    int result = sp_record_find(site->records, site->records_path, subject->image, &text, &record, &stale,
                                 error);
     enum sp_trust_action action =
-        result == 0 ? sp_trust_decide(&site->trust, &record, (int64_t)time(NULL), &why)
-                    : SP_TRUST_REFUSE;
+        result == 0
+            ? sp_trust_decide(&site->trust, &record, subject->label, (int64_t)time(NULL), &why)
+            : SP_TRUST_REFUSE;
     if (stale) {
         (void)sp_fail(&why, SP_IMAGE_DAMAGED,
                       "it was changed, or replaced, since it was verified");
@@ -303,15 +361,15 @@ int sp_trust_check(const struct sp_trust_site *site, const struct sp_image *imag
     }
     struct sp_error told = {.reason = SP_UNSIGNED};
     if (action == SP_TRUST_WARN) {
-        (void)sp_fail(&told, why.reason, "`%s` is not signed as this site asks: %s", path,
-                      why.message);
+        (void)sp_fail(&told, why.reason, "`%s` is not signed as this site asks: %s",
+                      subject->path, why.message);
         if (listener != NULL) {
             listener(context, &told);
         }
         return 0;
     }
-    (void)sp_fail(error, why.reason, "this site does not let `%s` be mounted: %s", path,
-                  why.message);
+    (void)sp_fail(error, why.reason, "this site does not let `%s` be mounted: %s",
+                  subject->path, why.message);
     return sp_hint(error, "`stackproof image verify IMAGE` says who signed it; an administrator "
                           "records that by `--record`");
 }

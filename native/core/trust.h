@@ -5,7 +5,9 @@
  *     image = *          warn    *
  *
  * src/stackproof/share/trust/policy.py says what that means and decides the same. No signature is
- * looked at here: who signed an image stands in a record that root wrote (record.h). Without the
+ * looked at here: who signed an image, as which label, stands in a record that root wrote
+ * (record.h). An image that comes without the label that it was asked for is what root's record
+ * says. Whoever gives a label can lose by it, and gain nothing. Without the
  * file nothing is asked; with an error in it, or doubt about who can write to it or to a record,
  * nothing is mounted. */
 #ifndef STACKPROOF_TRUST_H
@@ -46,10 +48,11 @@ int sp_trust_parse(const char *text, size_t length, const char *path, struct sp_
 
 void sp_trust_free(struct sp_trust *trust);
 
-/* Says what happens with an image that has these signatures. `why` has the reason and what is
- * missing; where one of them is as asked, an empty message, and it returns SP_TRUST_ALLOW. */
+/* Says what happens with an image that has these signatures and was asked for as a label, NULL for
+ * none. `why` has the reason and what is missing; where one of them is as asked, an empty message,
+ * and it returns SP_TRUST_ALLOW. */
 enum sp_trust_action sp_trust_decide(const struct sp_trust *trust, const struct sp_record *record,
-                                     int64_t now, struct sp_error *why);
+                                     const char *asked, int64_t now, struct sp_error *why);
 
 /* What a site asks, and where its records are; made by sp_trust_open. */
 struct sp_trust_site {
@@ -63,10 +66,16 @@ int sp_trust_open(const char *folder, struct sp_trust_site *site, struct sp_erro
 
 void sp_trust_close(struct sp_trust_site *site);
 
-/* Fails unless the site lets the open image be mounted: unsigned, wrong-signer, key-expired,
- * image-damaged. `listener` may be NULL. */
-int sp_trust_check(const struct sp_trust_site *site, const struct sp_image *image,
-                   const char *path, sp_trust_listener *listener, void *context,
-                   struct sp_error *error);
+/* An open image, its path for messages, and the label that it was asked for, NULL for none. */
+struct sp_trust_subject {
+    const struct sp_image *image;
+    const char *path;
+    const char *label;
+};
+
+/* Fails unless the site lets the image be mounted: unsigned, another-label, wrong-signer,
+ * key-expired, image-damaged. `listener` may be NULL. */
+int sp_trust_check(const struct sp_trust_site *site, const struct sp_trust_subject *subject,
+                   sp_trust_listener *listener, void *context, struct sp_error *error);
 
 #endif

@@ -9,6 +9,7 @@ const char usage_text[] =
     "Mounts SquashFS images where only COMMAND sees them, then becomes COMMAND.\n"
     "\n"
     "  --images=LIST        images and where to mount them\n"
+    "  --labels=LABEL,...   what the images were asked for, one for each, perhaps empty\n"
     "  --overlay=LIST       images to show above the one at the same MOUNT; may be repeated\n"
     "  --way=WAY            root, setuid, userns, or auto for the first that is permitted\n"
     "  --verbose            say which way was taken\n"
@@ -25,6 +26,16 @@ static const char *value_of(const char *word, const char *name)
 {
     size_t length = strlen(name);
     return strncmp(word, name, length) == 0 && word[length] == '=' ? word + length + 1 : NULL;
+}
+
+/* Cuts them out of argv: nothing else has a text that lives long enough. */
+static int parse_labels(char *text, struct options *options, struct sp_error *error)
+{
+    if (options->labels != NULL) {
+        return usage(error, "a second `--labels`:", text);
+    }
+    options->labels = text;
+    return 0;
 }
 
 static int parse_way(const char *word, enum way *way, struct sp_error *error)
@@ -62,12 +73,16 @@ static int parse_overlay(const char *text, struct options *options, sp_problem_l
                                listener, NULL, error);
 }
 
-static int parse_option(const char *word, struct options *options, sp_problem_listener *listener,
+static int parse_option(char *word, struct options *options, sp_problem_listener *listener,
                         struct sp_error *error)
 {
     const char *value = value_of(word, "--images");
     if (value != NULL) {
         return parse_images(value, options, listener, error);
+    }
+    value = value_of(word, "--labels");
+    if (value != NULL) {
+        return parse_labels(word + (value - word), options, error);
     }
     value = value_of(word, "--overlay");
     if (value != NULL) {
@@ -110,7 +125,8 @@ int options_parse(char **argv, struct options *options, sp_problem_listener *lis
         (void)sp_fail(error, SP_USAGE, "say --images=LIST and COMMAND");
         return sp_hint(error, "see stackproof-mount --help");
     }
-    return 0;
+    return options->labels == NULL ? 0
+                                   : sp_mount_list_label(&options->images, options->labels, error);
 }
 
 int options_overlays(const struct options *options, struct sp_mount_list *list,

@@ -19,6 +19,7 @@ struct options {
     bool help;
     bool version;
     struct sp_mount_list images;
+    char *labels; /* what the images were asked for; part of argv, NULL for none */
     char **command; /* ends with NULL; part of argv */
     size_t overlay_count;
     struct sp_mount_list overlays[MAX_OVERLAYS]; /* one for each `--overlay` */

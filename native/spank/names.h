@@ -6,6 +6,10 @@
  * passes on what begins with SLURM_ even under `--export=NONE`. No task sees it. */
 #define NAME_WIRE "SLURM_STACKPROOF_MOUNTS"
 
+/* Beside it: the labels that its images were asked for, with commas between them; a file has an
+ * empty one. Set by `stackproof activate --null`; unset where no image has a label. */
+#define NAME_LABELS "SLURM_STACKPROOF_LABELS"
+
 /* In a session or task: the mount list, as it is mounted there. */
 #define NAME_MOUNTED "STACKPROOF_MOUNTED"
 

@@ -78,6 +78,7 @@ static int prepare(struct step *step, spank_t spank, const char *mounts, struct 
     struct sp_policy policy;
     struct sp_identity identity;
     if (sp_mount_list_parse(mounts, strlen(mounts), &step->list, NULL, NULL, error) != 0 ||
+        (step->labels != NULL && sp_mount_list_label(&step->list, step->labels, error) != 0) ||
         check_absolute(&step->list, error) != 0 ||
         sp_plan_make(&step->list, NULL, &step->plan, error) != 0 ||
         read_identity(spank, &identity, error) != 0 ||
@@ -106,7 +107,10 @@ void step_prepare(struct step *step, spank_t spank, bool asked)
     memset(step, 0, sizeof *step);
     const char *found = job_variable(spank, NAME_WIRE);
     char *mounts = found != NULL ? strdup(found) : NULL;
+    const char *labels = job_variable(spank, NAME_LABELS);
+    step->labels = labels != NULL ? strdup(labels) : NULL;
     (void)spank_unsetenv(spank, NAME_WIRE);
+    (void)spank_unsetenv(spank, NAME_LABELS);
     (void)spank_unsetenv(spank, NAME_MOUNTED); /* true only where the job was submitted */
     if (mounts == NULL) {
         if (asked || found != NULL) {
@@ -126,6 +130,10 @@ void step_prepare(struct step *step, spank_t spank, bool asked)
             step->state = STEP_FAILED;
         }
     }
+    if (step->state != STEP_READY) {
+        free(step->labels);
+        step->labels = NULL;
+    }
     free(mounts);
 }
 
@@ -133,5 +141,7 @@ void step_release(struct step *step)
 {
     sp_plan_release(&step->plan);
     sp_mount_list_free(&step->list);
+    free(step->labels);
+    step->labels = NULL;
     step->state = STEP_WITHOUT_IMAGES;
 }

@@ -23,10 +23,11 @@ struct step {
     bool has_warning;      /* an image is not signed as this site asks, and mounted all the same */
     struct sp_error warning;
     struct sp_mount_list list;
+    char *labels; /* that its images were asked for; NULL for none */
     struct sp_plan plan;
 };
 
-/* Reads what was asked from the environment of the job and prepares it; takes the variable that
+/* Reads what was asked from the environment of the job and prepares it; takes the variables that
  * brought it away and sets the one that tasks see. `asked` says that the job was submitted with an
  * image, so that nothing in the environment is an error. */
 void step_prepare(struct step *step, spank_t spank, bool asked);

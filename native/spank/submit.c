@@ -242,6 +242,7 @@ int submit(enum command command, const struct arguments *arguments)
     }
     if (result == 0) {
         (void)unsetenv(NAME_WIRE);
+        (void)unsetenv(NAME_LABELS);
         result = read_wish(command, &wish, &error);
     }
     if (result == 0 && command == COMMAND_SCRONTAB && (wish.image != NULL || wish.off)) {

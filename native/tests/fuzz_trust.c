@@ -14,8 +14,15 @@ static void decide(const struct sp_trust *trust, const struct sp_record *record)
 {
     const struct sp_trust nothing = {.count = 0};
     struct sp_error why;
-    (void)sp_trust_decide(trust, record, 0, &why);
-    if (sp_trust_decide(&nothing, record, 0, &why) != SP_TRUST_REFUSE) {
+    enum sp_trust_action by_itself = sp_trust_decide(trust, record, NULL, 0, &why);
+    for (size_t index = 0; index < record->count; index++) {
+        const char *asked = record->rows[index].label;
+        if (sp_trust_decide(trust, record, asked, 0, &why) < by_itself) {
+            abort(); /* by a label that is asked for nobody gains */
+        }
+    }
+    if (sp_trust_decide(trust, record, "other::a/1", 0, &why) < by_itself ||
+        sp_trust_decide(&nothing, record, NULL, 0, &why) != SP_TRUST_REFUSE) {
         abort();
     }
 }

@@ -138,16 +138,17 @@ static int check_trust(const char *folder, const char *path)
     int result = sp_trust_open(folder, &site, &error);
     if (result == 0) {
         result = sp_image_open(path, NULL, &image, &error);
-        result = result == 0
-                     ? sp_trust_check(&site, &image, path, print_warning, NULL, &error)
-                     : result;
+        const struct sp_trust_subject subject = {.image = &image, .path = path};
+        result =
+            result == 0 ? sp_trust_check(&site, &subject, print_warning, NULL, &error) : result;
         sp_image_close(&image);
         sp_trust_close(&site);
     }
     return report(result, &error);
 }
 
-static void decide(const char *policy, size_t policy_length, char *text, size_t length, int64_t now)
+static void decide(const char *policy, size_t policy_length, char *text, size_t length,
+                   const char *asked, int64_t now)
 {
     static const char *const actions[] = {"allow", "warn", "refuse"};
     struct sp_trust trust;
@@ -160,31 +161,33 @@ static void decide(const char *policy, size_t policy_length, char *text, size_t 
     if (length > 0 && sp_record_parse(text, length, "record", &record, &error) != 0) {
         (void)printf("record %s\n", sp_reason_name(error.reason));
     } else {
-        enum sp_trust_action action = sp_trust_decide(&trust, &record, now, &error);
+        enum sp_trust_action action = sp_trust_decide(&trust, &record, asked, now, &error);
         (void)printf("%s %s\n", actions[action],
                      error.message[0] == '\0' ? "signed" : sp_reason_name(error.reason));
     }
     sp_trust_free(&trust);
 }
 
-/* Reads the lengths of a policy and of a record, a time, a line end and both texts, until the end;
- * prints what happens, and why. */
+/* Reads the lengths of a policy and of a record, a time, perhaps a label that is asked for, a line
+ * end and both texts, until the end; prints what happens, and why. */
 static int decide_all(void)
 {
-    char line[64];
+    char line[256];
     char *text = malloc(LIST_BYTES);
     while (text != NULL && fgets(line, sizeof line, stdin) != NULL) {
         char *next = line;
         size_t policy = strtoul(next, &next, 10);
         size_t record = strtoul(next, &next, 10);
-        int64_t now = strtoll(next, NULL, 10);
+        int64_t now = strtoll(next, &next, 10);
+        next += strspn(next, " ");
+        next[strcspn(next, "\n")] = '\0';
         if (policy >= LIST_BYTES || record >= LIST_BYTES - policy ||
             fread(text, 1, policy + record, stdin) != policy + record) {
             free(text);
             return 1;
         }
         text[policy + record] = '\0';
-        decide(text, policy, text + policy, record, now);
+        decide(text, policy, text + policy, record, *next == '\0' ? NULL : next, now);
     }
     free(text);
     return 0;

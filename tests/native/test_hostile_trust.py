@@ -69,9 +69,9 @@ def site(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Site:
     return Site(machine, monkeypatch)
 
 
-def _text(policy_text: str, record: str, now: int) -> bytes:
+def _text(policy_text: str, record: str, now: int, asked: str = "") -> bytes:
     texts = policy_text.encode(), record.encode()
-    return f"{len(texts[0])} {len(texts[1])} {now}\n".encode() + b"".join(texts)
+    return f"{len(texts[0])} {len(texts[1])} {now} {asked}\n".encode() + b"".join(texts)
 
 
 def test_the_helper_decides_as_python_does(built: Path) -> None:
@@ -79,27 +79,46 @@ def test_the_helper_decides_as_python_does(built: Path) -> None:
     for case in CASES:
         rows = [f"signed {until} {who} {label}\n" for until, who, label in case["signed"]]
         record = "".join(("stackproof-trust 1\n", *rows)) if rows else ""
-        lines.append(_text(case["policy"], record, case.get("now", 0)))
+        lines.append(_text(case["policy"], record, case.get("now", 0), case.get("asked", "")))
     probe = [built / "tests" / "probe", "decide"]
     done = subprocess.run(probe, input=b"".join(lines), capture_output=True, check=True)
     assert done.stdout.decode().splitlines() == [case["then"] for case in CASES]
 
 
-def test_patterns_fit_as_in_python(built: Path) -> None:
+def test_policies_by_chance_are_decided_as_in_python(built: Path) -> None:
+    """Of 20,000 policies, records and labels: the same answer, and nothing is gained by a label."""
     chance = random.Random(7)
+
+    def text(letters: str, most: int) -> str:
+        return "".join(chance.choices(letters, k=chance.randint(1, most)))
+
     lines, wanted = [], []
-    for _ in range(3000):
-        pattern = "".join(chance.choices("ab*:", k=chance.randint(1, 8)))
-        label = "".join(chance.choices("ab:", k=chance.randint(1, 8)))
-        text = f"image = {pattern} refuse me\n"
-        lines.append(_text(text, f"stackproof-trust 1\nsigned 0 me {label}\n", 0))
-        signed = [SignedLabel(label=label, signer="me")]
-        found = policy.decide(policy.parse(text), signed, now=0)
+    for number in range(20_000):
+        actions = [chance.choice(("allow", "warn", "refuse")) for _ in range(chance.randint(0, 4))]
+        rules = "".join(
+            f"image = {text('ab*:', 5)} {one} {chance.choice(('me', 'you,me', 'm*', '*'))}\n"
+            for one in actions
+        )
+        asked = text("ab:", 4) if number % 4 else ""
+        signed = [
+            SignedLabel(
+                label=asked if asked and chance.random() < 0.4 else text("ab:", 5),
+                signer=chance.choice(("me", "you", "they")), until=chance.choice((0, 0, 5, 15)),
+            )
+            for _ in range(chance.randint(0, 3))
+        ]  # fmt: skip
+        rows = "".join(f"signed {one.until} {one.signer} {one.label}\n" for one in signed)
+        lines.append(_text(rules, f"stackproof-trust 1\n{rows}" if rows else "", 10, asked))
+        known = policy.parse(rules)
+        found = policy.decide(known, signed, now=10, asked=asked)
+        by_itself = policy.decide(known, signed, now=10)
+        order = tuple(policy.TrustAction)
+        assert order.index(found.action) >= order.index(by_itself.action), (rules, signed, asked)
         wanted.append(f"{found.action} {'signed' if found.reason is None else found.reason}")
     probe = [built / "tests" / "probe", "decide"]
     done = subprocess.run(probe, input=b"".join(lines), capture_output=True, check=True)
     assert done.stdout.decode().splitlines() == wanted
-    assert len(set(wanted)) == 2
+    assert len(set(wanted)) == 13
 
 
 @pytest.mark.parametrize(

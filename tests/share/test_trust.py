@@ -32,7 +32,7 @@ def decided(case: dict[str, Any]) -> str:
     except StackproofError as error:
         return f"policy {error.reason}"
     signed = [SignedLabel(until=u, signer=s, label=label) for u, s, label in case["signed"]]
-    found = policy.decide(rules, signed, now=case.get("now", 0))
+    found = policy.decide(rules, signed, now=case.get("now", 0), asked=case.get("asked", ""))
     return f"{found.action} {'signed' if found.reason is None else found.reason}"
 
 

@@ -145,6 +145,8 @@ class Reason(StrEnum):
     """A signature is not one of the statement beside it, or cannot be read."""
     SIGNATURE_OF_ANOTHER = "signature-of-another"
     """A signature is one of another image."""
+    ANOTHER_LABEL = "another-label"
+    """An image is signed, but as another label than it was asked for."""
     DOCUMENT_OF_ANOTHER = "document-of-another"
     """A provenance or verdict is one of another image."""
     WRONG_SIGNER = "wrong-signer"
@@ -305,6 +307,7 @@ _EXIT_CODES: dict[Reason, ExitCode] = {
         Reason.UNSIGNED,
         Reason.SIGNATURE_INVALID,
         Reason.SIGNATURE_OF_ANOTHER,
+        Reason.ANOTHER_LABEL,
         Reason.DOCUMENT_OF_ANOTHER,
         Reason.WRONG_SIGNER,
         Reason.KEY_EXPIRED,

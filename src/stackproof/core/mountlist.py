@@ -34,13 +34,17 @@ _VAR_TREES = ("/var/cache", "/var/lib", "/var/log", "/var/mail", "/var/run", "/v
 
 
 class MountRequest:
-    """One entry: an image and where to mount it, None for where its metadata says."""
+    """One entry: an image and where to mount it, None for where its metadata says.
 
-    __slots__ = ("image", "mount_point")
+    `label` is what the image was asked for where a file stands in the place of that now.
+    """
 
-    def __init__(self, *, image: str, mount_point: str | None = None) -> None:
+    __slots__ = ("image", "label", "mount_point")
+
+    def __init__(self, *, image: str, mount_point: str | None = None, label: str = "") -> None:
         self.image = image
         self.mount_point = mount_point
+        self.label = label
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, MountRequest) and str(self) == str(other)

@@ -33,7 +33,7 @@ from stackproof.image.effects.image_file import load_head
 from stackproof.launch.effects import launch_folder
 from stackproof.launch.schedulers import REGISTRY
 from stackproof.results.model import LAUNCHES
-from stackproof.share.effects import naming
+from stackproof.share.effects import admission, naming
 
 _ENDINGS = (".yaml", ".yml")
 # What stands for the swapped baseline's image until there is one: no path is empty.
@@ -132,7 +132,10 @@ def _file_of(text: str, folder: str) -> str:
         return text
     word = os.path.relpath(text, folder)
     found = naming.text_of(word)
-    return text if found == word else found
+    if found == word:
+        return text
+    admission.require(*naming.image_asked(mountlist.split(word)[0]))
+    return found
 
 
 def _pattern() -> str:

@@ -5,7 +5,8 @@ submission, as the user, so that nothing of an image is ever read with root's ri
 script for another scheduler can `eval` it.
 
 With `--null` each record ends with a NUL byte: `stackproof-activate 1` first, then `mounts LIST`,
-`set NAME=VALUE` and `unset NAME`, and `end` last, without which the answer is not whole.
+`set NAME=VALUE` and `unset NAME`, and `end` last, without which the answer is not whole. To set is
+also what labels the images were asked for, for the plug-in on the nodes.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from stackproof.core.errors import StackproofError
 
 _PROTOCOL = "stackproof-activate 1"
+_LABELS = "SLURM_STACKPROOF_LABELS"
+"""Where the nodes look for what images were asked for: `native/spank/names.h`."""
 
 
 def run(args: argparse.Namespace) -> int:
@@ -42,14 +45,14 @@ def run(args: argparse.Namespace) -> int:
         job_mpi.requested(mpi)
         if names or mpi.transport or mpi.inject:
             raise _usage("`none` has no views, no transport and no injection")
-        mounts, after = "", before
+        mounts, labels, after = "", "", before
     else:
         options = MountOptions(args.images, views=None if args.no_view else names, mpi=mpi)
-        mounts, after = activated(options, before, _note)
+        mounts, labels, after = activated(options, before, _note)
     to_set, to_unset = undo.difference(os.environ, after)
     check_names(to_set)
     if args.null:
-        _write_records(mounts, to_set, to_unset)
+        _write_records(mounts, {**to_set, **({_LABELS: labels} if labels else {})}, to_unset)
     elif args.json:
         import json  # noqa: PLC0415 - not for the plug-in
 

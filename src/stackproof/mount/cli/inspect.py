@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     """Print what an image says of itself."""
     if args.signers is not None:
         signing.require_signers(args.signers)
-    path, record = naming.image_file(args.image), ""
+    (path, label), record = naming.image_asked(args.image), ""
     if path != args.image and (found := naming.record_of(args.image)):
         record = found.digest
     digest = None if args.verify is None else _verified(path, args.verify or record)
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     facts = load_mount_facts()
     verified = args.verify is not None
     labels = naming.labels_of(path)
-    beside = documents.look(path, args.signers or judging.default_signers())
+    beside = documents.look(path, args.signers or judging.default_signers(), label=label)
     parts = attached.parts(path) if image.lock_digest else ()
     if args.json:
         data = _data(image, head, facts, labels, known) | {

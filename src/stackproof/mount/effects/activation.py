@@ -38,12 +38,13 @@ _OF_EVERY_PROGRAM = frozenset({
 
 def activated(
     options: MountOptions, before: Mapping[str, str], say: Callable[[str], None] = lambda _: None
-) -> tuple[str, dict[str, str]]:
-    """Return the mount list and the environment with the views; `say` hears notes.
+) -> tuple[str, str, dict[str, str]]:
+    """Return the mount list, its labels, and the environment with the views; `say` hears notes.
 
+    The labels are what each image was asked for, with commas between; empty where there is none.
     How to mount is not asked of the options. Raises `StackproofError`: NOT_PERMITTED for a view
-    that has a shell run its code, BAD_MOUNT_POINT, and what reading images and choosing views
-    raises.
+    that has a shell run its code, BAD_MOUNT_POINT, and what `admission.require`, reading images
+    and choosing views raise.
     """
     mpi = options.mpi
     injected = job_mpi.requested(mpi)
@@ -53,6 +54,12 @@ def activated(
 
         own_requests = naming.images(own_requests)
     requests = (*own_requests, *((injected,) if injected else ()))
+    labels = [request.label for request in requests]
+    if any(labels):
+        from stackproof.share.effects import admission  # noqa: PLC0415 - see above
+
+        for request in requests:
+            admission.require(request.image, request.label)
     optional = options.views is None and not mpi.transport and not mpi.inject
     images = _load(requests, say, optional=optional)
     has_views = [options.views is not None and injected is not request for request in requests]
@@ -72,7 +79,8 @@ def activated(
         patch = patch.then(job_mpi.injection(mpi, together, part, around).all)
     if mpi.transport:
         patch = patch.then(job_mpi.transport(mpi, known, part, say))
-    return mountlist.render(placed), undo.entered(before, patch)
+    asked = ",".join(labels) if any(labels) else ""
+    return mountlist.render(placed), asked, undo.entered(before, patch)
 
 
 def _load(

@@ -78,7 +78,7 @@ def enter(
 
         requests = naming.images(requests)
     wanted = [
-        mount_exec.Wanted(item.image, item.mount_point or "")
+        mount_exec.Wanted(item.image, item.mount_point or "", item.label)
         for item in (*requests, *((injected,) if injected else ()))
     ]
     asked = EntryRequest(words, say, injected=injected is not None)
@@ -161,7 +161,8 @@ def _by_helper(
     places = [(image.path, point) for image, point in zip(images, points, strict=True)]
     environment, words = _environment(options, images, points, asked, mounted=False)
     environment = helper.forwarded(environment)
-    start = helper.argv(program, places, verbose=options.verbose)
+    labels = [item.label for item in wanted] if mount_exec.has_policy() else ()
+    start = helper.argv(program, places, labels, verbose=options.verbose)
     mounts = ",".join(f"{path}:{point}" for path, point in places)
     return Entered(images, mounts, environment, words, start)
 

@@ -85,10 +85,19 @@ def can_reach(points: Sequence[str]) -> bool:
     return all(os.path.isdir(point) for point in points)
 
 
-def argv(program: str, mounts: Sequence[tuple[str, str]], *, verbose: bool = False) -> list[str]:
-    """Return the start of a command line that mounts images, each with its mount point."""
-    words = [f"{image}:{point}" for image, point in mounts]
-    return [program, *(["--verbose"] if verbose else []), f"--images={','.join(words)}", "--"]
+def argv(
+    program: str, mounts: Sequence[tuple[str, str]], labels: Sequence[str] = (), *,
+    verbose: bool = False,
+) -> list[str]:  # fmt: skip
+    """Return the start of a command line that mounts images, each with its mount point.
+
+    `labels` are what the images were asked for, empty for none.
+    """
+    words = ["--verbose"] if verbose else []
+    words.append("--images=" + ",".join(f"{image}:{point}" for image, point in mounts))
+    if any(labels):
+        words.append(f"--labels={','.join(labels)}")
+    return [program, *words, "--"]
 
 
 def forwarded(environment: Mapping[str, str]) -> dict[str, str]:

@@ -61,13 +61,17 @@ _RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MPI_LOCALRA
 
 
 class Wanted:
-    """An image and where to mount it; an empty mount point is asked of `place`."""
+    """An image, where to mount it, and the label that it was asked for, empty for none.
 
-    __slots__ = ("image", "mount_point")
+    An empty mount point is asked of `place`.
+    """
 
-    def __init__(self, image: str, mount_point: str = "") -> None:
+    __slots__ = ("image", "label", "mount_point")
+
+    def __init__(self, image: str, mount_point: str = "", label: str = "") -> None:
         self.image = image
         self.mount_point = mount_point
+        self.label = label
 
 
 class Mounted:
@@ -102,7 +106,7 @@ def attach(
     folder, finish = _working_folder(), _cover_shm if own_shm else _leave_shm
     try:
         images = [methods.OpenImage(item.image) for item in wanted]
-        _admit(images)
+        _admit(images, [item.label for item in wanted])
         way = methods.choose(how, images)
         if join:
             result = _join_or_mount(wanted, images, way, place, say, finish)
@@ -115,19 +119,28 @@ def attach(
     return tuple(result)
 
 
-def _admit(images: Sequence[methods.OpenImage]) -> None:
-    """Hold to what this site asks of images; raises `MountFailure`."""
+def has_policy() -> bool:
+    """Say whether this site asks anything of images; raises `MountFailure` (not-permitted)."""
     try:
         os.lstat(_POLICY)
     except (FileNotFoundError, NotADirectoryError):
-        return
+        return False
     except OSError as error:
         message = f"cannot look at the policy `{_POLICY}` of this site: {error.strerror}"
         raise MountFailure("not-permitted", message) from None
+    return True
+
+
+def _admit(images: Sequence[methods.OpenImage], labels: Sequence[str]) -> None:
+    """Hold to what this site asks of images; raises `MountFailure`."""
+    if not has_policy():
+        return
     from stackproof.share.effects import admission  # noqa: PLC0415 - most sites ask for nothing
 
-    for image in images:
-        admission.admit(image.path, image.descriptor, lambda text: _complain(f"warning: {text}"))
+    for image, label in zip(images, labels, strict=True):
+        admission.admit(
+            image.path, image.descriptor, lambda text: _complain(f"warning: {text}"), label=label
+        )
 
 
 def _join_or_mount(

@@ -30,6 +30,7 @@ def run_sign(args: argparse.Namespace) -> int:
             f"`{args.image}` is to be signed as what? it lacks a label with all five parts",
             hint="say it: --label mpich/5.0.2:v1@daint%zen2",
         )
+    label = str(labels.parse(label))
     if args.namespace and not labels.is_label(args.namespace):
         raise fail(Reason.USAGE, f"`{args.namespace}` is no namespace", hint="as build, or deploy")
     if args.namespace:
@@ -67,9 +68,9 @@ def run_verify(args: argparse.Namespace) -> int:
     problems: list[Problem] = []
     for word in args.images:
         try:
-            path = naming.image_file(word)
+            path, label = naming.image_asked(word)
             load_head(path)  # a file that is not there is no unsigned image
-            one = judging.judge(os.path.abspath(path), signers)
+            one = judging.judge(os.path.abspath(path), signers, label=label)
             refused = judging.refusal(one)
             if refused is not None:
                 raise refused
@@ -120,7 +121,7 @@ def _print(one: ImageJudgement, *, as_json: bool) -> None:
 def _data(one: ImageJudgement) -> dict[str, object]:
     decision = one.decision
     return {
-        "path": one.image,
+        "path": one.image, "asked": one.label or None,
         "signatures": [
             {
                 "label": good.said.label, "signer": good.signed.signer, "key": good.key,

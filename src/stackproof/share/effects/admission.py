@@ -6,26 +6,30 @@ Slurm. Without one the signatures beside the image are looked at, which reads it
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 from stackproof.core.effects.libc import MountFailure
-from stackproof.core.errors import Problem, Reason, StackproofError
+from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.share.effects import attachments, signing, trusted
 from stackproof.share.trust import policy
 from stackproof.share.trust.policy import TrustAction, TrustDecision
 
 
-def judge(image: str, descriptor: int) -> tuple[TrustDecision, tuple[Problem, ...]] | None:
+def judge(
+    image: str, descriptor: int, *, label: str = ""
+) -> tuple[TrustDecision, tuple[Problem, ...]] | None:
     """Return what the policy says of an open image, and why signatures beside it do not count.
 
-    None where the site asks for nothing. Raises what reading the policy and the image raises.
+    `label` is what it was asked for, empty for none. None where the site asks for nothing. Raises
+    what reading the policy and the image raises.
     """
     rules = trusted.rules()
     if rules is None:
         return None
     now = trusted.now()
     signed, changed = trusted.recorded(descriptor)
-    decision = policy.decide(rules, signed, now=now)
+    decision = policy.decide(rules, signed, now=now, asked=label)
     problems = (changed,) if changed is not None else ()
     if decision.reason is None or not attachments.signatures(image):
         return decision, problems
@@ -34,16 +38,17 @@ def judge(image: str, descriptor: int) -> tuple[TrustDecision, tuple[Problem, ..
     except StackproofError as error:
         return decision, (*problems, *error.problems)
     good = tuple(one.signed for one in found.good)
-    return policy.decide(rules, good or signed, now=now), (*problems, *found.problems)
+    decision = policy.decide(rules, (*good, *signed), now=now, asked=label)
+    return decision, (*problems, *found.problems)
 
 
-def admit(image: str, descriptor: int, say: Callable[[str], None]) -> None:
+def admit(image: str, descriptor: int, say: Callable[[str], None], *, label: str = "") -> None:
     """Return where an open image may be mounted; `say` hears a warning of the policy.
 
-    Raises `MountFailure` with the reason why not.
+    `label` is what it was asked for, empty for none. Raises `MountFailure` with the reason why not.
     """
     try:
-        found = judge(image, descriptor)
+        found = judge(image, descriptor, label=label)
     except StackproofError as error:
         first = error.problems[0]
         raise MountFailure(error.reason.value, first.message, first.hint or "") from None
@@ -63,3 +68,22 @@ def admit(image: str, descriptor: int, say: Callable[[str], None]) -> None:
         f"this site does not let `{image}` be mounted: {text}",
         (why.hint if why else None) or "`stackproof image verify IMAGE` says more",
     )
+
+
+def require(image: str, label: str) -> None:
+    """Raise `StackproofError` where the policy does not let an image be mounted under a label.
+
+    This is for who hands only the file on to what mounts; that tells of warnings then.
+    """
+    if not label:
+        return
+    descriptor = os.open(image, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        admit(image, descriptor, lambda _: None, label=label)
+    except MountFailure as failure:
+        where = Location(file=image)
+        raise fail(
+            Reason(failure.reason), failure.message, hint=failure.hint or None, where=where
+        ) from None
+    finally:
+        os.close(descriptor)

@@ -211,7 +211,7 @@ def admit(image: RemoteImage, carried: Carried, say: Callable[[str], None]) -> N
     if rules is None:
         return
     good, problems = _judged(image, carried)
-    decision = policy.decide(rules, good, now=trusted.now())
+    decision = policy.decide(rules, good, now=trusted.now(), asked=str(image.listed.remote))
     if decision.reason is None or decision.action is TrustAction.ALLOW:
         return
     why = problems[0] if problems and not good else None

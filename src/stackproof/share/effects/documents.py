@@ -102,10 +102,11 @@ def signed(image: str, name: str, image_sha256: str, signers: str) -> bool:
     return False
 
 
-def look(image: str, signers: str) -> AttachedFacts | None:
+def look(image: str, signers: str, *, label: str = "") -> AttachedFacts | None:
     """Return what is beside an image, by a file of allowed signers; None where nothing is.
 
-    The image is read for its digest, unless that is remembered. Raises what reading raises.
+    `label` is what the image was asked for, empty for none: the policy is asked with it. The image
+    is read for its digest, unless that is remembered. Raises what reading raises.
     """
     named, signatures = attachments.documents(image), attachments.signatures(image)
     if not named and not signatures:
@@ -123,7 +124,8 @@ def look(image: str, signers: str) -> AttachedFacts | None:
     try:
         rules = trusted.rules()
         if rules is not None:
-            decision = policy.decide(rules, tuple(one.signed for one in good), now=trusted.now())
+            signed = tuple(one.signed for one in good)
+            decision = policy.decide(rules, signed, now=trusted.now(), asked=label)
     except StackproofError as error:
         problems = (*problems, *error.problems)
     known = signers if os.path.isfile(signers) else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,18 +15,19 @@ from stackproof.share.effects import attachments, documents, measuring, places, 
 from stackproof.share.effects.signing import VerifiedSignature
 from stackproof.share.labels import LabelRecord
 from stackproof.share.trust import policy, sshsig, statement
-from stackproof.share.trust.policy import TrustAction, TrustDecision, TrustRule
+from stackproof.share.trust.policy import SignedLabel, TrustAction, TrustDecision, TrustRule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageJudgement:
     """Who signed an image, why other signatures do not count, and what the policy says.
 
-    `decision` is None where the site has no policy. `notes` are warnings, `records` the names of
-    what was written for programs with rights.
+    `label` is what it was asked for, empty for none. `decision` is None where the site has no
+    policy. `notes` are warnings, `records` the names of what was written for programs with rights.
     """
 
     image: str
+    label: str
     good: tuple[VerifiedSignature, ...]
     problems: tuple[Problem, ...]
     notes: tuple[str, ...]
@@ -42,27 +43,43 @@ def default_signers() -> str:
     )
 
 
-def judge(image: str, signers: str) -> ImageJudgement:
-    """Return what an image's signatures are worth; raises `StackproofError` where none holds.
+def judge(image: str, signers: str, *, label: str = "") -> ImageJudgement:
+    """Return what an image's signatures are worth for a label, or for their own where it is empty.
 
-    Then with the reasons of all, and what reading and ssh-keygen raise.
+    Raises `StackproofError` where none counts, with the reasons of all, and what reading and
+    ssh-keygen raise.
     """
     found = signing.verify(image, signers)
-    if not found.good:
-        raise StackproofError(*found.problems)
+    good = tuple(one for one in found.good if policy.counts(label, one.said.label))
+    others = tuple(_of_another_label(one, label) for one in found.good if one not in good)
+    problems = (*others, *found.problems)
+    if not good:
+        raise StackproofError(*problems)
     rules = trusted.rules()
     signed = tuple(one.signed for one in found.good)
-    decision = None if rules is None else policy.decide(rules, signed, now=trusted.now())
+    decision = (
+        None if rules is None else policy.decide(rules, signed, now=trusted.now(), asked=label)
+    )
     return ImageJudgement(
         image=image,
-        good=found.good,
-        problems=found.problems,
+        label=label,
+        good=good,
+        problems=problems,
         notes=(
-            *_older(image, found.good),
-            *_documents(image, found.good, signers),
+            *_older(image, good),
+            *_documents(image, good, signers),
             *_without_key(rules or (), signers),
         ),
         decision=decision,
+    )
+
+
+def _of_another_label(one: VerifiedSignature, label: str) -> Problem:
+    return Problem(
+        reason=Reason.ANOTHER_LABEL,
+        message=f"`{one.signed.signer}` signed it as `{one.said.label}`, not as `{label}`",
+        where=Location(file=one.file),
+        hint=f"whoever answers for `{label}` signs it as that: `stackproof image sign {label}`",
     )
 
 
@@ -144,10 +161,24 @@ def date_text(seconds: int) -> str:
 
 
 def record(found: ImageJudgement) -> tuple[str, ...]:
-    """Write down, as root, who signed an image; return the names of the records.
+    """Write down, as root, who signed an image as what it was asked for; return the records' names.
 
-    Raises `StackproofError`: NOT_PERMITTED for anybody else, and what `trusted.record` raises.
+    What was recorded of it under other labels stays. Raises `StackproofError`: NOT_PERMITTED for
+    anybody else, and what `trusted.record` raises.
     """
+    kept = (
+        row
+        for one in trusted.all_records().values()
+        if one.image == found.good[0].said.image
+        for row in one.signed
+        if not policy.counts(found.label, row.label)
+    )
+    return _write(found.image, found.good, kept)
+
+
+def _write(
+    image: str, good: Sequence[VerifiedSignature], earlier: Iterable[SignedLabel] = ()
+) -> tuple[str, ...]:
     if os.geteuid() != 0:
         raise fail(
             Reason.NOT_PERMITTED,
@@ -155,37 +186,43 @@ def record(found: ImageJudgement) -> tuple[str, ...]:
             where=Location(file=str(trusted.home())),
             hint="let the administrator do it: `stackproof image verify --record IMAGE`",
         )
-    measured = measuring.measure(found.image)
-    if any(one.said.image != measured.sha256 for one in found.good):
+    measured = measuring.measure(image)
+    if any(one.said.image != measured.sha256 for one in good):
         raise fail(
             Reason.IMAGE_DAMAGED,
-            f"`{found.image}` changes while it is looked at",
-            where=Location(file=found.image),
+            f"`{image}` changes while it is looked at",
+            where=Location(file=image),
             hint="try again when whoever writes it has ended",
         )
-    return trusted.record(found.image, measured, tuple(one.signed for one in found.good))
+    rows = dict.fromkeys((*(one.signed for one in good), *earlier))
+    return trusted.record(image, measured, tuple(rows))
 
 
 def renew(signers: str) -> tuple[tuple[str, str], ...]:
-    """Look again at every recorded image; take records away that hold no more.
+    """Look again at every recorded image, as what it was recorded; forget what holds no more.
 
     Returns pairs of the image's path and why its record went, empty where it stays.
     """
     rows: dict[str, str] = {}
     kept: set[str] = set()
     every = trusted.all_records()
-    for path in dict.fromkeys(one.path for one in every.values()):
-        try:
-            found = judge(path, signers)
-            refused = refusal(found)
-            if refused is not None:
-                raise refused
-            kept.update(record(found))
+    labels: dict[str, dict[str, None]] = {}
+    for one in every.values():
+        labels.setdefault(one.image, {}).update(dict.fromkeys(row.label for row in one.signed))
+    for path, image in dict.fromkeys((one.path, one.image) for one in every.values()):
+        good: list[VerifiedSignature] = []
+        for label in labels[image]:
+            try:
+                found = judge(path, signers, label=label)
+                refused = refusal(found)
+                if refused is not None:
+                    raise refused
+                good += found.good
+            except StackproofError as error:
+                rows.setdefault(path, error.problems[0].message)
+        if good:
+            kept.update(_write(path, good))
             rows[path] = ""
-        except StackproofError as error:
-            if error.reason is Reason.NOT_PERMITTED:
-                raise
-            rows[path] = error.problems[0].message
     for name in every.keys() - kept:
         trusted.forget(name)
     return tuple(rows.items())

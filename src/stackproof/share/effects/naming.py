@@ -64,12 +64,22 @@ def image_file(word: str) -> str:
 
     Raises as `record_of`, and IMAGE_MISSING for a label that there is not, with what was meant.
     """
+    return image_asked(word)[0]
+
+
+def image_asked(word: str) -> tuple[str, str]:
+    """Return the image's file that a word names, and the label, in full, that it asks for.
+
+    No label is asked for by a file, an id or a digest: they say which bytes are meant. Raises as
+    `image_file`.
+    """
     if os.path.isfile(word) or looks_like_a_file(word):
-        return word
+        return word, ""
     found = record_of(word)
     if found is not None:
         _note_use(found)
-        return found.file
+        is_id = word in {found.id, found.digest} and word != found.label.name
+        return found.file, "" if is_id else str(found.label)
     before, colon, behind = word.partition(":")
     if behind.startswith(":") and not os.path.lexists(word):
         raise fail(
@@ -86,7 +96,7 @@ def image_file(word: str) -> str:
         )
     known = places.records()
     if not known or os.path.lexists(word):
-        return word
+        return word, ""
     folders = "`, `".join(str(one.folder) for one in places.repositories())
     raise fail(
         Reason.IMAGE_MISSING,
@@ -102,11 +112,11 @@ def images(requests: Sequence[MountRequest]) -> tuple[MountRequest, ...]:
     problems: list[Problem] = []
     for request in requests:
         try:
-            path = image_file(request.image)
+            path, label = image_asked(request.image)
         except StackproofError as error:
             problems += error.problems
             continue
-        found.append(MountRequest(image=path, mount_point=request.mount_point))
+        found.append(MountRequest(image=path, mount_point=request.mount_point, label=label))
     if problems:
         raise StackproofError(*problems)
     return tuple(found)

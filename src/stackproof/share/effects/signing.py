@@ -30,6 +30,7 @@ _KEYS = ("id_ed25519", "id_ecdsa", "id_ed25519_sk", "id_ecdsa_sk", "id_rsa")
 class VerifiedSignature:
     """A signature that holds: what is said, by whom, with which key, and until when it is good."""
 
+    file: str
     said: ImageStatement
     signed: SignedLabel
     key: str
@@ -157,7 +158,7 @@ def check(found: FoundSignature, said: ImageStatement, signers: str) -> Verified
             hint="the clock of this machine, or of the one where it was signed, is wrong",
         )
     signed = SignedLabel(label=said.label, signer=holder.signer, until=holder.until)
-    return VerifiedSignature(said=said, signed=signed, key=holder.key)
+    return VerifiedSignature(file=found.file, said=said, signed=signed, key=holder.key)
 
 
 def _changed(image: str) -> StackproofError:

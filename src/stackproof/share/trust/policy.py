@@ -2,14 +2,22 @@
 
     # PATTERN  ACTION  SIGNER[,SIGNER…]
     image = prgenv-*        refuse  release@site
-    image = build::*        allow   *
+    image = build::*        refuse  ci@site,release@site
     image = *               warn    release@site,ci@site
 
-Of an image that one of the signers has signed under a label that fits the pattern nothing more is
-asked. Of any other the first line that fits says what happens: `allow`, `warn` or `refuse`. In
-patterns and signers `*` is any text. A pattern with `::` is held against `NAMESPACE::LABEL`, one
-without against the label alone. A label counts only as far as it is signed: one that nobody signed
-fits `*` and nothing else. What no line fits is refused, and so is all of a file with an error.
+A line is asked with the label that an image was asked for, and a signature counts for that label
+alone: signed by one of the line's signers, nothing more is asked. An image that was named by its
+file, or its digest, was asked for as nothing: there each signature counts for its own label.
+
+The first line that fits a label counts. In patterns and signers `*` is any text. A pattern with
+`::` is held against `NAMESPACE::LABEL`, and only a signature for a namespace fulfils it; one
+without is held against the label alone. Where no namespace was asked for (an image that is here
+has none), it is that of the signature; a signature without one counts in each.
+
+What no signature fulfils gets the strictest action of all that may be about it: the line of the
+label that was asked for, those of the labels that it was signed as, and the line `*`. So nobody
+chooses a milder line by a label of his own. What no line fits is refused, and so is all of a file
+with an error.
 
 `native/core/trust.c` decides the same; `tests/documents/trust.yaml` holds both to it.
 """
@@ -139,27 +147,55 @@ def fits(pattern: str, text: str) -> bool:
     return re.fullmatch(".*".join(map(re.escape, pattern.split(_ANY))), text, re.DOTALL) is not None
 
 
-def decide(rules: Sequence[TrustRule], signed: Sequence[SignedLabel], *, now: int) -> TrustDecision:
+def counts(asked: str, signed: str) -> bool:
+    """Return true where a signature as `signed` is one for the label asked for, empty for none."""
+    (wanted, label), (named, other) = _parts(asked), _parts(signed)
+    return not asked or (label == other and (not wanted or named in {"", wanted}))
+
+
+def _parts(label: str) -> tuple[str, str]:
+    """Return the namespace of a label, empty for none, and the label without it."""
+    namespace, _, rest = label.rpartition("::")
+    return (namespace, rest) if namespace else ("", label)
+
+
+def decide(
+    rules: Sequence[TrustRule], signed: Sequence[SignedLabel], *, now: int, asked: str = ""
+) -> TrustDecision:
     """Return what happens with an image that has these signatures; `now` is in seconds since 1970.
 
-    One signature that is as asked is enough. Of several that are not, the strictest rule counts.
+    `asked` is the label, with or without namespace, that it was asked for; empty for none. One
+    signature that is as asked is enough. Else the reason is that of the strictest line about a
+    signature that counts, or that none does.
     """
-    worst: TrustDecision | None = None
+    actions = [_about(rules, label).action for label in ("", asked)]
+    worst: tuple[int, int, Reason, str] | None = None
     for one in signed:
-        rule = next((rule for rule in rules if rule.fits(one.label)), _LAST)
-        if not any(fits(signer, one.signer) for signer in rule.signers):
-            reason, text = Reason.WRONG_SIGNER, f"`{one.signer}` may not sign `{one.label}` here"
+        same = counts(asked, one.label)
+        rule = _about(rules, asked if same and _parts(asked)[0] else one.label)
+        actions += [rule.action, _about(rules, one.label).action]
+        if not same or ("::" in rule.pattern and not _parts(one.label)[0]):
+            rank, reason = 0, Reason.ANOTHER_LABEL
+            text = f"`{one.signer}` signed it as `{one.label}`, not as `{asked or rule.pattern}`"
+        elif not any(fits(signer, one.signer) for signer in rule.signers):
+            rank, reason = 1, Reason.WRONG_SIGNER
+            text = f"`{one.signer}` may not sign `{one.label}` here"
         elif one.until and one.until <= now:
-            reason, text = Reason.KEY_EXPIRED, f"the key of `{one.signer}` is no longer good"
+            rank, reason = 1, Reason.KEY_EXPIRED
+            text = f"the key of `{one.signer}` is no longer good"
         else:
             text = f"signed by `{one.signer}` as `{one.label}`"
             return TrustDecision(action=TrustAction.ALLOW, reason=None, text=text)
-        found = TrustDecision(action=rule.action, reason=reason, text=text)
-        if worst is None or _SEVERITY.index(found.action) > _SEVERITY.index(worst.action):
-            worst = found
+        if worst is None or (rank, _SEVERITY.index(rule.action)) > worst[:2]:
+            worst = (rank, _SEVERITY.index(rule.action), reason, text)
+    action = max(actions, key=_SEVERITY.index)
     if worst is not None:
-        return worst
-    rule = next((rule for rule in rules if rule.pattern == _ANY), _LAST)
-    return TrustDecision(
-        action=rule.action, reason=Reason.UNSIGNED, text="nobody signed it whom this site knows"
-    )
+        return TrustDecision(action=action, reason=worst[2], text=worst[3])
+    text = "nobody signed it whom this site knows"
+    return TrustDecision(action=action, reason=Reason.UNSIGNED, text=text)
+
+
+def _about(rules: Sequence[TrustRule], label: str) -> TrustRule:
+    """Return the first line about a label; about none, which is empty, only the line `*` is."""
+    about = (one for one in rules if (one.fits(label) if label else one.pattern == _ANY))
+    return next(about, _LAST)
