@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import trustsite
 from images import env_json, make_image
 from need import need
 from registries import OwnRegistry, docker_registry
@@ -30,73 +31,18 @@ from stackproof.share.effects import (
     pushing,
     remotes,
     signing,
-    storing,
     trusted,
 )
 from stackproof.share.effects.remotes import RemoteOptions
 from stackproof.share.effects.repository import ImageRepository
-from stackproof.share.effects.storing import AddOptions
-from stackproof.share.labels import LabelRecord, parse
-from stackproof.share.trust import policy
+from trustsite import FULL, Place
 
 COVERS = ("share/cli/trust.py", "share/cli/trust_arguments.py")
-FULL = "tiny/1:v1@here%x86_64"
-
-
-class Place:
-    """A repository with an image, signers, and a site's folder that this process believes in."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.site = folder / "etc"
-        self.site.mkdir(mode=0o755)
-        self.repository = ImageRepository(folder / "repo")
-        self.record = self.add(FULL, "a")
-        self.signer = Signer(folder, "me@site", self.site / "allowed_signers")
-
-    def add(self, label: str, content: str) -> LabelRecord:
-        file = make_image(self.folder / f"{content}.squashfs", meta=env_json(name=content))
-        return storing.add(self.repository, AddOptions(label=parse(label), file=str(file)))
-
-    @property
-    def image(self) -> str:
-        return self.record.file
-
-    def sign(self, image: str = "", label: str = FULL, signer: Signer | None = None) -> Path:
-        path = image or self.image
-        return signing.sign(path, signing.state(path, label), (signer or self.signer).key)
-
-    def reasons(self, image: str = "") -> list[Reason]:
-        """Return why no signature of an image holds; nothing where one does."""
-        found = signing.verify(image or self.image, trusted.signers())
-        return [] if found.good else [one.reason for one in found.problems]
-
-    def say(self, text: str) -> None:
-        path = self.site / "trust.conf"
-        path.write_text(text)
-        path.chmod(0o644)
-
-    def admitted(self, image: str = "") -> str:
-        """Return `yes`, the warning's text, or the reason why an image may not be mounted."""
-        path, warnings = image or self.image, []
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            admission.admit(path, descriptor, warnings.append)
-        except MountFailure as failure:
-            return failure.reason
-        finally:
-            os.close(descriptor)
-        return warnings[0] if warnings else "yes"
 
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    need("mksquashfs", "ssh-keygen")
-    monkeypatch.setattr(policy, "FOLDER", str(tmp_path / "etc"))
-    monkeypatch.setattr(trusted, "_of_root", lambda user: user == os.geteuid())
-    monkeypatch.setenv("STACKPROOF_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("STACKPROOF_REPOSITORY", str(tmp_path / "repo"))
-    return Place(tmp_path)
+    return trustsite.made(tmp_path, monkeypatch)
 
 
 def test_signed_and_verified(place: Place) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from stackproof.core import harmless, limits
 from stackproof.core.cli import progress
@@ -99,14 +100,26 @@ def run_push(args: argparse.Namespace) -> int:
 
 
 def run_copy(args: argparse.Namespace) -> int:
-    """Give an image of a registry another label; print it."""
+    """Give an image of a registry another label; print it, and how it is signed as that."""
     registry, source = _opened(args.source, args.registry, args.ca, args.token, args.username)
     meant = _looked_at(registry, source)
     done = pushing.copy(
         registry, meant, _target(args.target, meant.listed.record.label), force=args.force,
         monitor=progress.monitor(quiet=args.json),
     )  # fmt: skip
-    return _print_moved(done, as_json=args.json)
+    here, there = meant.listed.remote, done.listed.remote
+    commands = [
+        f"stackproof image pull {here}",
+        f"stackproof image sign --namespace {there.namespace} --label {there.label} {here.label}",
+        f"stackproof image push {here.label} {there}",
+    ]
+    print(
+        f"note: a signature of `{here}` is none of `{there}`, which wants one of its own:",
+        *(f"  {one}" for one in commands),
+        sep="\n",
+        file=sys.stderr,
+    )
+    return _print_moved(done, as_json=args.json, more={"sign": commands})
 
 
 def run_delete(args: argparse.Namespace) -> int:
@@ -191,7 +204,9 @@ def _print_table(found: Sequence[RemoteRecord], *, with_namespace: bool) -> None
         print(labels.table([one.record for one in found], names))
 
 
-def _print_moved(done: Pushed, *, as_json: bool) -> int:
+def _print_moved(
+    done: Pushed, *, as_json: bool, more: Mapping[str, object] = MappingProxyType({})
+) -> int:
     progress.end_line()
     if done.first:
         print(
@@ -200,7 +215,7 @@ def _print_moved(done: Pushed, *, as_json: bool) -> int:
         )
     if as_json:
         data = {**_data(done.listed), "sent": done.sent, "replaced": done.replaced or None}
-        print(json.dumps(data, indent=1))
+        print(json.dumps({**data, **more}, indent=1))
         return 0
     print(f"{done.listed.remote}\n{done.listed.record.digest}  {disk_text(done.sent)} sent")
     return 0

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import base64
 import re
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from stackproof.core.command import Completed
 from stackproof.core.effects import files, ssh_keys
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.share.trust import sshsig
+from stackproof.share.trust.sshsig import SshCertificate
 
 _GOOD = re.compile(r'Good "[^"]*" signature for (?P<who>.+) with \S+ key (?P<key>\S+)')
 
@@ -65,7 +68,9 @@ def make(text: bytes, key: str, *, namespace: str, what: str) -> bytes:
 def holder(sealed: Sealed, signers: str) -> SealHolder:
     """Return whose a seal is by a file of allowed signers.
 
-    Raises `StackproofError`: SIGNATURE_INVALID, WRONG_SIGNER, KEY_EXPIRED, CLOCK_SKEW for a key
+    A certificate is good as far as it says itself, and for the name that it is for: ssh-keygen asks
+    that of those of an authority only, and none about options that are critical. Raises
+    `StackproofError`: SIGNATURE_INVALID, WRONG_SIGNER, KEY_EXPIRED, CLOCK_SKEW for a key
     that is not good yet, TOOL_MISSING, and what reading the file raises.
     """
     words = ("-n", sealed.namespace)
@@ -76,18 +81,58 @@ def holder(sealed: Sealed, signers: str) -> SealHolder:
         known = ssh_keys.ask(text, "check-novalidate", *words, "-s", str(seal))
         if known.returncode:
             raise _broken(sealed.file, known)
+        key = sshsig.key_of(sealed.seal)
+        certificate = _certificate(sealed, key)
         listed = ssh_keys.ask(text, "find-principals", "-s", str(seal), "-f", signers)
         names = [line.strip() for line in listed.stdout.decode(errors="replace").splitlines()]
         for name in filter(None, names):
             done = ssh_keys.ask(text, "verify", "-f", signers, "-I", name, *words, "-s", str(seal))
             match = _GOOD.search(done.stdout.decode(errors="replace"))
-            if not done.returncode and match is not None:
+            mine = certificate is None or name in certificate.principals
+            if not done.returncode and match is not None and mine:
                 break
         else:
             raise _wrong_key(sealed, listed if listed.returncode else done, signers)
     lines = files.read_bounded(signers, limits.DOCUMENT).decode(errors="replace")
-    until = sshsig.until(lines, sshsig.key_of(sealed.seal))
-    return SealHolder(signer=name, key=match["key"], until=until)
+    times = [sshsig.until(lines, base64.b64encode(key).decode())]
+    if certificate is not None:
+        times += [certificate.until, sshsig.until(lines, certificate.authority)]
+    return SealHolder(signer=name, key=match["key"], until=min(filter(None, times), default=0))
+
+
+def _certificate(sealed: Sealed, key: bytes) -> SshCertificate | None:
+    """Return the certificate that made a seal, None for a plain key.
+
+    Raises `StackproofError` for one that is none of a user, not good now, or restricted.
+    """
+    try:
+        found = sshsig.certificate(key)
+    except ValueError as error:
+        raise fail(
+            Reason.SIGNATURE_INVALID,
+            f"a signature, or its certificate, cannot be read: {error}",
+            where=Location(file=sealed.file),
+            hint="sign again, with a key or a certificate of ssh-keygen",
+        ) from None
+    if found is None:
+        return None
+    now, reason, why = time.time(), Reason.WRONG_SIGNER, ""
+    if not found.is_of_user:
+        why = "is one of a machine"
+    elif found.critical:
+        why = f"is restricted by `{found.critical[0]}`"
+    elif found.after > now:
+        reason, why = Reason.CLOCK_SKEW, "is not good yet"
+    elif 0 < found.until <= now:
+        reason, why = Reason.KEY_EXPIRED, "is no longer good"
+    if not why:
+        return found
+    raise fail(
+        reason,
+        f"the certificate of this signature {why}",
+        where=Location(file=sealed.file),
+        hint="sign again, with a certificate of a user that is good now and has no critical option",
+    )
 
 
 def _wrong_key(sealed: Sealed, done: Completed, signers: str) -> StackproofError:
