@@ -10,6 +10,7 @@ from slurm_expect import all_saw, one, refused
 from slurm_site import Ended, Site, expect
 
 _LABEL = "mpi/1:v1@here%any"
+_OTHER = "mpi/2:v1@here%any"
 POLICY = "image = mpi/* refuse release@site\nimage = * refuse *\n"
 """What no signature of the site's release is of is mounted nowhere."""
 
@@ -37,6 +38,15 @@ def signed_images(site: Site) -> None:
         all_saw(site.srun(f"--image={_LABEL}", site.seen, env=own), "one", tasks=site.nodes)
         expect(stackproof("run", f"{_LABEL}:/mnt/one", "--", "true").code == 0, "run: a signed one")
 
+        words = ("image", "add", _OTHER, one(site))
+        expect(stackproof(*words).code == 0, "add: another label for what is signed")
+        refused(site.srun(f"--image={_OTHER}", site.seen, env=own), "[another-label]")
+        put_unasked(folder)  # the node asks by itself
+        unasked = {**own, "PYTHONPATH": str(folder)}
+        refused(site.srun(f"--image={_OTHER}", site.seen, env=unasked), "[another-label]")
+        all_saw(site.srun(f"--image={_LABEL}", site.seen, env=unasked), "one", tasks=site.nodes)
+        expect("[another-label]" in stackproof("run", _OTHER, "--", "true").err, "run: another")
+
         refused(site.srun(f"--image={one(site, 'two')}", site.seen), "[unsigned]")
         expect(
             "[unsigned]" in stackproof("run", one(site, "two"), "--", "true").err, "run: unsigned"
@@ -57,6 +67,13 @@ def signed_images(site: Site) -> None:
         site.run("sh", "-c", script, user=None)
         shutil.rmtree(folder, ignore_errors=True)
         shutil.rmtree(site.folder / "two.squashfs.attached", ignore_errors=True)
+
+
+def put_unasked(folder: Path) -> None:
+    """Let the program that submits ask no policy, as on a machine that has none."""
+    (folder / "sitecustomize.py").write_text(
+        "from stackproof.share.effects import admission\nadmission.require = lambda *_: None\n"
+    )
 
 
 def key(folder: Path, name: str) -> str:

@@ -15,9 +15,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+import trustsite
 from images import env_json, make_image
-from machine import NOBODY, RACING, Machine, as_attacker, mount, reasons
-from stackproof.share.effects import measuring, trusted
+from machine import HELPER, NOBODY, RACING, Machine, as_attacker, mount, reasons
+from stackproof.share.effects import measuring, storing, trusted
+from stackproof.share.effects.repository import ImageRepository
+from stackproof.share.effects.storing import AddOptions
+from stackproof.share.labels import parse
 from stackproof.share.trust import policy
 from stackproof.share.trust.policy import SignedLabel
 
@@ -83,6 +87,21 @@ def test_the_helper_decides_as_python_does(built: Path) -> None:
     probe = [built / "tests" / "probe", "decide"]
     done = subprocess.run(probe, input=b"".join(lines), capture_output=True, check=True)
     assert done.stdout.decode().splitlines() == [case["then"] for case in CASES]
+
+
+@pytest.mark.parametrize("policy_text", trustsite.example_policies())
+def test_the_policies_of_the_page_in_the_helper(built: Path, policy_text: str) -> None:
+    lines = []
+    for asked, signed in trustsite.ATTACKS.values():
+        rows = "".join(f"signed {one.until} {one.signer} {one.label}\n" for one in signed)
+        record = f"stackproof-trust 1\n{rows}" if rows else ""
+        lines.append(_text(policy_text, record, trustsite.NOW, asked))
+    probe = [built / "tests" / "probe", "decide"]
+    done = subprocess.run(probe, input=b"".join(lines), capture_output=True, check=True)
+    answers = done.stdout.decode().splitlines()
+    assert len(answers) == len(trustsite.ATTACKS)
+    assert {one.partition(" ")[0] for one in answers} == {"refuse"}
+    assert "refuse signed" not in answers
 
 
 def test_policies_by_chance_are_decided_as_in_python(built: Path) -> None:
@@ -164,6 +183,66 @@ def test_warnings_and_signers(site: Site) -> None:
     assert site.run() == []
     site.record("a", SignedLabel(label=_SIGNED.label, signer="me@site", until=1))
     assert site.run() == ["key-expired"]
+
+
+def test_a_label_that_the_image_is_not_recorded_for(site: Site) -> None:
+    """What a user asked for by a label is that, or is not mounted; no label gains anything."""
+    make_image(site.folder / "b.squashfs", meta=env_json(name="b"))
+    site.say("image = tiny/* refuse me@site\nimage = build::* allow *\nimage = * warn me@site\n")
+    for label in (_SIGNED.label, ""):
+        assert site.run("a", f"--labels={label}") == []
+    for label in (
+        "tiny/2:v1@here%x86_64", "tiny/1:v1@there%x86_64", "TINY/1:v1@here%x86_64", "tiny/1:v1",
+        "build::tiny/1:v1@here%x86_64x",
+    ):  # fmt: skip
+        asked = ["another-label"]
+        assert site.run("a", f"--labels={label}") == asked, label
+    for label in ("build::b/1:v1@here%x86_64", "b/1:v1@here%x86_64", "*", "::", "build::"):
+        for way in ("--way=setuid", "--way=userns"):
+            found = site.run("b", f"--labels={label}", way)
+            assert found == ["unsigned"], label  # a warning of the line `*`, and never less
+    site.say("image = build::* allow *\nimage = * refuse me@site\n")
+    for label in ("build::b/1:v1@here%x86_64", "build::", "*"):
+        assert site.run("b", f"--labels={label}") == ["unsigned"]
+    site.record("a", SignedLabel(label="build::zzz/1:v1@here%x86_64", signer="ci@site"))
+    site.say("image = tiny/* refuse me@site\nimage = build::* allow *\n")
+    assert site.run("a", f"--labels={_SIGNED.label}") == ["another-label"]
+
+
+@pytest.mark.parametrize(
+    "labels", ["a,b", ",", "a b", "a\tb", "ä/1", "a\x7f", "a\x1b[2J", ",".join("a" * 70), "a\nb"]
+)
+def test_labels_that_are_none_or_not_one_for_each(site: Site, labels: str) -> None:
+    assert site.run("a", f"--labels={labels}") == ["usage"]
+    assert site.run("a", "--labels=", f"--labels={labels}") == ["usage"]
+
+
+def test_run_hands_the_label_to_the_helper(site: Site, for_everybody: tuple[str, Path]) -> None:
+    """A repository says that a recorded image is another one than it is signed as."""
+    python, _ = for_everybody
+    name = "other/3:v9@here%x86_64"
+    repository = ImageRepository(site.folder / "repo")
+    for label in (name, _SIGNED.label):
+        options = AddOptions(label=parse(label), file=str(site.folder / "a.squashfs"))
+        record = storing.add(repository, options)
+    trusted.record(record.file, measuring.measure(record.file), (_SIGNED,))
+    for label, expected in ((_SIGNED.label, ""), (name, "another-label"), (record.digest, "")):
+        words = (
+            python,
+            "-m",
+            "stackproof",
+            "run",
+            "--how",
+            "helper",
+            f"{label}:{_POINT}",
+            "--",
+            *_HELLO,
+        )
+        done = site.machine.run(
+            *words, STACKPROOF_REPOSITORY="/test/repo", STACKPROOF_MOUNT_HELPER=HELPER, HOME="/test",
+        )  # fmt: skip
+        assert (done.returncode == 0) == (not expected), done.stderr
+        assert expected in done.stderr
 
 
 def test_one_byte_changed(site: Site) -> None:
