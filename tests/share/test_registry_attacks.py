@@ -423,7 +423,7 @@ def test_names_that_mean_another_place(name: str, home: Path) -> None:
 @pytest.fixture
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have a second in the place of a minute, so that a test of waiting is none of patience."""
-    monkeypatch.setattr("stackproof.share.effects.patience.TIMEOUT_S", 1.0)
+    monkeypatch.setattr("stackproof.core.effects.patience.TIMEOUT_S", 1.0)
     monkeypatch.setattr("stackproof.share.effects.http_client._ATTEMPTS", 1)
 
 

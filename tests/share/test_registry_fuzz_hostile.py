@@ -309,7 +309,7 @@ def test_one_field_is_changed(
         exchange.restore()
         exchange.run(verb)
         counts[verb] = len(exchange.own.asked)
-    monkeypatch.setattr("stackproof.share.effects.patience.TIMEOUT_S", 0.2)
+    monkeypatch.setattr("stackproof.core.effects.patience.TIMEOUT_S", 0.2)
     for case in range(batch, CASES, BATCHES):
         draw = random.Random(case)
         verb = draw.choice(["pull", "pull", *WORDS])

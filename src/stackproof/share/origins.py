@@ -25,7 +25,7 @@ _NAME = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
+class WebOrigin:
     """A server: `host` has small letters, and no brackets around an address of IPv6."""
 
     scheme: str
@@ -65,7 +65,7 @@ class Origin:
 class WebAddress:
     """An address on a server: `target` is its path with its query."""
 
-    origin: Origin
+    origin: WebOrigin
     target: str
 
     def __str__(self) -> str:
@@ -87,9 +87,9 @@ class Secret:
     """A header `Authorization`, and the only server that it is for."""
 
     header: str = field(repr=False)
-    origin: Origin
+    origin: WebOrigin
 
-    def header_for(self, origin: Origin) -> str:
+    def header_for(self, origin: WebOrigin) -> str:
         """Return the header for a server; empty for every other than its own."""
         return self.header if origin == self.origin else ""
 
@@ -114,7 +114,7 @@ def parse(text: str) -> WebAddress:
         raise _no_address("", "it has a name or password in front of the host")
     if port == 0 or "%" in host or not (":" in host or (_NAME.fullmatch(host) and len(host) < 254)):
         raise _no_address(text, "its host or port is none")
-    origin = Origin(scheme=parts.scheme, host=host, port=port or _PORTS[parts.scheme])
+    origin = WebOrigin(scheme=parts.scheme, host=host, port=port or _PORTS[parts.scheme])
     query = f"?{parts.query}" if parts.query else ""
     return WebAddress(origin=origin, target=f"{parts.path or '/'}{query}")
 
@@ -142,7 +142,7 @@ def resolve(base: WebAddress, text: str) -> WebAddress:
     return address
 
 
-def check_credential(registry: Origin, receiver: Origin) -> None:
+def check_credential(registry: WebOrigin, receiver: WebOrigin) -> None:
     """Check that a name and password for a registry may be sent to a server that it named.
 
     Both must be encrypted, or this machine; a registry that is asked in clear can name no other

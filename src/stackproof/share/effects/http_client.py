@@ -30,12 +30,12 @@ from typing import Self, cast
 
 from stackproof import __version__
 from stackproof.core import limits
+from stackproof.core.effects import patience
+from stackproof.core.effects.patience import TIMEOUT_S, Budget, TimedResponse
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.limits import Limit
 from stackproof.share import answers, origins
-from stackproof.share.effects import patience
-from stackproof.share.effects.patience import TIMEOUT_S, Budget, TimedResponse
-from stackproof.share.origins import Origin, Secret, WebAddress
+from stackproof.share.origins import Secret, WebAddress, WebOrigin
 
 _REDIRECTED_TIMES = 5
 _ATTEMPTS = 4
@@ -184,7 +184,7 @@ class HttpClient:
     def __init__(self, *, certificates: str = "") -> None:
         self._certificates = certificates
         self.budget = Budget(limits.REQUESTS)
-        self._idle: dict[Origin, list[http.client.HTTPConnection]] = {}
+        self._idle: dict[WebOrigin, list[http.client.HTTPConnection]] = {}
         self._lock = threading.Lock()
         self.close = weakref.finalize(self, _close_all, self._idle)
         """Close what is open; it is done when nobody has the client any more, too."""
@@ -198,7 +198,7 @@ class HttpClient:
         finally:
             self.budget = before
 
-    def keep(self, origin: Origin, connection: http.client.HTTPConnection) -> None:
+    def keep(self, origin: WebOrigin, connection: http.client.HTTPConnection) -> None:
         """Take a connection back."""
         with self._lock:
             self._idle.setdefault(origin, []).append(connection)
@@ -279,13 +279,13 @@ class HttpClient:
             return answer
         raise AssertionError  # a new connection answers or raises
 
-    def _idle_connection(self, origin: Origin) -> http.client.HTTPConnection | None:
+    def _idle_connection(self, origin: WebOrigin) -> http.client.HTTPConnection | None:
         with self._lock:
             idle = self._idle.get(origin)
             return idle.pop() if idle else None
 
     def _new(
-        self, origin: Origin, proxy: urllib.parse.SplitResult | None
+        self, origin: WebOrigin, proxy: urllib.parse.SplitResult | None
     ) -> http.client.HTTPConnection:
         via, via_port = (
             (origin.host, origin.port)
@@ -300,7 +300,7 @@ class HttpClient:
             connection.set_tunnel(origin.host, origin.port, _proxy_headers(proxy))
         return connection
 
-    def _context(self, origin: Origin) -> ssl.SSLContext:
+    def _context(self, origin: WebOrigin) -> ssl.SSLContext:
         """Return what certificates are checked against: the system's, a file's, and `certs.d`."""
         context = ssl.create_default_context()
         named = [self._certificates] if self._certificates else []
@@ -355,14 +355,14 @@ def _check_framing(answer: HttpAnswer) -> None:
         )
 
 
-def _close_all(idle: dict[Origin, list[http.client.HTTPConnection]]) -> None:
+def _close_all(idle: dict[WebOrigin, list[http.client.HTTPConnection]]) -> None:
     for connections in idle.values():
         for one in connections:
             one.close()
     idle.clear()
 
 
-def _proxy_of(origin: Origin) -> urllib.parse.SplitResult | None:
+def _proxy_of(origin: WebOrigin) -> urllib.parse.SplitResult | None:
     """Return the proxy that the environment names for a server; none for this machine.
 
     It is read as curl and Python do, but what is for this machine, passwords too, stays on it.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from stackproof.core import limits
+from stackproof.core.effects.patience import Budget
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.share import answers, origins
-from stackproof.share.effects.patience import Budget
 from stackproof.share.origins import Secret
 
 
