@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from stackproof.core import limits
 from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.secrets import data_without_secrets
 from stackproof.doctor import bundle
-from stackproof.knowledge.evidence import data_without_secrets, redacted
+from stackproof.knowledge.evidence import redacted
 
 MEMBERS = {"evidence.json": '{"a": 1}\n', "logs/001.txt": "first\nsecond: é\n", "site.json": ""}
 
@@ -245,4 +246,4 @@ def test_secrets_are_left_out_of_data_whatever_holds_them() -> None:
     assert found["env"]["FI_PROVIDER"] == "cxi"
     assert (found["argv"][0], found["argv"][3], found["number"]) == ("run", "-x", 3)
     assert found["token"] == {"kept": 1}
-    assert found["variables"]["OMPI_MCA_plm_rsh_args"] == "-4 -i (left out) -C"
+    assert found["variables"]["OMPI_MCA_plm_rsh_args"] == "-4 -i (key left out) -C"

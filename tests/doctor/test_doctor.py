@@ -227,9 +227,13 @@ def test_a_bundle_holds_what_a_supporter_asks_for(
         texts = {name: archive.extractfile(name).read().decode() for name in names}
     assert names == [
         "bundle.json", "capture.json", "curves.json", "diagnosis.json", "diagnosis.txt",
-        "evidence.json", "image.json", "logs.json", "logs/001.txt", "results.json", "site.json",
+        "evidence.json", "image.json", "logs.json", "logs/001.txt", "removed.json", "results.json",
+        "site.json",
     ]  # fmt: skip
     assert not [name for name, text in texts.items() if "hunter2" in text]
+    removed = json.loads(texts["removed.json"])
+    assert {"file": "logs/001.txt", "line": 1, "kind": "credential"} in removed
+    assert "image.json" in {entry["file"] for entry in removed}
     assert "cxil_map: write error" in texts["logs/001.txt"]
     assert json.loads(texts["results.json"])["launches"] == 1
     image.unlink()

@@ -10,9 +10,9 @@ import dataclasses
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from stackproof.core import limits
+from stackproof.core import limits, secrets
 
 LONGEST_LOG = limits.LOG_KEPT.bytes
 """Characters of a log that are kept, half of them from its end."""
@@ -130,29 +130,6 @@ FACTS: Mapping[str, FactKind] = {
 }  # fmt: skip
 """Every fact that a rule may ask for."""
 
-_SECRET = re.compile(
-    r"token|secret|passw|cred|cookie|auth|private|(?:api|(?<![a-z]))key(?![a-z])", re.IGNORECASE
-)
-_SECRETIVE = r"\w*(?:token|secret|passw(?:or)?d|credential|cookie|api[_-]?key|authorization)\w*"
-_SECRET_KEY = re.compile(_SECRETIVE, re.IGNORECASE)
-_ASSIGNED_SECRET = re.compile(
-    rf"(?i)(\b{_SECRETIVE}[\"']?[ \t]*[=:][ \t]*|--?{_SECRETIVE}[ \t]+)"
-    r"(?:(?:bearer|basic)[ \t]+)?(?:\"[^\"\n]*\"|'[^'\n]*'|\S+)"
-)
-_SECRET_SHAPES = re.compile(
-    r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
-    r"|\bgh[pousr]_[A-Za-z0-9]{20,}|\bglpat-[\w-]{15,}|\bAKIA[A-Z0-9]{16}\b"
-    r"|\beyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]+",
-    re.DOTALL,
-)
-_PASSWORD_IN_ADDRESS = re.compile(r"(\b[a-z][a-z0-9+.-]*://)[^\s/@:]+:[^\s/@]+@", re.IGNORECASE)
-# What ssh is told: the file of a key, or of a certificate, after `-i` or an option's name.
-_KEY_FILE = re.compile(
-    r"((?<![\w-])-i(?:[ \t=]*|[\"'],?[ \t]*)(?=[\"']?(?:[~/$]|(?<!i)[\w.-]*/|(?<!i)id_))"
-    r"|(?i:(?:identity|certificate)file)[ \t=]+)"
-    r"(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s\"']+)"
-)
-_LEFT_OUT = "(left out)"
 _KEPT = re.compile(
     r"^(?:FI_|OMPI_|PMIX_|PRTE_|OPAL_|MPIR?_|MPICH_|I_MPI_|UCX_|HYDRA_|PALS_|SLINGSHOT_|CXI_|NCCL_"
     r"|SLURM_(?:MPI|NETWORK|GPU|CPU|NNODES|NTASKS|JOB_NUM|STEP_NUM|DISTRIBUTION|GPUS)"
@@ -165,14 +142,14 @@ def relevant(variables: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in sorted(variables.items())
-        if _KEPT.match(name) and not _SECRET.search(name)
+        if _KEPT.match(name) and not secrets.kind_of(name)
     }
 
 
 def redacted(text: str) -> str:
     """Return a log without values that look like secrets, and no longer than a log may be."""
     # A key has several lines, so it is taken out before lines are.
-    return without_secrets(shortened(_SECRET_SHAPES.sub(_LEFT_OUT, text)))
+    return secrets.without_secrets(shortened(secrets.without_long_secrets(text)))
 
 
 def shortened(text: str) -> str:
@@ -181,44 +158,6 @@ def shortened(text: str) -> str:
         half = LONGEST_LOG // 2
         text = f"{text[:half]}\n{text[1 - half :]}"
     return "\n".join(line[:LONGEST_LINE] for line in text.split("\n"))
-
-
-def without_secrets(text: str) -> str:
-    """Return a text without values that look like secrets, by their names or by their form."""
-    text = _SECRET_SHAPES.sub(_LEFT_OUT, text)
-    text = _KEY_FILE.sub(rf"\1{_LEFT_OUT}", text)
-    text = _PASSWORD_IN_ADDRESS.sub(rf"\1{_LEFT_OUT}@", text)
-    return _ASSIGNED_SECRET.sub(rf"\1{_LEFT_OUT}", text)
-
-
-def data_without_secrets(value: Any) -> Any:
-    """Return JSON-ready data without values that look like secrets, whatever holds them.
-
-    A value goes by the name of its key, and in a list by the option that stands before it.
-    """
-    if isinstance(value, str):
-        return without_secrets(value)
-    if isinstance(value, Mapping):
-        return {
-            key: _LEFT_OUT
-            if isinstance(inner, str) and _SECRET_KEY.search(str(key))
-            else data_without_secrets(inner)
-            for key, inner in value.items()
-        }
-    if isinstance(value, list | tuple):
-        before = [None, *value]
-        return [
-            _LEFT_OUT if _is_option(last) and isinstance(one, str) else data_without_secrets(one)
-            for last, one in zip(before, value, strict=False)
-        ]
-    return value
-
-
-def _is_option(word: object) -> bool:
-    """Return whether a word asks for a secret, or for the file of a key, in the next one."""
-    if not isinstance(word, str) or not word.startswith("-"):
-        return False
-    return word == "-i" or bool(_SECRET_KEY.fullmatch(word.strip("-")))
 
 
 def merged(first: Evidence, second: Evidence) -> Evidence:

@@ -26,8 +26,9 @@ def run(args: argparse.Namespace) -> int:
     text = text_of(diagnosis, text_width(), every=args.all)
     data = data_of(diagnosis)
     if args.bundle:
-        bundle.write(args.bundle, collected, data, text)
-        print(f"bundle: {args.bundle}", file=sys.stderr)
+        count = bundle.write(args.bundle, collected, data, text)
+        left_out = f"; `removed.json` in it lists {count} values that were left out" * bool(count)
+        print(f"bundle: {args.bundle}{left_out}", file=sys.stderr)
     print(json.dumps(data, indent=1, ensure_ascii=False) if args.json else text)
     return int(ExitCode.DONE)
 

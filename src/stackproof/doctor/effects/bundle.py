@@ -10,13 +10,13 @@ from typing import Any
 
 import stackproof
 from stackproof.compare.curve_shapes import Mark
-from stackproof.core import limits, noun
+from stackproof.core import limits, noun, secrets
 from stackproof.core.effects import files
 from stackproof.core.errors import Location, Reason, fail
 from stackproof.doctor import bundle
 from stackproof.doctor.effects.collect import Collected, DoctorOptions, said
 from stackproof.doctor.evidence.results import implied
-from stackproof.knowledge.evidence import Evidence, data_without_secrets, merged, redacted
+from stackproof.knowledge.evidence import Evidence, merged, redacted
 from stackproof.knowledge.model import Knowledge
 from stackproof.results.measurement import Measurement, State
 from stackproof.results.model import Results
@@ -25,8 +25,11 @@ _LAUNCHES_KEPT = 500
 _PROBES_KEPT = 50
 
 
-def write(path: str, collected: Collected, diagnosis: Mapping[str, Any], text: str) -> None:
-    """Write everything to one archive, without secrets; raises what writing files raises."""
+def write(path: str, collected: Collected, diagnosis: Mapping[str, Any], text: str) -> int:
+    """Write everything to one archive, without secrets; raises what writing files raises.
+
+    Returns how many values were left out for that; `removed.json` says where, and of which kind.
+    """
     logs = {
         f"logs/{number:03}.txt": name
         for number, name in enumerate(sorted(collected.evidence.logs), 1)
@@ -51,12 +54,15 @@ def write(path: str, collected: Collected, diagnosis: Mapping[str, Any], text: s
     if collected.bill:
         data["image-bom.json"] = _json(collected.bill)
     for name, value in data.items():
-        clean = data_without_secrets(value)
+        clean = secrets.data_without_secrets(value)
         members[name] = json.dumps(clean, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     members["diagnosis.txt"] = redacted(text)
+    removed = [entry for name in sorted(members) for entry in secrets.removed(name, members[name])]
+    members["removed.json"] = noun.to_json([noun.to_data(entry) for entry in removed])
     about = {"stackproof": stackproof.__version__, "taken": collected.evidence.taken}
     # Names and settings of a user are theirs to pass on.
     files.write(path, bundle.pack(members, about), mode=0o600)
+    return len(removed)
 
 
 def replay(file: str, options: DoctorOptions, knowledge: Knowledge) -> Collected:

@@ -1,0 +1,251 @@
+"""What looks like a secret in a text, a variable or a document, and what stands in its place.
+
+One idea for all that leaves the house: evidence, logs, command lines, documents. A value goes by
+the name before it (`DB_PASS=…`, `"token": …`, `--password …`, `Cookie: …`), or by its own form (a
+private key, a token of a known kind, a password in an address). What is put in its place says what
+it was; it is known again, so that a text may be cleaned twice.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_KINDS = {
+    "token": "token", "secret": "secret", "secrets": "secret", "password": "password",
+    "passwd": "password", "passphrase": "password", "passwords": "password",
+    "credential": "credential", "credentials": "credential", "cred": "credential",
+    "creds": "credential", "cookie": "cookie", "cookies": "cookie", "authorization": "credential",
+    "apikey": "key", "authkey": "key", "privatekey": "key", "secretkey": "key", "accesskey": "key",
+    "sshkey": "key", "authtoken": "token", "accesstoken": "token",
+}  # fmt: skip
+# What is said of a key, and what a key is of that is none to keep: indexes, and memory that a
+# network may reach.
+_OF_A_KEY = {"file", "path", "id", "data", "pem", "base", "string", "secret", "hex"}
+_NO_SECRET = {
+    "cache", "sort", "primary", "foreign", "partition", "group", "join", "lookup", "public", "mr",
+    "index", "map", "hash", "memory", "remote", "local", "config", "json", "yaml", "host",
+}  # fmt: skip
+# Of a token or a password these are amounts and rules, as of a cookie.
+_ABOUT = {"count", "length", "size", "limit", "type", "expires", "expiry", "ttl", "bytes", "max"}
+_USERS = {"db", "user", "smtp", "mysql", "pg", "redis", "admin", "root", "login", "ftp", "proxy",
+          "ssh", "ldap", "http", "imap", "mail", "docker", "registry", "rabbitmq"}  # fmt: skip
+_JOBS_KEY = re.compile(r"(?:opx|psm[23x]?)_uuid$|precondition_transports$", re.IGNORECASE)
+
+_NAME = r"[A-Za-z_][\w-]{0,79}+"
+_ASSIGNED = re.compile(rf"(?<![\w-])-{{0,2}}({_NAME})\\?[\"']?\]?[ \t]*(?::=|=>|[=:])[ \t]*")
+_OPTION = re.compile(rf"(?<![\w-])--?({_NAME})(?:[\"'],?)?[ \t]+(?!-)")
+_SET = re.compile(rf"\b(?:setenv|pushenv|set -gx|set -x)[ \t(\"']+({_NAME})[\"', \t]+")
+_BESIDE = re.compile(rf"(?<![\w-])({_NAME})[ \t]+(?=0x[0-9a-fA-F]{{4}}|[A-Za-z_-]*\d\S{{7}})")
+_ELEMENT = re.compile(rf"<({_NAME})(?:\s[^<>\n]*)?>(?=[^<\s])")
+_BLOCK = re.compile(rf"^([ \t-]*)({_NAME}):[ \t]*[|>][+-]?\d?[ \t]*\n", re.MULTILINE)
+_VALUE = re.compile(
+    r"(?:(?:bearer|basic|token|digest)[ \t]+)?"
+    r"(?:\\\"(?:[^\"\\\n]|\\[^\"])*(?:\\\"|$)|\"(?:[^\"\\\n]|\\.)*(?:\"|$)"
+    r"|'[^'\n]*(?:'|$)|[^\s\"'&<][^\s\"'&<]*)",
+    re.IGNORECASE | re.MULTILINE,
+)
+# A line as env(1) prints it: the value has no quotes, and goes to its end.
+_OF_ENV = re.compile(rf"^(?:export[ \t]+)?{_NAME}=(?=[^\"'\n])", re.MULTILINE)
+_HEADER = re.compile(
+    r"\b(?:proxy-)?(?:authorization|(?:set-)?cookie)[\"']?[ \t]*:[ \t]*[\"']?([^\"'\n]+)",
+    re.IGNORECASE,
+)
+_SCHEME = re.compile(
+    r"\b(?:Bearer|Basic)[ \t]+((?=\S{0,200}(?:[0-9=]|[a-z][A-Z]))[A-Za-z0-9+/=_.~-]{8,})"
+)
+_SHAPES = re.compile(
+    r"(?P<key>-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----.*?"
+    r"(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|\Z)"
+    r"|\bAGE-SECRET-KEY-1[A-Z0-9]{20,}|\bPrivate-Lines: \d+\n(?:[A-Za-z0-9+/=]+\n?)+)"
+    r"|(?P<token>\bgh[pousr]_[A-Za-z0-9]{20,}|\bgithub_pat_\w{20,}|\bglpat-[\w-]{15,}"
+    r"|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|\beyJ[\w-]{10,}\.[\w-]{10,}(?:\.[\w-]*)?"
+    r"|\bxox[abprs]-[\w-]{10,}|\bhf_[A-Za-z0-9]{30,}|\bnpm_[A-Za-z0-9]{30,}|\bAIza[\w-]{35}"
+    r"|\bpypi-[\w-]{40,}|\bsk-(?:proj-|ant-)?[A-Za-z0-9_-]{32,})",
+    re.DOTALL,
+)
+_ADDRESS = re.compile(
+    r"\b[a-z][a-z0-9+.-]{0,20}://(?:([^\s/@:\"']*:[^\s/\"']+)|([^\s/@:\"']{20,}))@", re.IGNORECASE
+)
+# Addresses that are signed need no password.
+_QUERY = re.compile(
+    r"[?&](?:sig|signature|x-amz-(?:signature|credential|security-token))=([^&\s\"'<>]+)",
+    re.IGNORECASE,
+)
+# What ssh is told: the file of a key, or of a certificate, after `-i` or an option's name.
+_KEY_FILE = re.compile(
+    r"(?:(?<![\w-])-i(?:[ \t=]*|[\"'],?[ \t]*)(?=[\"']?(?:[~/$]|(?<!i)[\w.-]*/|(?<!i)id_))"
+    r"|(?i:(?:identity|certificate)file)[ \t=]+)"
+    r"(\"[^\"\n]*\"|'[^'\n]*'|[^\s\"']+)"
+)
+_PROXY_COMMAND = re.compile(r"(?i:proxycommand)[ \t=]+(?:\\?[\"'])?([^\"'\n\\]+)")
+# Short options that mean something else to all other programs.
+_SHORT = re.compile(
+    r"\b(?:sshpass|(?:docker|podman|skopeo|oras|apptainer) (?:registry )?login|mysql\w*)\b"
+    r"[^\n|;]{0,200}?"
+    r"[ \t]-p[ \t]*([^\s\"'-]\S*|\"[^\"\n]*\"|'[^'\n]*')"
+    r"|\b(?:curl|wget)\b[^\n|;]{0,200}?[ \t](?:-u|--user|-U|--proxy-user)[ \t=]*[\"']?"
+    r"([^\s:\"']+:(?!//)[^\s\"']+)"
+)
+_LARGEST_AMOUNT = 999
+_LEFT_OUT = re.compile(r"\((\w[\w ]*) left out\)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemovedSecret:
+    """A value that was left out of a file: in which line, and what it looked like."""
+
+    file: str
+    line: int
+    kind: str
+
+
+_Span = tuple[int, int, str]
+
+
+def kind_of(name: str) -> str:
+    """Return what the value of a name must be, `password` for `DB_PASS`; empty for no secret."""
+    if _JOBS_KEY.search(name):
+        return "key"
+    words = [word.lower() for word in _WORD.findall(name)]
+    for number, word in enumerate(words):
+        rest, before = set(words[number + 1 :]), words[:number]
+        if word in _KINDS and not rest & _ABOUT:
+            return _KINDS[word]
+        if word == "auth" and not rest:
+            return "credential"
+        named = word in {"key", "keys"} and before and not _NO_SECRET & {*before[-1:]}
+        if named and (rest <= _OF_A_KEY or {"auth", "private", "secret"} & {*before}):
+            return "key"
+        shouted = name.isupper() or bool({*before} & _USERS)
+        if word in {"pass", "pw", "pwd"} and before and not rest and shouted:
+            return "password"
+    return ""
+
+
+def left_out(kind: str) -> str:
+    """Return what stands in the place of a secret."""
+    return f"({kind} left out)"
+
+
+def without_secrets(text: str) -> str:
+    """Return a text without values that look like secrets."""
+    return _cut(text, _spans(text))
+
+
+def without_long_secrets(text: str) -> str:
+    """Return a text without secrets of several lines, which must go before lines are cut."""
+    return _cut(text, [*_of_shape(text), *_in_blocks(text)])
+
+
+def data_without_secrets(value: Any, kind: str = "") -> Any:
+    """Return JSON-ready data without values that look like secrets, whatever holds them.
+
+    A value goes by the name of its key, and in a list by the option that stands before it.
+    """
+    if isinstance(value, int | float) and kind and abs(value) > _LARGEST_AMOUNT:
+        return left_out(kind)
+    if isinstance(value, str):
+        clean = bool(_LEFT_OUT.fullmatch(value)) or not value
+        return left_out(kind) if kind and not clean else without_secrets(value)
+    if isinstance(value, Mapping):
+        return {
+            key: data_without_secrets(inner, "" if _is_group(inner) else kind_of(str(key)))
+            for key, inner in value.items()
+        }
+    if isinstance(value, list | tuple):
+        before = [None, *value]
+        return [
+            data_without_secrets(inner, kind or _asked(last))
+            for last, inner in zip(before, value, strict=False)
+        ]
+    return value
+
+
+def removed(file: str, text: str) -> tuple[RemovedSecret, ...]:
+    """Return what was left out of a text, by what stands in its place."""
+    return tuple(
+        RemovedSecret(file=file, line=number, kind=match[1])
+        for number, line in enumerate(text.split("\n"), 1)
+        for match in _LEFT_OUT.finditer(line)
+    )
+
+
+def _is_group(value: object) -> bool:
+    return isinstance(value, Mapping)
+
+
+def _asked(word: object) -> str:
+    """Return what an option asks for in the next word of a list."""
+    if not isinstance(word, str) or not word.startswith("-") or "=" in word:
+        return ""
+    return "key" if word == "-i" else kind_of(word.lstrip("-"))
+
+
+def _spans(text: str) -> list[_Span]:
+    return [
+        *_of_shape(text), *_in_blocks(text), *_by_name(text),
+        *_of_group(_HEADER, text, "credential"), *_of_group(_SCHEME, text, "credential"),
+        *_of_group(_ADDRESS, text, "password"), *_of_group(_KEY_FILE, text, "key"),
+        *_of_group(_QUERY, text, "token"),
+        *_of_group(_PROXY_COMMAND, text, "proxy command"), *_of_group(_SHORT, text, "password"),
+    ]  # fmt: skip
+
+
+def _of_shape(text: str) -> Iterator[_Span]:
+    for match in _SHAPES.finditer(text):
+        yield match.start(), match.end(), match.lastgroup or "key"
+
+
+def _of_group(pattern: re.Pattern[str], text: str, kind: str) -> Iterator[_Span]:
+    for match in pattern.finditer(text):
+        group = match.lastindex or 0
+        yield match.start(group), match.end(group), kind
+
+
+def _by_name(text: str) -> Iterator[_Span]:
+    """Yield the values that a name stands before, in all ways in which it can."""
+    ends = {match.end() for match in _OF_ENV.finditer(text)}
+    for pattern in (_ASSIGNED, _OPTION, _SET, _BESIDE, _ELEMENT):
+        done = 0  # a value is looked at once, whatever names are in it
+        for match in pattern.finditer(text):
+            kind = kind_of(match[1]) if match.end() >= done else ""
+            if not kind or (pattern is _BESIDE and not re.search(r"[_-]|^[A-Z]+$", match[1])):
+                continue
+            start, around = match.end(), text[max(0, match.start() - 1) : match.start()]
+            if start in ends or (around in {'"', "'"} and match[0].endswith("=")):
+                # To the end of the line, or of the quotes that are around name and value.
+                last = re.compile("\n" if start in ends else f"[{around}\n]").search(text, start)
+                done = last.start() if last else len(text)
+            elif value := _VALUE.match(text, start):
+                done = value.end()
+            else:
+                continue
+            yield start, done, kind
+
+
+def _in_blocks(text: str) -> Iterator[_Span]:
+    """Yield the blocks of YAML: all lines that stand further in than the name."""
+    done = 0
+    for match in _BLOCK.finditer(text):
+        if (kind := kind_of(match[2])) and match.end() >= done:
+            inner = re.compile(rf"(?:{' ' * (len(match[1]) + 1)}[^\n]*(?:\n|\Z)|[ \t]*\n)*")
+            block = inner.match(text, match.end())
+            if block and block.end() > block.start():
+                done = block.end()
+                last = block.end() - text[: block.end()].endswith("\n")
+                yield match.end() + len(match[1]) + 1, last, kind
+
+
+def _cut(text: str, spans: list[_Span]) -> str:
+    parts, at = [], 0
+    for start, end, kind in sorted(spans, key=lambda span: (span[0], -span[1])):
+        if end <= at or _LEFT_OUT.match(text, start):
+            continue
+        if start >= at:
+            parts += [text[at:start], left_out(kind)]
+        at = end
+    return "".join([*parts, text[at:]])

@@ -1,0 +1,126 @@
+"""Secrets in lines of logs, environments and documents: what must go, and what must stay.
+
+The word `hunter2` stands for what nobody may read.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stackproof.core import secrets
+
+GO = [
+    # as env(1) prints them
+    "PMI_KEY=hunter2", "SLURM_MPI_KEY=hunter2", "FI_CRED=hunter2", "DB_PASS='hunter2'",
+    "DB_PASS=a b&c;hunter2", "FI_OPX_UUID=hunter2", "PSM2_UUID=hunter2", "MYSQL_PWD=hunter2",
+    "OMPI_MCA_orte_precondition_transports=hunter2-12", "AWS_SECRET_ACCESS_KEY=x/hunter2+y",
+    "DOCKER_AUTH=hunter2==", "export GITHUB_TOKEN=hunter2", 'declare -x API_TOKEN="hunter2 b"',
+    "setenv WANDB_API_KEY hunter2", 'setenv("WANDB_API_KEY", "hunter2")',
+    "set -gx NPM_TOKEN hunter2", "I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS=-o ProxyCommand=hunter2 %h",
+    "OMPI_MCA_plm_rsh_args=-o 'ProxyCommand=ssh hunter2 -W %h:%p'",
+    # in logs
+    "auth_key 0x6875hunter2", "auth_key: hunter2", "job 1: setting auth_key=0xhunter2 on cxi0",
+    "slurmstepd: PMI_KEY 8a1hunter2 given", "password = hunter2 # of anna", "Passphrase: hunter2",
+    "[node1] db_password:='hunter2'", "login with userPassword=hunter2, done",
+    "Cookie: a=1; session=hunter2; b=2", "< set-cookie: id=hunter2; Path=/",
+    "Authorization: token hunter2", "proxy-authorization: Basic hunter2",
+    "X-Auth-Token: hunter2", "sent Bearer hunter2abcdef0", "redis://:hunter2@host:6379/0",
+    "git clone https://anna:p@ss/hunter2@example.org/x".replace("/hunter2", "hunter2"),
+    "https://01234567890123456789hunter2@example.org/x", "GET /x?a=1&access_token=hunter2&b=2",
+    "PUT https://x.blob/y?sv=1&sig=hunter2%3D", "proxy http://u:hunter2@proxy:3128/",
+    # in command lines
+    "prog --password hunter2 -n 2", "prog --api-key=hunter2", "prog --auth-token 'hunter2 b'",
+    "argv: ['prog', '--password', 'hunter2']", "sshpass -p hunter2 ssh node1",
+    "docker login -u anna -p hunter2 host", "mysql -u root -phunter2 db",
+    "curl -s -u anna:hunter2 https://x", "curl -H 'Authorization: Bearer hunter2' https://x",
+    'curl -H "Cookie: hunter2" x', "ssh -oProxyCommand='nc hunter2 22' node1",
+    # in documents
+    '{"password": "hunter2"}', '{"a": {"client_secret":"x\\"hunter2"}}', "  token: hunter2",
+    '"env": ["DB_PASS=a hunter2", "A=1"]', "credentials: {password: hunter2}",
+    '{\\"password\\": \\"hunter2\\"}', "password: |\n  hunter2\n  hunter2\nnext: 1",
+    "- private_key: >-\n    hunter2\n\n    hunter2\n", "<password>hunter2</password>",
+    '<apiToken type="x">hunter2</apiToken>', "x = {'secret': 'hunter2'}",
+    # by their form
+    "-----BEGIN OPENSSH PRIVATE KEY-----\nhunter2\n-----END OPENSSH PRIVATE KEY-----",
+    '"-----BEGIN PRIVATE KEY-----\\nhunter2\\n-----END PRIVATE KEY-----\\n"',
+    "-----BEGIN PGP PRIVATE KEY BLOCK-----\n\nhunter2\n-----END PGP PRIVATE KEY BLOCK-----",
+    "glpat-hunter2hunter2hunter2", "ghp_hunter2hunter2hunter2hunter2", "xoxb-hunter2-hunter2",
+    "github_pat_hunter2hunter2hunter2", "eyJhunter2hunter2.eyJhunter2hunter2.hunter2",
+    "key AKIAHUNTER2HUNTER2HU of anna", "hf_hunter2hunter2hunter2hunter2hunter2",
+]  # fmt: skip
+
+STAY = [
+    "PMI_RANK=0", "PMI_SIZE=2", "PMI_FD=7", "PMIX_RANK=0", "key=value", "{'key': 'value'}",
+    "sort_key=size", '"cache_key": "abc123"', "FI_PROVIDER=cxi;ofi_rxm", "MPIR_CVAR_KEYVALS=4",
+    "libkeyutils.so.1 => /lib/libkeyutils.so.1", "tokens per second 12", "max_tokens=512",
+    "token_count: 12", "KeyError: 'mpi'", "AuthType=auth/munge", "author: anna", "PWD=/home/anna",
+    "OLDPWD=/tmp", "pass: 12 fail: 0", "PASS latency 8 B", "bypass=1", "compass=north",
+    "monkey = 1", "keyboard: de", "mr_key: 0x7f001234", "rkey=0x1234abcd lkey=0x12",
+    "Host key verification failed.", "Permission denied (publickey,password).",
+    "password authentication failed for anna", "Basic functionality test", "ping -i lo",
+    "ssh -p 22 node1", "mpirun -p 4 ./app", "ssh://git@example.org/x", "git@example.org:x/y.git",
+    "http://[::1]:8080/x?a=1&b=2", "https://example.org:443/@anna/x", "tokenizer=bpe",
+    "FI_OPX_EXPECTED_RECEIVE_ENABLE=1", "UUID=6f3a-12", "SLURM_JOB_ID=12 SLURM_PROCID=1",
+    "OMPI_MCA_btl_tcp_if_include=hsn0", "MPICH_OFI_NIC_POLICY=GPU", "cookies are disabled",
+    "cxi_cookie_size=16", "the secret of speed is 1 copy", "secretary: anna", "cc -include a/b.h",
+    "MPI_Init failed: mtl:ofi:provider: lnx", "-----BEGIN CERTIFICATE-----", "eyJ.no.token",
+    "latency 8 1.23 us", "hwloc: cpu 0-15", "passed=12", "0x7f0012345678 in MPI_Send",
+    "export LD_LIBRARY_PATH=/opt/x/lib:/opt/y/lib", "curl -u https://x", "docker ps -p 1",
+    "GENERATE_KEYS_PER_RANK=4", "error: unknown key `mpii`", "public_key: ssh-ed25519 AAAA",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", GO)
+def test_secrets_go(text: str) -> None:
+    clean = secrets.without_secrets(f"before\n{text}\nafter=1")
+    assert "hunter2" not in clean.lower()
+    assert clean.startswith("before\n")
+    assert clean.endswith("\nafter=1") or "PRIVATE" in text
+    assert secrets.removed("x", clean)
+    assert secrets.without_secrets(clean) == clean
+
+
+@pytest.mark.parametrize("text", STAY)
+def test_what_is_no_secret_stays(text: str) -> None:
+    assert secrets.without_secrets(f"before\n{text}\nafter") == f"before\n{text}\nafter"
+
+
+def test_the_tables_are_long_enough() -> None:
+    assert len(GO) >= 40
+    assert len(STAY) >= 20
+
+
+def test_what_was_left_out_is_listed_without_its_value() -> None:
+    clean = secrets.without_secrets(
+        "a=1\nDB_PASS=hunter2\nx --token hunter2 https://u:hunter2@h/\n"
+    )
+    assert [(one.file, one.line, one.kind) for one in secrets.removed("log", clean)] == [
+        ("log", 2, "password"), ("log", 3, "token"), ("log", 3, "password"),
+    ]  # fmt: skip
+    assert clean.splitlines()[2] == "x --token (token left out) https://(password left out)@h/"
+
+
+def test_documents_by_the_names_of_their_keys() -> None:
+    data = {
+        "dbPassword": "hunter2", "pin": {"password": 7002002}, "list": {"tokens": ["kept"]},
+        "credentials": ["hunter2", "hunter2"], "argv": ["a", "--auth-key", "hunter2", "--token=hunter2"],
+        "rank": 1, "key": "kept", "env": {"PMI_KEY": "hunter2", "PMI_RANK": "0", "EMPTY_TOKEN": ""},
+        "text": "PMI_KEY=hunter2",
+    }  # fmt: skip
+    clean = secrets.data_without_secrets(data)
+    assert "hunter2" not in json.dumps(clean)
+    assert "7002002" not in json.dumps(clean)
+    assert clean["list"] == {"tokens": ["kept"]}
+    assert (clean["rank"], clean["key"], clean["env"]["PMI_RANK"]) == (1, "kept", "0")
+    assert clean["env"]["EMPTY_TOKEN"] == ""
+    assert secrets.data_without_secrets(clean) == clean
+
+
+@given(st.text(alphabet="password=token: \"'\\\n-(){}|>key left out", max_size=200))
+def test_a_text_that_was_cleaned_stays_as_it_is(text: str) -> None:
+    clean = secrets.without_secrets(text)
+    assert secrets.without_secrets(clean) == clean
