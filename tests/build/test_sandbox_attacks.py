@@ -12,6 +12,8 @@ import json
 import os
 import re
 import shutil
+import socket
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +22,7 @@ import pytest
 
 import everybody
 from need import as_unprivileged, need
+from stackproof.core.effects import seccomp
 
 # Another run of pytest closes the folder of all runs again, in which a Python for everybody lies.
 pytestmark = pytest.mark.in_turn
@@ -125,9 +128,12 @@ def attacked(
     return {name: int(code) for name, code in told["found"].items()}
 
 
+Ways = dict[str, tuple[list[str], str]]
+
+
 @pytest.fixture(scope="module")
-def results(program: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, int]]:
-    """Run all attacks once for each kind of user, when the first one is asked for."""
+def ways(tmp_path_factory: pytest.TempPathFactory) -> Ways:
+    """Return how a Python is started as each kind of user."""
     need("bubblewrap", "userns")
     old = tmp_path_factory.mktemp("old") / "bwrap"
     old.write_text(_OLD_BUBBLEWRAP % shutil.which("bwrap"))
@@ -142,6 +148,14 @@ def results(program: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
         python, _ = everybody.python(tmp_path_factory.mktemp("everybody"))
         ways = {kind: (as_unprivileged(start), python) for kind, (start, _) in ways.items()}
         ways |= {"root": ([], sys.executable), "root-without-namespaces": (without, sys.executable)}
+    return ways
+
+
+@pytest.fixture(scope="module")
+def results(
+    ways: Ways, program: Path, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, dict[str, int]]:
+    """Run all attacks once for each kind of user, when the first one is asked for."""
     found = {}
     for kind, (start, interpreter) in ways.items():
         folder = tmp_path_factory.mktemp(kind)
@@ -173,3 +187,120 @@ def test_the_attacks_are_attacks(program: Path, tmp_path: Path) -> None:
     names = sorted(_WORK_OUTSIDE)
     found = attacked([], sys.executable, program, tmp_path, names, "outside")
     assert {name: code for name, code in found.items() if code != 0} == {}
+
+
+# ------------------------------------------------------- docs/explanation/build-sandbox.md, from inside
+
+PAGE = (Path(__file__).parents[2] / "docs" / "explanation" / "build-sandbox.md").read_text()
+_LOOK = """
+import json, os, socket
+proc = [f"/proc/{name}" for name in os.listdir("/proc") if not name.isdigit()]
+def refused(path, flags):
+    try:
+        os.close(os.open(path, flags | os.O_NONBLOCK))
+    except OSError:
+        return True
+    return False
+def family(number, kind):
+    try:
+        socket.socket(number, kind).close()
+    except OSError as error:
+        return error.errno != 97
+    return True
+settings = [os.path.join(f, n) for f, _, names in os.walk("/proc/sys") for n in names]
+files = [path for path in proc if not os.path.isdir(path) and not os.path.islink(path)]
+print(json.dumps({
+    "Files": os.listdir("/"), "etc": os.listdir("/etc"), "Devices": os.listdir("/dev"),
+    "first": os.listdir("/proc/1"), "Variables": list(os.environ),
+    "processes": len([name for name in os.listdir("/proc") if name.isdigit()]),
+    "unreadable": [os.path.basename(p) for p in files if refused(p, os.O_RDONLY)],
+    "writable": [p for p in settings + files if not refused(p, os.O_WRONLY)],
+    "Sockets": [n for n in range(64) if any(family(n, k) for k in (1, 2, 3, 5))],
+    "there": [os.path.basename(path) for path in proc],
+    "open": [n for n in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{n}")],
+}))
+"""
+_START = """
+import sys
+from stackproof.build.effects import visible
+from stackproof.core.command import Command, Sandbox
+from stackproof.core.effects import run
+binds, links = visible.system(network=False)
+box = Sandbox(binds=tuple(binds), links=links, scratch=("/tmp",))
+done = run.run(Command(argv=("/usr/bin/python3", "-I", "-S", "-c", sys.argv[1]), sandbox=box))
+sys.stderr.buffer.write(done.stderr)
+sys.stdout.buffer.write(done.stdout)
+"""
+
+
+def listed(section: str) -> set[str]:
+    """Return the words of the first column of a section's table."""
+    text = PAGE.partition(f"\n## {section}\n")[2].partition("\n## ")[0]
+    rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
+    assert rows
+    return {word for row in rows for word in re.findall(r"`([^`]+)`", row)}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_step_reaches_what_the_page_lists(kind: str, ways: Ways) -> None:
+    if kind not in ways:
+        need("root")
+    start, python = ways[kind]
+    done = subprocess.run(
+        [*start, python, "-B", "-c", _START, _LOOK], cwd="/", env={**os.environ, "SECRET": "x"},
+        capture_output=True, timeout=_TIMEOUT_S, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr.decode()
+    seen = json.loads(done.stdout)
+    prefixes = {f"/{path.split('/')[1]}" for path in (python, sys.base_prefix, sys.prefix)}
+    prefixes |= {f"/{os.path.realpath(python).split('/')[1]}"}
+    assert {f"/{name}" for name in seen["Files"]} - prefixes <= listed("Files")
+    assert {"usr", "etc", "tmp", "proc", "dev"} <= set(seen["Files"])
+    assert not {"shadow", "ssh", "ssl", "hosts", "machine-id", "fstab"} & set(seen["etc"])
+    assert set(seen["Devices"]) == listed("Devices")
+    assert set(seen["Variables"]) - {"PWD", "LC_CTYPE"} == listed("Variables")
+    assert seen["processes"] == 2
+    assert seen["first"] == []
+    closed = listed("Processes and /proc")
+    assert set(seen["unreadable"]) == closed & set(seen["there"])
+    assert seen["writable"] == []
+    families = {getattr(socket, name) for name in listed("Sockets")}
+    assert set(seen["Sockets"]) <= families
+    assert {socket.AF_UNIX, socket.AF_INET, socket.AF_NETLINK} <= set(seen["Sockets"])
+    assert sorted(seen["open"]) == ["0", "1", "2"]
+
+
+def answer(program: bytes, number: int, arguments: tuple[int, ...] = ()) -> int:
+    """Return what a filter says to a call on this kind of machine, as linux/filter.h has it."""
+    data = struct.pack("<IIQ6Q", number, 0xC000003E, 0, *arguments, *[0] * (6 - len(arguments)))
+    at, loaded = 0, 0
+    while True:
+        code, yes, no, value = struct.unpack_from("=HBBI", program, at * 8)
+        at += 1
+        if code == 0x06:
+            return value
+        if code == 0x20:
+            loaded = struct.unpack_from("<I", data, value)[0]
+        else:
+            true = {0x15: loaded == value, 0x35: loaded >= value, 0x45: bool(loaded & value)}[code]
+            at += yes if true else no
+
+
+def test_the_page_lists_the_calls_that_are_refused() -> None:
+    need("gcc")
+    if os.uname().machine != "x86_64":
+        pytest.skip("the numbers are those of another kind of machine")
+    text = subprocess.run(
+        ["gcc", "-E", "-dM", "-x", "c", "-"], input="#include <sys/syscall.h>", text=True,
+        capture_output=True, timeout=_TIMEOUT_S, check=True,
+    ).stdout  # fmt: skip
+    names = {
+        int(n): name for name, n in re.findall(r"#define __NR_(\w+) (\d+)$", text, re.MULTILINE)
+    }
+    names |= {467: "open_tree_attr", 443: "quotactl_fd", 447: "memfd_secret"}
+    filtered = seccomp.of_a_step("x86_64")
+    assert filtered is not None
+    allowed = 0x7FFF0000
+    local = (socket.AF_INET,)  # else sockets of no family are refused
+    refused = {names[n] for n in range(600) if answer(filtered, n, local) != allowed}
+    assert refused == listed("System calls")
