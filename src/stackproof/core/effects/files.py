@@ -411,6 +411,14 @@ def _remove_tree(folder: str) -> None:
     try:
         shutil.rmtree(folder)
     except PermissionError:
-        for inner, _, _ in os.walk(folder):
-            os.chmod(inner, 0o700)
+        _open_folders(folder)
         shutil.rmtree(folder)
+
+
+def _open_folders(folder: str) -> None:
+    """Let the owner of folders enter them and write to them, from the top down."""
+    os.chmod(folder, 0o700)
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                _open_folders(entry.path)

@@ -21,7 +21,6 @@ from pathlib import Path
 from stackproof.core.effects import files
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.monitor import Event, Monitor, null_monitor
-from stackproof.image.effects import meta_files
 from stackproof.image.effects.load import load_superblock
 from stackproof.share import labels
 from stackproof.share.effects.repository import IMAGES, ImageRepository, IndexChange, is_digest
@@ -238,6 +237,8 @@ def _place(new: Path, folder: Path, size: int) -> Path | None:
 
 def unpack_meta(image: Path, folder: Path) -> None:
     """Put the folder `meta` of an image beside it, as uenv does, so that it need not unpack it."""
+    from stackproof.image.effects import meta_files  # noqa: PLC0415 - `image ls` would import it
+
     meta_files.unpack(str(image), folder)
 
 

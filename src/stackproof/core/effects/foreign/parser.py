@@ -9,9 +9,7 @@ This runs before every job of a user, so it imports little.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
-import resource
 import select
 import time
 
@@ -19,6 +17,7 @@ from stackproof.core.effects.foreign import walls
 from stackproof.core.limits import MIB
 
 _SIGKILL = 9
+_PROCESSOR_TIME, _FILE_SIZE, _CORE, _ADDRESS_SPACE = 0, 1, 4, 9  # sys/resource.h
 _IGNORED_BY_PYTHON = (13, 25)  # SIGPIPE, SIGXFSZ
 _CHUNK = 1 << 16
 _COMPLAINTS = MIB
@@ -192,9 +191,8 @@ def _be(
     walls.default_signals(_IGNORED_BY_PYTHON)
     folder, *outputs = places
     # Whoever was started without standard input has other files at its number.
-    if folder >= 0:
-        folder = fcntl.fcntl(folder, fcntl.F_DUPFD_CLOEXEC, 3)
-    spare = [fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, 3) for one in (image, *outputs)]
+    folder = _above(folder) if folder >= 0 else folder
+    spare = [_above(one) for one in (image, *outputs)]
     for standard, source in enumerate(spare):
         os.dup2(source, standard)
     os.umask(0)  # modes are to be the image's
@@ -217,17 +215,17 @@ def _be(
     os.execve(program, argv, {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"})  # noqa: S606 - argv, no shell
 
 
+def _above(descriptor: int) -> int:
+    """Return a descriptor of the same file that is none of the standard ones."""
+    return descriptor if descriptor > 2 else _above(os.dup(descriptor))
+
+
 def _limit(bounds: Bounds) -> None:
     space = _OF_A_READER + (os.cpu_count() or 1) * _OF_A_CORE
-    for kind, most in (
-        (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_FSIZE, bounds.file),
-        (resource.RLIMIT_AS, space),
-        (resource.RLIMIT_CPU, bounds.seconds * (os.cpu_count() or 1)),
-    ):
-        hard = resource.getrlimit(kind)[1]
-        bound = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(kind, (bound, bound))
+    walls.limit(_CORE, 0)
+    walls.limit(_FILE_SIZE, bounds.file)
+    walls.limit(_ADDRESS_SPACE, space)
+    walls.limit(_PROCESSOR_TIME, bounds.seconds * (os.cpu_count() or 1))
 
 
 def _read(output: int, complaints: int, bounds: Bounds) -> tuple[tuple[bytes, bytes], str]:

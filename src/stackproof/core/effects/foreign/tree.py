@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import secrets
 import shutil
 import stat
 from collections.abc import Iterator
@@ -65,7 +64,9 @@ class Tree:
 
     def stat(self, path: str, *, follow: bool = True) -> os.stat_result | None:
         """Return the state of what a path leads to, inside; None where nothing is there."""
-        with self._last(path, follow=follow) as (folder, name):
+        with self._last(path, follow=follow, absent=True) as (folder, name):
+            if not name:
+                return None
             with contextlib.suppress(FileNotFoundError):
                 return os.stat(name, dir_fd=folder, follow_symlinks=False)
             return None
@@ -114,7 +115,7 @@ class Tree:
         """Put a file at a path, in one piece; a link that is there is replaced, not followed."""
         source = io.BytesIO(content) if isinstance(content, bytes) else content
         with self._last(path, follow=False) as (folder, name):
-            new = f".{secrets.token_hex(8)}"
+            new = f".{os.urandom(8).hex()}"
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             try:
                 with os.fdopen(os.open(new, flags, 0o600, dir_fd=folder), "wb") as stream:
@@ -204,11 +205,22 @@ class Tree:
                 yield from self.walk(place)
 
     @contextlib.contextmanager
-    def _last(self, path: str, *, follow: bool = True) -> Iterator[tuple[int, str]]:
-        """Open the folder of a path's last name, links resolved; errors get their words here."""
+    def _last(
+        self, path: str, *, follow: bool = True, absent: bool = False
+    ) -> Iterator[tuple[int, str]]:
+        """Open the folder of a path's last name, links resolved; errors get their words here.
+
+        With `absent` the name is empty where a folder on the way is none.
+        """
         opened = [os.dup(self.descriptor)]
         try:
-            yield self._enter(path, opened, follow=follow)
+            try:
+                place = self._enter(path, opened, follow=follow)
+            except (FileNotFoundError, NotADirectoryError):
+                if not absent:
+                    raise
+                place = opened[-1], ""
+            yield place
         except OSError as error:
             raise files.translate(error, self._shown(path)) from error
         finally:
