@@ -69,6 +69,7 @@ _RIGHTS = (0, 0x1FFF, 0x3FFF, 0x7FFF)
 _LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib")
 _FILES = ("/etc/ld.so.cache", "/etc/fuse.conf", "/dev/null")
 _FACTS = ("/proc", "/sys/devices/system/cpu")
+_ALONE = "this root knows no other user, and may make no user namespace"
 
 Row = tuple[int, int, int, int]
 
@@ -226,7 +227,7 @@ def become(users: tuple[int, ...]) -> None:
     others = 0 if os.uname().machine in READING else _NEW_OTHERS
     if _libc.unshare(_NEW_USER | others) != 0:
         if outer_user == 0:
-            raise OSError(ctypes.get_errno(), "namespaces")
+            raise OSError(ctypes.get_errno(), _ALONE)
         return
     _tell("/proc/self/setgroups", "deny")
     _tell("/proc/self/uid_map", f"{_NOBODY} {outer_user} 1")
