@@ -141,11 +141,13 @@ class Place:
             os.close(descriptor)
         return warnings[0] if warnings else "yes"
 
-    def verb(self, *words: str) -> subprocess.CompletedProcess[str]:
+    def verb(self, *words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
         """Run a verb in another process, which has the site's folder as its /etc/stackproof."""
         argv = [*private_namespaces(), "sh", "-c", _AT_SITE, str(self.folder),
                 sys.executable, "-m", "stackproof", *words]  # fmt: skip
-        return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
+        return subprocess.run(
+            argv, cwd=cwd, capture_output=True, text=True, check=False, timeout=120
+        )
 
 
 def made(folder: Path, patch: pytest.MonkeyPatch) -> Place:

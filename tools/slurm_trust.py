@@ -43,7 +43,8 @@ def signed_images(site: Site) -> None:
         refused(site.srun(f"--image={_OTHER}", site.seen, env=own), "[another-label]")
         put_unasked(folder)  # the node asks by itself
         unasked = {**own, "PYTHONPATH": str(folder)}
-        refused(site.srun(f"--image={_OTHER}", site.seen, env=unasked), "[another-label]")
+        told = site.srun(f"--image={_OTHER}", site.seen, env=unasked)
+        refused(told, "[another-label]", "an administrator records that")  # as the plug-in words it
         all_saw(site.srun(f"--image={_LABEL}", site.seen, env=unasked), "one", tasks=site.nodes)
         expect("[another-label]" in stackproof("run", _OTHER, "--", "true").err, "run: another")
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import sqlite3
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -137,6 +139,35 @@ def test_what_is_signed_as_it_is_called_is_taken(site: Site) -> None:
     for word in (WANTED, "prgenv/3", record.file):
         done = site.verb("run", "--how", "fuse", word, "--", "echo", "hello")
         assert (done.returncode, done.stdout) == (0, "hello\n"), done.stderr
+
+
+def test_an_index_whose_labels_are_read_as_others(site: Site) -> None:
+    """A part of a label that looks like a namespace and another label, which is signed."""
+    other = site.add(WANTED, "b")
+    site.sign(other.file, OTHER, site.release)
+    for part in (f"x::{OTHER}", "u,", "u x", f"x86_64@here%x::{OTHER}", ""):
+        with contextlib.closing(sqlite3.connect(site.folder / "repo" / "index.db")) as index, index:
+            index.execute("UPDATE uenv SET uarch = ?", (part,))
+            index.commit()
+        for word in ("prgenv/3:v9", "prgenv"):
+            assert inprocess.stackproof("image", "verify", word).returncode == 6
+            done = site.verb("run", word, "--", "true")
+            assert (done.returncode == 6, "bug" in done.stderr) == (True, False), done.stderr
+
+
+def test_a_file_that_somebody_put_into_the_working_folder(site: Site) -> None:
+    """A file comes before a label of its name; as what it is asked for then is no other matter."""
+    record = site.add(WANTED, "b")
+    site.sign(record.file, WANTED, site.release)
+    work = site.folder / "shared"
+    work.mkdir()
+    shutil.copy(record.file.replace(record.digest, site.record.digest), work / "prgenv")
+    site.sign(str(work / "prgenv"), "build::zzz/1:v1@here%x86_64", site.ci)
+    done = inprocess.stackproof("image", "verify", "prgenv", cwd=work)
+    assert (done.returncode, "[another-label]" in done.stderr) == (6, True), done.stderr
+    done = site.verb("run", "prgenv", "--", "true", cwd=work)
+    assert (done.returncode, "[another-label]" in done.stderr) == (6, True), done.stderr
+    assert inprocess.stackproof("image", "verify", "./prgenv", cwd=work).returncode == 0
 
 
 def test_without_a_policy_verify_says_it_all_the_same(site: Site) -> None:

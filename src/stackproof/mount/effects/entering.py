@@ -72,17 +72,18 @@ def enter(
         from stackproof.mount.effects import job_mpi  # noqa: PLC0415 - see above
 
         injected = job_mpi.requested(options.mpi)
-    requests = mountlist.parse(options.images)
-    if not all(os.path.isfile(item.image) for item in requests):
-        from stackproof.share.effects import naming  # noqa: PLC0415 - see above
-
-        requests = naming.images(requests)
-    wanted = [
-        mount_exec.Wanted(item.image, item.mount_point or "", item.label)
-        for item in (*requests, *((injected,) if injected else ()))
-    ]
     asked = EntryRequest(words, say, injected=injected is not None)
     try:
+        requests = mountlist.parse(options.images)
+        # Where labels count, a file in the working folder is none: see `image_asked`.
+        if mount_exec.has_policy() or not all(os.path.isfile(item.image) for item in requests):
+            from stackproof.share.effects import naming  # noqa: PLC0415 - see above
+
+            requests = naming.images(requests)
+        wanted = [
+            mount_exec.Wanted(item.image, item.mount_point or "", item.label)
+            for item in (*requests, *((injected,) if injected else ()))
+        ]
         if options.join != "yes" and methods.may_need_helper(options.how):
             entered = _by_helper(options, wanted, asked)
             if entered:

@@ -64,22 +64,26 @@ def image_file(word: str) -> str:
 
     Raises as `record_of`, and IMAGE_MISSING for a label that there is not, with what was meant.
     """
-    return image_asked(word)[0]
+    return word if os.path.isfile(word) else image_asked(word)[0]
 
 
 def image_asked(word: str) -> tuple[str, str]:
     """Return the image's file that a word names, and the label, in full, that it asks for.
 
-    No label is asked for by a file, an id or a digest: they say which bytes are meant. Raises as
-    `image_file`.
+    No label is asked for by a path, an id or a digest: they say which bytes are meant. A file in
+    the working folder, which somebody else may have put there, is taken as a label of that name.
+    Raises as `image_file`.
     """
-    if os.path.isfile(word) or looks_like_a_file(word):
+    if looks_like_a_file(word):
         return word, ""
+    is_file = os.path.isfile(word)
     found = record_of(word)
-    if found is not None:
+    if found is not None or is_file:
+        label = "" if found is None else _label_of(found, word)
+        if found is None or is_file:
+            return word, label
         _note_use(found)
-        is_id = word in {found.id, found.digest} and word != found.label.name
-        return found.file, "" if is_id else str(found.label)
+        return found.file, label
     before, colon, behind = word.partition(":")
     if behind.startswith(":") and not os.path.lexists(word):
         raise fail(
@@ -103,6 +107,24 @@ def image_asked(word: str) -> tuple[str, str]:
         f"there is no image `{word}`: neither a file, nor a label in `{folders}`",
         hint=f"{labels.guess(known, word, system=places.system())}"
         "`stackproof image ls` lists the labels",
+    )
+
+
+def _label_of(record: LabelRecord, word: str) -> str:
+    """Return the label of a record that a word means, nothing for an id or a digest.
+
+    Raises `StackproofError` (REPOSITORY_DAMAGED) for one that would be read as another label.
+    """
+    text = str(record.label)
+    if word in {record.id, record.digest} and word != record.label.name:
+        return ""
+    if labels.is_label(text) and labels.parse(text) == record.label:
+        return text
+    raise fail(
+        Reason.REPOSITORY_DAMAGED,
+        f"the index of a repository has a label that is none, `{text[:200]}`",
+        where=Location(file=record.file),
+        hint="move the index away, or set STACKPROOF_REPOSITORY to another folder",
     )
 
 
