@@ -143,6 +143,7 @@ def test_what_is_signed_as_it_is_called_is_taken(site: Site) -> None:
 
 def test_an_index_whose_labels_are_read_as_others(site: Site) -> None:
     """A part of a label that looks like a namespace and another label, which is signed."""
+    site.say(f"{POLICY}image = * refuse release@site\n")
     other = site.add(WANTED, "b")
     site.sign(other.file, OTHER, site.release)
     for part in (f"x::{OTHER}", "u,", "u x", f"x86_64@here%x::{OTHER}", ""):
