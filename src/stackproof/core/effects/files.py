@@ -344,12 +344,37 @@ def locked(
     when somebody else holds it. Raises `busy` when that is so for `seconds`, and what `translate`
     makes of errors.
     """
-    end, told = time.monotonic() + seconds, False
-    while True:
+
+    def opened() -> int:
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            return os.open(path, flags, mode)
         except OSError as error:
             raise translate(error, path) from error
+
+    def still(descriptor: int) -> bool:
+        return _is_still(descriptor, path)
+
+    with held(opened, still, seconds=seconds, busy=busy, waits=waits):
+        yield
+
+
+@contextlib.contextmanager
+def held(
+    opened: Callable[[], int],
+    still: Callable[[int], bool],
+    *,
+    seconds: float,
+    busy: StackproofError,
+    waits: Callable[[], None] = lambda: None,
+) -> Iterator[int]:
+    """Hold the lock of the file that `opened` opens, while `still` says that it has its name.
+
+    As `locked`; gives the descriptor, which is closed at the end.
+    """
+    end, told = time.monotonic() + seconds, False
+    while True:
+        descriptor = opened()
         try:
             while not _try_lock(descriptor):
                 if time.monotonic() > end:
@@ -358,8 +383,8 @@ def locked(
                     told = True
                     waits()
                 time.sleep(0.02)
-            if _is_still(descriptor, path):
-                yield
+            if still(descriptor):
+                yield descriptor
                 return
         finally:
             os.close(descriptor)

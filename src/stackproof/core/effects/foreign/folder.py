@@ -1,0 +1,326 @@
+"""Folders that others may write to, used by descriptor: what a name leads to is judged first.
+
+A folder is opened once, its owner and mode are judged, and all that follows goes by its descriptor:
+whoever exchanges a name above it, or a name in it for a link, changes nothing else. What belongs to
+somebody else is refused, with the owner's name, unless `STACKPROOF_SHARED` lists the folder, or one
+above it: that several users write there is then meant. Links are followed nowhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from stackproof.core import ownership
+from stackproof.core.effects import files
+from stackproof.core.errors import Location, Reason, StackproofError, fail
+
+SHARED = "STACKPROOF_SHARED"
+"""The variable that lists, with colons, folders in which several users write on purpose."""
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a FIFO is not waited for
+HINT = f"remove it, or name another; where several users write on purpose, list it in {SHARED}"
+
+
+def is_shared(path: Path) -> bool:
+    """Return true where `STACKPROOF_SHARED` lists this folder, or one above it."""
+    listed = [text for text in os.environ.get(SHARED, "").split(":") if os.path.isabs(text)]
+    real = os.path.realpath(path) if listed else ""
+    return any(Path(real).is_relative_to(os.path.realpath(text)) for text in listed)
+
+
+def owner_text(uid: int) -> str:
+    """Return a user's name and number, as a message names an owner."""
+    try:
+        name = pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid {uid}"
+    return f"`{name}` (uid {uid})"
+
+
+def fault(state: os.stat_result, *, shared: bool = False, private: bool = False) -> str:
+    """Return why a file or folder is not believed, in words; empty for one that is.
+
+    Own or root's, and not writable for others; `private` asks for the user's own that nobody else
+    may use. `shared`: several users write there on purpose, and only `private` asks more.
+    """
+    user = os.geteuid()
+    if private and not ownership.is_private(state.st_mode, state.st_uid, user):
+        if state.st_uid == user:
+            return f"is not for you alone: its mode is {stat.S_IMODE(state.st_mode):04o}"
+        return f"belongs to {owner_text(state.st_uid)}"
+    if shared or private:
+        return ""
+    if ownership.is_foreign(state.st_uid, user):
+        return f"belongs to {owner_text(state.st_uid)}"
+    if ownership.writable_by_others(
+        state.st_mode, state.st_gid, user=user, user_group=os.getegid()
+    ):
+        return f"can be written to by others: its mode is {stat.S_IMODE(state.st_mode):04o}"
+    return ""
+
+
+def refused(path: os.PathLike[str] | str, why: str, hint: str = HINT) -> StackproofError:
+    """Return the error of a file or folder that is not believed."""
+    text = os.fspath(path)
+    return fail(Reason.NOT_PERMITTED, f"`{text}` {why}", where=Location(file=text), hint=hint)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenFolder:
+    """An open folder; all methods take plain names in it, and raise `StackproofError`.
+
+    NOT_PERMITTED for what is not believed, and what `files.translate` makes of errors. `shared`:
+    owners and modes of what lies in it are not looked at.
+    """
+
+    path: Path
+    descriptor: int
+    shared: bool = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close it."""
+        os.close(self.descriptor)
+
+    def state(self, name: str) -> os.stat_result | None:
+        """Return the state of an entry itself, never of what it links to; None for no entry."""
+        with _translated(self.path / name), contextlib.suppress(FileNotFoundError):
+            return os.stat(name, dir_fd=self.descriptor, follow_symlinks=False)
+        return None
+
+    def names(self) -> list[str]:
+        """Return the names in it, in order."""
+        with _translated(self.path):
+            return sorted(os.listdir(self.descriptor))
+
+    def make_folder(self, name: str, mode: int = 0o777) -> OpenFolder:
+        """Make a folder that must not be there, less what the umask takes, and open it."""
+        with _translated(self.path / name):
+            os.mkdir(name, mode, dir_fd=self.descriptor)
+        return self.open_folder(name)
+
+    def open_folder(self, name: str, *, make: int | None = None) -> OpenFolder:
+        """Open a folder in it, judged; with a mode in `make` it is made where it is not there."""
+        with _translated(self.path / name):
+            if make is not None:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(name, make, dir_fd=self.descriptor)
+        return _opened(self.path / name, name, at=self.descriptor, shared=self.shared)
+
+    def set_mode(self, mode: int) -> None:
+        """Give the folder itself a mode."""
+        with _translated(self.path):
+            os.fchmod(self.descriptor, mode)
+
+    def create(self, name: str, mode: int = 0o666) -> int:
+        """Create a file that must not be there; return its descriptor, to read and write."""
+        with _translated(self.path / name):
+            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | _FILE
+            return os.open(name, flags, mode, dir_fd=self.descriptor)
+
+    def open_file(
+        self, name: str, flags: int = os.O_RDONLY, mode: int = 0o666, *, links: int = 1
+    ) -> int:
+        """Open a regular file that is believed; return its descriptor.
+
+        `links`: how many names it may have; one that has more may be a file of somewhere else.
+        """
+        path = self.path / name
+        with _translated(path, link="is a link, which is not followed"):
+            descriptor = os.open(name, flags | _FILE, mode, dir_fd=self.descriptor)
+        state = os.fstat(descriptor)
+        why = "" if stat.S_ISREG(state.st_mode) else "is no regular file"
+        why = why or fault(state, shared=self.shared)
+        if not why and state.st_nlink > links:
+            why = f"has {state.st_nlink} names, and may be a file of somewhere else"
+        if why:
+            os.close(descriptor)
+            raise refused(path, why)
+        return descriptor
+
+    def write(self, name: str, content: bytes, mode: int = 0o644) -> None:
+        """Write a file, whole or not at all; an entry of that name is replaced."""
+        temporary = f".{name}.{os.urandom(6).hex()}"
+        descriptor = self.create(temporary, 0o600)
+        try:
+            with _translated(self.path / name), open(descriptor, "wb") as stream:
+                stream.write(content)
+                stream.flush()
+                os.fchmod(descriptor, mode)
+                os.fsync(descriptor)
+            self.rename(temporary, name)
+        except BaseException:
+            with contextlib.suppress(StackproofError):
+                self.remove(temporary)
+            raise
+
+    def rename(self, name: str, new: str, to: OpenFolder | None = None) -> None:
+        """Give an entry another name, here or in another folder; what has that name is replaced."""
+        target = to or self
+        with _translated(target.path / new):
+            os.rename(name, new, src_dir_fd=self.descriptor, dst_dir_fd=target.descriptor)
+
+    def link(self, name: str, new: str) -> None:
+        """Give a file a second name, which must not be there; a link is not followed."""
+        with _translated(self.path / new):
+            at = self.descriptor
+            os.link(name, new, src_dir_fd=at, dst_dir_fd=at, follow_symlinks=False)
+
+    def remove(self, name: str) -> None:
+        """Delete a file, a link itself, or a whole tree; nothing happens where it is not there."""
+        with _translated(self.path / name), contextlib.suppress(FileNotFoundError):
+            try:
+                os.unlink(name, dir_fd=self.descriptor)
+            except (IsADirectoryError, PermissionError):
+                state = self.state(name)
+                if state is None or not stat.S_ISDIR(state.st_mode):
+                    raise
+                _remove_tree(self.descriptor, name)
+
+    def sync(self) -> None:
+        """Have the names of this folder on the disk."""
+        with _translated(self.path):
+            os.fsync(self.descriptor)
+
+    @contextlib.contextmanager
+    def locked(
+        self,
+        name: str,
+        *,
+        seconds: float,
+        mode: int,
+        busy: StackproofError,
+        waits: Callable[[], None] = lambda: None,
+    ) -> Iterator[None]:
+        """Hold a lock file in this folder; as `files.locked`, with a file that is believed."""
+
+        def opened() -> int:
+            return self.open_file(name, os.O_RDWR | os.O_CREAT, mode)
+
+        def still(descriptor: int) -> bool:
+            state = self.state(name)
+            return state is not None and os.path.samestat(state, os.fstat(descriptor))
+
+        with files.held(opened, still, seconds=seconds, busy=busy, waits=waits):
+            yield
+
+
+def open_folder(
+    path: Path,
+    *,
+    make: int | None = None,
+    private: bool = False,
+    any_owner: bool = False,
+    hint: str = HINT,
+) -> OpenFolder:
+    """Open a folder, judged by its owner and mode; use it with `with`.
+
+    A link in its place is followed where it is this user's or root's, as a home on another disk is,
+    and only to a folder: a link of somebody else is refused. With a mode in `make` the folder is
+    made, those above too. `private`: nobody else may use it. `any_owner`: only to look, at what the
+    user named. Raises `StackproofError` (NOT_PERMITTED with the hint, FILE_MISSING).
+    """
+    with _translated(path):
+        if make is not None and not os.path.lexists(path):
+            os.makedirs(path.parent, exist_ok=True)
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(path, make)
+        state = os.lstat(path)
+        real = path
+        if stat.S_ISLNK(state.st_mode) and not private:
+            if ownership.is_foreign(state.st_uid, os.geteuid()) and not is_shared(path.parent):
+                raise refused(path, f"is a link of {owner_text(state.st_uid)}", hint)
+            real = Path(os.path.realpath(path))
+    if private:
+        _check_parent(path, hint)
+    shared = any_owner or is_shared(real)
+    return _opened(path, os.fspath(real), shared=shared, private=private, hint=hint)
+
+
+def _opened(
+    path: Path,
+    name: str,
+    *,
+    at: int | None = None,
+    shared: bool = False,
+    private: bool = False,
+    hint: str = HINT,
+) -> OpenFolder:
+    with _translated(path, link="is a link, which is not followed"):
+        descriptor = os.open(name, _FOLDER, dir_fd=at)
+    why = fault(os.fstat(descriptor), shared=shared, private=private)
+    if why:
+        os.close(descriptor)
+        raise refused(path, why, hint)
+    return OpenFolder(path=path, descriptor=descriptor, shared=shared)
+
+
+def _check_parent(path: Path, hint: str) -> None:
+    """Refuse a private folder where another could put something else in its place meanwhile."""
+    state = os.stat(path.parent)
+    if not ownership.keeps_names(
+        state.st_mode, state.st_uid, state.st_gid, user=os.geteuid(), user_group=os.getegid()
+    ):
+        raise refused(path, f"can be exchanged by others: see the mode of `{path.parent}`", hint)
+
+
+@contextlib.contextmanager
+def _translated(path: Path, link: str = "") -> Iterator[None]:
+    """Raise our error for one of the system; `link` says what ELOOP and ENOTDIR of a link mean."""
+    try:
+        yield
+    except OSError as error:
+        if link and path.is_symlink():
+            raise refused(path, link) from error
+        raise files.translate(error, path) from error
+
+
+def _remove_tree(at: int, name: str) -> None:
+    """Delete a folder with all in it; what lies deeper is brought up first: no path is walked."""
+    top = _open_to_delete(name, at)
+    try:
+        _empty(top, top)
+        while inner := os.listdir(top):
+            for below in inner:
+                descriptor = _open_to_delete(below, top)
+                try:
+                    _empty(descriptor, top)
+                finally:
+                    os.close(descriptor)
+                os.rmdir(below, dir_fd=top)
+    finally:
+        os.close(top)
+    os.rmdir(name, dir_fd=at)
+
+
+def _empty(descriptor: int, top: int) -> None:
+    """Delete the files of a folder, and move the folders in it to the top of the tree."""
+    with os.scandir(descriptor) as entries:
+        every = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+    for name, is_folder in every:
+        if not is_folder:
+            os.unlink(name, dir_fd=descriptor)
+        elif descriptor != top:
+            os.close(_open_to_delete(name, descriptor))  # only who may write to it may move it
+            os.rename(name, os.urandom(12).hex(), src_dir_fd=descriptor, dst_dir_fd=top)
+
+
+def _open_to_delete(name: str, at: int) -> int:
+    """Open a folder, and let its owner write to it: installed software has it closed."""
+    handle = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+    try:
+        state = os.fstat(handle)
+        if state.st_uid == os.geteuid() and state.st_mode & 0o700 != 0o700:
+            os.chmod(f"/proc/self/fd/{handle}", 0o700)
+        return os.open(".", _FOLDER, dir_fd=handle)
+    finally:
+        os.close(handle)
