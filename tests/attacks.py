@@ -130,6 +130,10 @@ NAMED: dict[str, tuple[str, ...]] = {
         "launch/test_leftovers.py::test_files_of_another_user_stay",
         "launch/test_leftovers.py::test_a_folder_that_somebody_else_has_made_is_not_used",
     ),
+    "repositories of several users": (
+        "share/test_repository_races.py::test_names_are_exchanged_while_a_verb_works",
+        "share/test_repository_races.py::test_names_are_exchanged_while_an_image_is_pulled",
+    ),
     "clusters and temporary folders": (
         "cluster/test_cluster_values.py::test_the_agent_refuses_what_it_does_not_know",
         "cluster/test_cluster_values.py::test_the_agent_refuses_a_pid_that_is_another_process_now",

@@ -52,6 +52,9 @@ ENVIRONMENT = {
     "`registry.example.org/images`.",
     "STACKPROOF_REPOSITORY": "Folders with images by label, several with colons: all are read, the "
     "first is written to. Left out: `$SCRATCH/.uenv-images`, else `~/.uenv/repo`, as for uenv.",
+    "STACKPROOF_SHARED": "Folders, several with colons, in which several users write on purpose, "
+    "as a team's repository: there, and in all below, owners and modes are not asked about. Links "
+    "are followed there no more than elsewhere.",
     "STACKPROOF_SPACK_MIRROR": "Local clones in the place of git addresses: `URL=PATH`, or a "
     "folder of clones named `<owner>+<name>`, `<owner>/<name>` or `<name>`; several with commas.",
     "STACKPROOF_UNDO": "Set with the variables of views: how to take them back when other images "

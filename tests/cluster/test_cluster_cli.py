@@ -110,7 +110,7 @@ def test_a_folder_that_others_could_use_is_refused(
     (runtime / "stackproof").mkdir()
     (runtime / "stackproof").chmod(0o755)
     assert exit_code(action) == ExitCode.NOT_POSSIBLE
-    assert "only you can use" in capsys.readouterr().err
+    assert "is not for you alone" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("action", ["up", "down", "status"])

@@ -14,6 +14,7 @@ from need import need, private_namespaces
 from stackproof.build.effects import cache_entries, workspace
 from stackproof.core import limits
 from stackproof.core.effects import cache_kinds, files
+from stackproof.core.effects.foreign import folder as folders
 from stackproof.core.errors import Reason, StackproofError, fail
 from stackproof.core.limits import Limit
 
@@ -313,14 +314,14 @@ def test_a_lock_has_one_holder(tmp_path):
 
 def test_a_private_folder_is_trusted_only_as_such(tmp_path):
     folder = tmp_path / "own"
-    assert files.private_folder(folder, hint="remove it") == folder
+    assert folders.private_folder(folder, hint="remove it") == folder
     assert folder.stat().st_mode & 0o777 == 0o700
     folder.chmod(0o755)
     (tmp_path / "file").touch()
     (tmp_path / "link").symlink_to(tmp_path)
     for name in ("own", "file", "link"):
         with pytest.raises(StackproofError) as caught:
-            files.private_folder(tmp_path / name, hint="remove it")
+            folders.private_folder(tmp_path / name, hint="remove it")
         assert caught.value.reason is Reason.NOT_PERMITTED
 
 
@@ -367,14 +368,14 @@ def test_a_name_that_somebody_took_is_passed_over(tmp_path):
     for place in places:
         place.parent.mkdir()
     places[0].symlink_to(tmp_path)
-    assert files.one_private_folder(places, hint="remove it") == places[1]
+    assert folders.one_private_folder(places, hint="remove it") == places[1]
     files.remove(places[0])  # what was chosen before stays chosen
-    assert files.one_private_folder(places, hint="remove it") == places[1]
+    assert folders.one_private_folder(places, hint="remove it") == places[1]
     for place in places:
         files.remove(place)
         place.write_text("taken")
     with pytest.raises(StackproofError) as caught:
-        files.one_private_folder(places, hint="remove it")
+        folders.one_private_folder(places, hint="remove it")
     assert caught.value.reason is Reason.NOT_PERMITTED
 
 
@@ -421,14 +422,14 @@ def test_a_cache_of_another_user_is_not_believed(tmp_path, monkeypatch, capsys, 
         with pytest.raises(StackproofError) as caught:
             cache_kinds.home("downloads")
         assert caught.value.reason is Reason.NOT_PERMITTED
-        assert "another user" in str(caught.value)
+        assert "belongs to uid 4242" in str(caught.value)
         return
     own = usual if kind == "beside too" else beside
     assert cache_kinds.home("downloads") == own / "downloads"
     assert cache_kinds.locks_of("git") == own / "git" / "locks"
     assert own.stat().st_mode & 0o777 == 0o700
     (note,) = capsys.readouterr().err.splitlines()
-    assert note == f"note: the cache `{cache}` is another user's: `{own}` is used in its place"
+    assert note == f"note: the cache `{cache}` belongs to uid 4242: `{own}` is used in its place"
 
 
 def test_what_others_put_in_the_place_of_trees_in_memory_stays(tmp_path, monkeypatch):

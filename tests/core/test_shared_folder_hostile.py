@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from need import need
+from stackproof.cluster.effects import state
 from stackproof.core import ownership
+from stackproof.core.effects import files
 from stackproof.core.effects.foreign import folder
 from stackproof.core.errors import Reason, StackproofError, fail
 
@@ -60,7 +62,11 @@ def test_a_link_of_another_is_not_followed(tmp_path: Path) -> None:
         own.write("file", b"")
     assert (tmp_path / "real" / "file").exists()
     os.chown(link, MALLORY, MALLORY, follow_symlinks=False)
-    assert "is a link of" in refusal(lambda: folder.open_folder(link))
+    assert "leads through a link of" in refusal(lambda: folder.open_folder(link))
+    (tmp_path / "real" / "inner").mkdir()
+    refusal(lambda: folder.open_folder(link / "inner"))
+    refusal(lambda: folder.open_folder(link / "new" / "newer", make=0o755))
+    assert not (tmp_path / "real" / "new").exists()
 
 
 @pytest.mark.parametrize("what", ["link", "fifo", "folder", "second name"])
@@ -198,3 +204,46 @@ def test_a_private_folder_is_in_a_place_that_keeps_names(tmp_path: Path) -> None
     (tmp_path / "open").chmod(0o1777)
     with folder.open_folder(tmp_path / "open" / "own", make=0o700, private=True):
         pass
+
+
+def test_every_name_is_taken_and_the_home_is_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last of the places is made with what lies above it."""
+    taken = [tmp_path / "a", tmp_path / "b"]
+    taken[0].symlink_to(tmp_path)
+    taken[1].write_text("")
+    last = tmp_path / "home" / ".cache" / "stackproof-7"
+    (tmp_path / "home").mkdir()
+    assert folder.one_private_folder([*taken, last], hint="") == last
+    assert stat.S_IMODE(last.stat().st_mode) == 0o700
+    assert stat.S_IMODE(last.parent.stat().st_mode) == 0o700
+    files.remove(tmp_path / "home")
+    (tmp_path / "home").mkdir()
+    monkeypatch.setattr(state, "_PLACES", (str(tmp_path / "taken"),))
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / f"stackproof-{os.geteuid()}").write_text("")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    assert state.base() == tmp_path / "home" / ".cache" / f"stackproof-{os.geteuid()}"
+
+
+@pytest.mark.parametrize("whose", ["mine", "for others", "another's", "link", "relative", "none"])
+def test_whose_runtime_folder_is_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whose: str
+) -> None:
+    path = tmp_path / "run"
+    path.mkdir(mode=0o700)
+    if whose == "for others":
+        path.chmod(0o777)
+    elif whose == "another's":
+        need("root")
+        os.chown(path, MALLORY, MALLORY)
+    elif whose == "link":
+        path = tmp_path / "link"
+        path.symlink_to("run")
+    elif whose == "relative":
+        monkeypatch.chdir(tmp_path)
+        path = Path("run")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "" if whose == "none" else str(path))
+    assert folder.runtime_folder() == (path if whose == "mine" else None)

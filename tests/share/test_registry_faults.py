@@ -277,7 +277,7 @@ def test_a_redirect_gets_no_secret(server: OwnRegistry, image: Path, tmp_path: P
 def test_a_disk_that_is_full(server: OwnRegistry, image: Path, tmp_path: Path,
                              monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
     need("root", "userns")
-    script = 'mount -t tmpfs -o size=2m none "$1" && shift && exec "$@"'
+    script = 'mount -t tmpfs -o size=2m,mode=755 none "$1" && shift && exec "$@"'
     env = {**os.environ, "STACKPROOF_REPOSITORY": str(tmp_path / "small"),
            "STACKPROOF_REGISTRY": server.address}  # fmt: skip
     (tmp_path / "small").mkdir()
@@ -290,7 +290,7 @@ def test_a_disk_that_is_full(server: OwnRegistry, image: Path, tmp_path: Path,
     assert server.given(f"/blobs/sha256:{files.sha256(image)}") == 0
 
 
-_FILLED = """mount -t tmpfs -o size=6m none "$1" && cd "$1" && shift
+_FILLED = """mount -t tmpfs -o size=6m,mode=755 none "$1" && cd "$1" && shift
 "$@" & pull=$!
 while ! find images -name '.part-*' -size +1000k 2>/dev/null | grep -q part; do sleep 0.02; done
 head -c 6m /dev/zero >more 2>/dev/null; echo full

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import sqlite3
 import subprocess
+import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -207,21 +210,36 @@ def test_a_damaged_index(folder: Path, how: str) -> None:
         assert "image add" in str(caught.value)
 
 
+@contextlib.contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """Let another process, whose locks are its own, be in the middle of a change."""
+    script = (
+        "import sys, pathlib, uenvsql\n"
+        "theirs = uenvsql.connect(pathlib.Path(sys.argv[1]))\n"
+        "theirs.execute('BEGIN IMMEDIATE'); print(flush=True); input(); theirs.execute('ROLLBACK')"
+    )
+    argv = [sys.executable, "-c", script, str(folder)]
+    with subprocess.Popen(
+        argv, cwd=Path(__file__).parents[1], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        yield
+        other.communicate(b"\n", timeout=30)
+
+
 def test_an_index_that_somebody_holds_is_read_but_not_changed(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uenvsql.create(folder)
     uenvsql.add(folder, ROW)
-    theirs = uenvsql.connect(folder)
-    theirs.execute("BEGIN IMMEDIATE")
     repository = ImageRepository(folder)
-    assert names(repository) == ["mpich/5.0.2:v1@daint%zen2"]
-    monkeypatch.setattr("stackproof.share.effects.repository._BUSY_S", 0.2)
-    with pytest.raises(StackproofError) as caught, repository.changing():
-        pass
-    assert caught.value.reason is Reason.BUSY
-    theirs.execute("ROLLBACK")
-    theirs.close()
+    with _held(folder):
+        assert names(repository) == ["mpich/5.0.2:v1@daint%zen2"]
+        monkeypatch.setattr("stackproof.share.effects.repository._BUSY_S", 0.2)
+        with pytest.raises(StackproofError) as caught, repository.changing():
+            pass
+        assert caught.value.reason is Reason.BUSY
     with repository.changing() as change:
         change.add(record("a/1:v1@s%u", DIGESTS[1]))
 

@@ -103,6 +103,11 @@ LISTING = Limit(
     "lists of a registry's images, its own or that of a site's service", "200 bytes an image",
     bytes=64 * MIB,
 )  # fmt: skip
+INDEX = Limit(
+    "the index of a repository of images", "half a kilobyte a label",
+    bytes=1000 * MIB, count=(4_000_000, "rows of a table"), seconds=120,
+)  # fmt: skip
+INDEX_TEXT = Limit("the index of a repository: a text", "tens of bytes", bytes=8 * KIB)
 LOGINS = Limit("files of logins to registries, and tokens", "kilobytes", bytes=MIB)
 KEYS = Limit("GPG keys of a mirror", "kilobytes", bytes=MIB)
 PROGRAM_SOURCES = Limit(

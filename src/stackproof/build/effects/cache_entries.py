@@ -14,6 +14,7 @@ from pathlib import Path
 from stackproof.build.effects import workspace
 from stackproof.core.effects import cache_kinds, files
 from stackproof.core.effects.cache_kinds import IMAGES, KINDS, MEMORY, Entries, Kind, UseSign
+from stackproof.core.effects.foreign.folder import private_folder
 from stackproof.core.errors import Reason, StackproofError, fail
 from stackproof.share.effects import checking, naming, places, storing
 
@@ -140,7 +141,7 @@ def unknown() -> list[Path]:
 def _trees_in_memory() -> list[Path]:
     """Return the trees in memory, none where somebody else has taken the name of their folder."""
     try:
-        return _children(files.own_folder(workspace.memory_name()))
+        return _children(private_folder(workspace.memory_name(), hint="remove it", make=False))
     except StackproofError:
         return []
 

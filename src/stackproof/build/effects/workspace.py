@@ -32,6 +32,7 @@ from stackproof.build.stack import Artefact
 from stackproof.core import ids
 from stackproof.core.command import Bind, Command, EnvPatch, Sandbox
 from stackproof.core.effects import cache_kinds, files
+from stackproof.core.effects.foreign import folder as folders
 from stackproof.core.errors import Location, Reason, fail
 from stackproof.core.ids import short
 from stackproof.core.monitor import Event, Monitor
@@ -257,7 +258,7 @@ def memory_folder() -> Path:
 
     Raises `StackproofError` (NOT_PERMITTED) when somebody else has put something there.
     """
-    return files.private_folder(
+    return folders.private_folder(
         memory_name(), hint="remove it, or build on disk with --in-memory=no"
     )
 

@@ -21,6 +21,7 @@ from stackproof.cluster.effects.agent import started
 from stackproof.cluster.model import ClusterSpec, ClusterState
 from stackproof.core import noun
 from stackproof.core.effects import files
+from stackproof.core.effects.foreign import folder as folders
 from stackproof.core.errors import Reason, StackproofError, fail
 
 STATE_FILE = "state.json"
@@ -37,26 +38,21 @@ def base() -> Path:
     `$XDG_RUNTIME_DIR/stackproof` when that is this user's and programs may be started from it,
     else `/tmp/stackproof-UID`, or elsewhere where another user has taken that name.
     """
-    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-    try:
-        usable = (
-            os.path.isabs(runtime)
-            and not any(letter.isspace() for letter in runtime)  # launchers split the agent's path
-            and os.stat(runtime).st_uid == os.geteuid()
-            and not os.statvfs(runtime).f_flag & os.ST_NOEXEC
-        )
-    except OSError:
-        usable = False
-    if usable:
-        return own_folder(Path(runtime) / "stackproof")
+    runtime = folders.runtime_folder()
+    if (
+        runtime is not None
+        and not any(letter.isspace() for letter in str(runtime))  # launchers split the agent's path
+        and not os.statvfs(runtime).f_flag & os.ST_NOEXEC
+    ):
+        return own_folder(runtime / "stackproof")
     places = (*_PLACES, os.path.join(os.environ.get("HOME") or "/", ".cache"))
     own = [Path(place) / f"stackproof-{os.geteuid()}" for place in places]
-    return files.one_private_folder(own, hint=_HINT)
+    return folders.one_private_folder(own, hint=_HINT)
 
 
 def own_folder(path: Path) -> Path:
     """Make a folder that only this user can use; raises `StackproofError` (NOT_PERMITTED)."""
-    return files.private_folder(path, hint=_HINT)
+    return folders.private_folder(path, hint=_HINT)
 
 
 def checked_name(name: str) -> str:

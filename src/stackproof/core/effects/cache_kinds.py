@@ -9,14 +9,16 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import stat
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from stackproof.core import harmless
+from stackproof.core import harmless, ownership
 from stackproof.core.effects import files
+from stackproof.core.effects.foreign.folder import fault, owner_text
 from stackproof.core.errors import Reason, fail
 
 
@@ -262,13 +264,54 @@ def check_names(names: Sequence[str]) -> None:
 
 
 def cache() -> Path:
-    """Return the cache that is believed, as `files.own_cache` does; tell once of another one."""
-    found, told = files.own_cache()
+    """Return the cache that is believed, as `own_cache` does; tell once of another one."""
+    found, told = own_cache()
     if told and told not in _told:
         _told.add(told)
         # Here, as many a verb becomes the user's command and says nothing after that.
         sys.stderr.write(f"note: {harmless.line(told)}\n")
     return found
+
+
+def own_cache() -> tuple[Path, str]:
+    """Return the cache that nobody else can have put something into, and why it is another one.
+
+    What lies in it is believed: packages, programs, answers. Where another user has the place that
+    is named for it, one beside is this user's own, else the usual one; that is told in words, which
+    are empty else. Raises `StackproofError` (NOT_PERMITTED) for one that others may write to, and
+    where there is no other place.
+    """
+    named = files.cache_home()
+    why, taken = _fault_of(named)
+    if not why:
+        return named, ""
+    usual = files.cache_home({**os.environ, "STACKPROOF_CACHE": ""})
+    for place in (named.with_name(f"{named.name}-{os.geteuid()}"), usual) if taken else ():
+        with contextlib.suppress(OSError):
+            place.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if os.access(place, os.W_OK) and not _fault_of(place)[0]:
+                return place, f"the cache `{named}` {why}: `{place}` is used in its place"
+    raise fail(
+        Reason.NOT_PERMITTED,
+        f"the cache `{named}` {why}, so that anything could be in it",
+        hint="set STACKPROOF_CACHE to a folder of your own, or: chmod go-w",
+    )
+
+
+def _fault_of(path: Path) -> tuple[str, bool]:
+    """Return why a cache is not believed, empty for one that is; and whether another has its name.
+
+    One that is not there yet will be made, or whoever uses it says why it cannot be.
+    """
+    try:
+        states = (path.lstat(), path.stat())  # a link, too: it can lead elsewhere later
+    except OSError:
+        return "", False
+    why = next(filter(None, (fault(one) for one in states if not stat.S_ISLNK(one.st_mode))), "")
+    for one in states:
+        if ownership.is_foreign(one.st_uid, os.geteuid()):
+            return f"belongs to {owner_text(one.st_uid)}", True
+    return why, False
 
 
 def locks_of(name: str) -> Path:

@@ -12,7 +12,7 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -240,93 +240,6 @@ def copy(source: os.PathLike[str] | str, target: Path) -> None:
     finally:
         if temporary:
             remove(temporary)
-
-
-def private_folder(path: Path, *, hint: str) -> Path:
-    """Make a folder that only this user can use, and trust nothing that somebody else made.
-
-    Raises `StackproofError` (NOT_PERMITTED) with the hint where something else is there.
-    """
-    try:
-        with contextlib.suppress(FileExistsError):  # also where it is no folder: see below
-            path.mkdir(mode=0o700)
-    except OSError as error:
-        raise translate(error, path) from error
-    return own_folder(path, hint=hint)
-
-
-def own_folder(path: Path, *, hint: str = "remove it") -> Path:
-    """Return a folder that is there and that only this user can use; raises as `private_folder`."""
-    try:
-        found = path.lstat()
-    except OSError as error:
-        raise translate(error, path) from error
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
-        raise fail(
-            Reason.NOT_PERMITTED, f"`{path}` is not a folder that only you can use", hint=hint
-        )
-    return path
-
-
-def one_private_folder(paths: Sequence[Path], *, hint: str) -> Path:
-    """Return the first of some folders that is this user's own, else the first that can be made.
-
-    In a folder for everybody another user may have taken a name; that keeps nobody from the next.
-    Raises `StackproofError` (NOT_PERMITTED) with the hint where all are taken.
-    """
-    for path in paths:
-        if path.is_dir():
-            with contextlib.suppress(StackproofError):
-                return private_folder(path, hint=hint)
-    for path in paths[:-1]:
-        with contextlib.suppress(StackproofError):
-            return private_folder(path, hint=hint)
-    return private_folder(paths[-1], hint=hint)
-
-
-def own_cache() -> tuple[Path, str]:
-    """Return the cache that nobody else can have put something into, and why it is another one.
-
-    What lies in it is believed: packages, programs, answers. Where another user has the place that
-    is named for it, one beside is this user's own, else the usual one; that is told in words, which
-    are empty else. Raises `StackproofError` (NOT_PERMITTED) for one that others may write to, and
-    where there is no other place.
-    """
-    named = cache_home()
-    fault, taken = _fault_of_cache(named)
-    if not fault:
-        return named, ""
-    usual = cache_home({**os.environ, "STACKPROOF_CACHE": ""})
-    for place in (named.with_name(f"{named.name}-{os.geteuid()}"), usual) if taken else ():
-        with contextlib.suppress(OSError):
-            place.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if os.access(place, os.W_OK) and not _fault_of_cache(place)[0]:
-                return place, f"the cache `{named}` {fault}: `{place}` is used in its place"
-    raise fail(
-        Reason.NOT_PERMITTED,
-        f"the cache `{named}` {fault}, so that anything could be in it",
-        hint="set STACKPROOF_CACHE to a folder of your own, or: chmod go-w",
-    )
-
-
-def _fault_of_cache(path: Path) -> tuple[str, bool]:
-    """Return why a cache is not believed, empty for one that is; and whether another has its name.
-
-    One that is not there yet will be made, or whoever uses it says why it cannot be.
-    """
-    trusted = {os.geteuid(), 0}
-    try:
-        if path.lstat().st_uid not in trusted:  # a link, too: it can lead elsewhere later
-            return "is another user's", True
-        found = path.stat()
-    except OSError:
-        return "", False
-    if found.st_uid not in trusted:
-        return "is another user's", True
-    own_group = found.st_gid == os.getegid() == os.geteuid()
-    if found.st_mode & (0o002 if own_group else 0o022):
-        return "can be written to by others", False
-    return "", False
 
 
 @contextlib.contextmanager

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from stackproof.core import limits
 from stackproof.core.effects import files
+from stackproof.core.effects.foreign.folder import OpenFolder, is_shared, open_folder
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.share.effects.repository import is_digest
 from stackproof.share.labels import IMAGE
@@ -117,16 +118,22 @@ def digests(image: str) -> dict[str, str]:
 def put_signature(image: str, statement: bytes, seal: bytes) -> Path:
     """Put a signature beside an image, whole or not at all; raises what writing raises."""
     name = f"signature-{hashlib.sha256(statement + seal).hexdigest()[:_ID]}.json"
-    path = folder_of(image) / name
     sealed = _BUNDLED if sigstore.is_bundle(seal) else _SEALED
-    files.write(path.with_name(f"{name}{sealed}"), seal)
-    files.write(path, statement)
-    return path
+    with _opened(folder_of(image)) as folder:
+        folder.write(f"{name}{sealed}", seal)
+        folder.write(name, statement)
+    return folder_of(image) / name
 
 
 def put_seal(document: Path, seal: bytes) -> None:
     """Put the seal of a document beside it; raises what writing raises."""
-    files.write(document.with_name(f"{document.name}{_SEALED}"), seal)
+    with _opened(document.parent) as folder:
+        folder.write(f"{document.name}{_SEALED}", seal)
+
+
+def _opened(folder: Path) -> OpenFolder:
+    """Open the folder to write to it, made where it is not there."""
+    return open_folder(folder, make=0o777 if is_shared(folder.parent) else 0o755)
 
 
 def put_document(image: str, name: str, content: bytes, seal: bytes = b"") -> Path:
@@ -142,8 +149,9 @@ def put_document(image: str, name: str, content: bytes, seal: bytes = b"") -> Pa
         )
     path = folder_of(image) / name
     if not (path.is_file() and files.sha256(path) == hashlib.sha256(content).hexdigest()):
-        files.remove(path.with_name(f"{name}{_SEALED}"))  # it was that of another content
-        files.write(path, content)
+        with _opened(path.parent) as folder:
+            folder.remove(f"{name}{_SEALED}")  # it was that of another content
+            folder.write(name, content)
     if seal:
         put_seal(path, seal)
     return path

@@ -156,8 +156,9 @@ def clear(repository: ImageRepository, path: str) -> bool:
         if is_busy(repository, Path(path)):
             return False
         if is_digest(name):
-            return storing.sweep(repository, name)
-        files.remove(path)
+            return bool(storing.sweep(repository, name))
+        with repository.opened_images() as images:
+            images.remove(name)
     except StackproofError:
         return False
     return True

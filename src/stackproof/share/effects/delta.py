@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from stackproof.core import limits
 from stackproof.core.effects import files
+from stackproof.core.effects.foreign.folder import open_folder
 from stackproof.core.errors import StackproofError
 from stackproof.share import chunks, manifests
 from stackproof.share.chunks import Chunk, SourcePart
@@ -80,12 +80,12 @@ def plan(
 
 def _local(record: LabelRecord) -> tuple[Chunk, ...]:
     """Return the chunks of an image that is here, and keep the list of them beside it."""
-    kept = Path(record.folder) / FILE
-    with contextlib.suppress(OSError):
-        if found := chunks.parse(kept.read_bytes(), record.size):
+    place = Path(record.folder)
+    with contextlib.suppress(StackproofError), open_folder(place, any_owner=True) as folder:
+        content = folder.read(FILE, limits.LISTING)
+        if found := chunks.parse(content, record.size):
             return found
     found = chunks_of(record.file)
-    if os.access(record.folder, os.W_OK):
-        with contextlib.suppress(StackproofError):
-            files.write(kept, chunks.render(found))
+    with contextlib.suppress(StackproofError), open_folder(place) as folder:
+        folder.write(FILE, chunks.render(found))
     return found

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stackproof.core import limits
-from stackproof.core.effects import files
+from stackproof.core.effects import cache_kinds, files
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.share.trust.verity import VerityMeasure
 
@@ -84,7 +84,7 @@ def _identity(descriptor: int) -> str:
 def _place(identity: str) -> Path | None:
     """Return where a digest is remembered; None where there is no cache that can be believed."""
     with contextlib.suppress(StackproofError):
-        return files.own_cache()[0] / KIND / identity
+        return cache_kinds.own_cache()[0] / KIND / identity
     return None
 
 

@@ -22,6 +22,7 @@ from typing import Self
 from stackproof.core import limits
 from stackproof.core.effects import files, libc
 from stackproof.core.effects.downloads import Transfer, downloading
+from stackproof.core.effects.foreign.folder import OpenFolder, open_folder
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.monitor import Event, Monitor, null_monitor
 from stackproof.core.numbers import disk_text
@@ -148,7 +149,7 @@ def pull(
     with registry.client.within(limits.PULL_META):
         meta = _meta(registry, image)
     waits = Event(what="note", name="wait", text=f"another command is pulling {record.label}")
-    with _held(repository, digest, lambda: monitor(waits)) as (part, descriptor):
+    with _held(repository, digest, lambda: monitor(waits)) as (images, descriptor):
         if storing.label_present(repository, record, force=force):  # another has pulled it
             return Pulled(record=record, received=len(meta))
         _check_room(descriptor, size, repository.folder)
@@ -174,41 +175,43 @@ def pull(
             else:
                 unpack_meta(meta, image.meta, new)
 
-        storing.publish(repository, record, part, unpack, force=force)
+        storing.publish(repository, record, (images, descriptor), unpack, force=force)
     return Pulled(record=record, received=received + len(meta))
 
 
 def _keep_manifest(folder: Path, content: bytes) -> None:
     """Put the manifest beside an image; one that others own stays as it is."""
-    with contextlib.suppress(StackproofError):
-        files.write(folder / MANIFEST_FILE, content)
+    with contextlib.suppress(StackproofError), open_folder(folder) as place:
+        place.write(MANIFEST_FILE, content)
 
 
 @contextlib.contextmanager
 def _held(
     repository: ImageRepository, digest: str, waits: Callable[[], None]
-) -> Iterator[tuple[Path, int]]:
+) -> Iterator[tuple[OpenFolder, int]]:
     """Hold the unfinished copy of an image, once nobody else does; it stays however this ends.
 
     The lock is a file of its own, and not the copy, which moves to its place before the index has
-    it: who waited must find it there.
+    it: who waited must find it there. Gives the folder of images, and the copy's descriptor.
     """
-    part = repository.folder / IMAGES / f"{storing.PART}{digest}"
-    lock = part.with_name(f"{part.name}.lock")
+    part = f"{storing.PART}{digest}"
+    lock = f"{part}.lock"
     busy = fail(Reason.BUSY, f"`{digest}` is being pulled by somebody", hint="try again later")
     try:
-        part.parent.mkdir(parents=True, exist_ok=True)
-        with files.locked(lock, seconds=_PATIENCE_S, mode=0o600, busy=busy, waits=waits):
-            descriptor = storing.own(part)
+        with (
+            repository.opened_images() as images,
+            images.locked(lock, seconds=_PATIENCE_S, mode=0o600, busy=busy, waits=waits),
+        ):
+            descriptor = storing.own(images, part)
             try:
-                yield part, descriptor
+                yield images, descriptor
             finally:
                 if os.fstat(descriptor).st_size == 0:
-                    files.remove(part)
+                    images.remove(part)
                 os.close(descriptor)
-                files.remove(lock)
+                images.remove(lock)
     except OSError as error:
-        raise files.translate(error, part) from error
+        raise files.translate(error, repository.folder / IMAGES / part) from error
 
 
 def _check_room(descriptor: int, size: int, folder: Path) -> None:

@@ -1,72 +1,42 @@
 """A repository of images: `index.db` with labels and digests, `images/SHA256/store.squashfs`.
 
 The format is that of uenv 9 (src/uenv/repository.cpp), and both programs may work on one repository
-at once: SQLite's locks are all that both know, so every change is one short transaction, its
-journal is left as uenv makes it (no WAL, which network file systems cannot have), and what takes
-long, copying and deleting, is done under other names.
+at once: SQLite's locks are all that both know, so every change is one short transaction, with a
+journal as uenv makes it (no WAL, which network file systems cannot have), and what takes long,
+copying and deleting, is done under other names.
+
+What an index says is believed of its three tables alone, where they are as they are made here: no
+view, trigger or expression of somebody else's is ever evaluated. Who changes something asks for a
+folder that is the user's, root's, or shared on purpose: `foreign.folder`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import sqlite3
-import urllib.parse
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
+from stackproof.core import limits
 from stackproof.core.effects import files
+from stackproof.core.effects.foreign import folder as folders
+from stackproof.core.effects.foreign.folder import OpenFolder
 from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.share.effects import index_file
+from stackproof.share.index_schema import SCHEMA, is_ours
 from stackproof.share.labels import Label, LabelRecord
 
 INDEX = "index.db"
 IMAGES = "images"
 _BUSY_S = 30.0
-_COLUMNS = {"system", "uarch", "name", "version", "tag", "date", "size", "sha256", "id"}
+_STEPS = 100_000
+_OBJECTS = 100
 _DIGEST_DIGITS = 64
-
-SCHEMA = (
-    """CREATE TABLE images (
-            sha256 TEXT PRIMARY KEY CHECK(length(sha256)==64),
-            id TEXT UNIQUE CHECK(length(id)==16),
-            date TEXT NOT NULL,
-            size INTEGER NOT NULL)""",
-    """CREATE TABLE uenv (
-            version_id INTEGER PRIMARY KEY,
-            system TEXT NOT NULL,
-            uarch TEXT NOT NULL,
-            name TEXT NOT NULL,
-            version TEXT NOT NULL,
-            UNIQUE (system, uarch, name, version))""",
-    """CREATE TABLE tags (
-            version_id INTEGER,
-            tag TEXT NOT NULL,
-            sha256 TEXT NOT NULL,
-            PRIMARY KEY (version_id, tag),
-            FOREIGN KEY (version_id) REFERENCES uenv (version_id)
-                ON DELETE CASCADE ON UPDATE CASCADE,
-            FOREIGN KEY (sha256) REFERENCES images (sha256)
-                ON DELETE CASCADE ON UPDATE CASCADE)""",
-    """CREATE VIEW records AS
-            SELECT uenv.system AS system, uenv.uarch AS uarch, uenv.name AS name,
-                uenv.version AS version, tags.tag AS tag, images.date AS date,
-                images.size AS size, tags.sha256 AS sha256, images.id AS id
-            FROM tags
-                INNER JOIN uenv ON uenv.version_id = tags.version_id
-                INNER JOIN images ON images.sha256 = tags.sha256""",
-    """CREATE TRIGGER delete_orphan_uenv AFTER DELETE ON tags FOR EACH ROW BEGIN
-                DELETE FROM uenv
-                WHERE version_id NOT IN (SELECT DISTINCT version_id FROM tags);
-            END""",
-    """CREATE TRIGGER delete_orphan_image AFTER DELETE ON tags FOR EACH ROW BEGIN
-                DELETE FROM images
-                WHERE sha256 NOT IN (SELECT DISTINCT sha256 FROM tags);
-            END""",
-)
-"""Tables, view and triggers, with the names and types that uenv gives them."""
 
 
 class ImageRepository:
@@ -88,29 +58,50 @@ class ImageRepository:
         """Return the folder of an image."""
         return self.folder / IMAGES / digest
 
+    def opened(self) -> OpenFolder:
+        """Open its folder to change what is in it, made where it is not there; use it with `with`.
+
+        Raises NOT_PERMITTED for a folder that belongs to others, or that they may write to.
+        """
+        return folders.open_folder(self.folder, make=self._mode(), hint=self._hint())
+
+    def opened_images(self) -> OpenFolder:
+        """Open the folder of its images, as `opened` does."""
+        with self.opened() as top:
+            return top.open_folder(IMAGES, make=self._mode())
+
+    def _mode(self) -> int:
+        """Return the mode of folders that are made, less what the umask takes."""
+        return 0o777 if folders.is_shared(self.folder) else 0o755
+
+    def _hint(self) -> str:
+        return (
+            f"set STACKPROOF_REPOSITORY to a folder of yours in front: FOLDER:{self.folder}; or "
+            f"{folders.HINT}"
+        )
+
     def records(self) -> tuple[LabelRecord, ...]:
         """Return all labels, in the order of their names."""
         if not self.exists():
             return ()
-        with self._connected() as connection:
-            found = self._read(connection)
+        with self._connected() as index:
+            found = self._read(index)
         return tuple(sorted(found, key=attrgetter("label")))
 
     def unlabelled(self) -> frozenset[str]:
         """Return the digests of images that the index has without any label."""
         if not self.exists():
             return frozenset()
-        with self._connected() as connection:
-            rows = connection.execute(
-                "SELECT sha256 FROM images WHERE sha256 NOT IN (SELECT sha256 FROM tags)"
-            )
-            return frozenset(str(row[0]) for row in rows)
+        with self._connected() as index:
+            named = {row[0] for row in index.rows("tags", "sha256")}
+            return frozenset(str(row[0]) for row in index.rows("images", "sha256")) - named
 
     def integrity(self) -> tuple[str, ...]:
         """Return what SQLite finds to be wrong with the index, nothing for a sound one."""
         if not self.exists():
             return ()
-        with self._connected() as connection:
+        with self._connected(whole=True) as index:
+            connection = index.connection
             said = [str(row[0]) for row in connection.execute("PRAGMA integrity_check(20)")]
             stray = connection.execute("PRAGMA foreign_key_check").fetchall()
         lines = [] if said == ["ok"] else said
@@ -122,84 +113,82 @@ class ImageRepository:
 
         The index is made where there is none.
         """
-        if not self.exists():
-            self._create()
-        if not self._may_write():
-            raise self._refused("it is another user's, or read-only")
-        with self._connected() as connection:
-            connection.execute("PRAGMA foreign_keys = ON")
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield IndexChange(self, connection)
-            except BaseException:
-                connection.execute("ROLLBACK")
-                raise
-            connection.execute("COMMIT")
+        with self.opened() as folder:
+            if folder.state(INDEX) is None:
+                self._create(folder)
+            if not all(os.access(path, os.W_OK) for path in (self._index, self.folder)):
+                raise self._refused("it is another user's, or read-only")
+            with (
+                self._faults(),
+                index_file.changing(folder, INDEX, seconds=_BUSY_S) as (content, replace),
+                index_file.connected(content) as connection,
+            ):
+                self._check(connection, whole=True)
+                yield IndexChange(connection)
+                replace(index_file.content_of(connection))
 
-    def _create(self) -> None:
+    def _create(self, folder: OpenFolder) -> None:
         """Make the index, whole or not at all; another who makes it at this moment may be first."""
-        new = self._index.with_name(f".{INDEX}.{os.urandom(6).hex()}")
+        new = f".{INDEX}.{os.urandom(6).hex()}"
+        folder.open_folder(IMAGES, make=self._mode()).close()
+        with index_file.connected(b"") as connection:
+            for statement in ("BEGIN", *SCHEMA, "COMMIT"):
+                connection.execute(statement)
+            content = index_file.content_of(connection)
         try:
-            (self.folder / IMAGES).mkdir(parents=True, exist_ok=True)
-            with contextlib.closing(sqlite3.connect(new, isolation_level=None)) as connection:
-                for statement in ("BEGIN", *SCHEMA, "COMMIT"):
-                    connection.execute(statement)
-            with contextlib.suppress(FileExistsError):
-                os.link(new, self._index)
+            with open(folder.create(new, 0o666 if folder.shared else 0o644), "wb") as stream:
+                stream.write(content)
+                stream.flush()
+                os.fsync(stream.fileno())
+            folder.link(new, INDEX)
         except OSError as error:
-            raise files.translate(error, self.folder) from error
-        except sqlite3.Error as error:
-            raise self._translated(error) from error
+            raise files.translate(error, self._index) from error
         finally:
-            files.remove(new)
-
-    def _may_write(self) -> bool:
-        """Return whether index and journal can be written; SQLite would open it all the same."""
-        return all(os.access(path, os.W_OK) for path in (self._index, self.folder))
+            folder.remove(new)
+            folder.sync()
 
     @contextlib.contextmanager
-    def _connected(self) -> Iterator[sqlite3.Connection]:
-        """Open the index, to write where that may be: so the change of a killed command is undone.
+    def _connected(self, *, whole: bool = False) -> Iterator[_OpenIndex]:
+        """Open the index to read it, a change of a killed command undone."""
+        with self._faults():
+            with folders.open_folder(self.folder, any_owner=True) as folder:
+                content = index_file.read(folder, INDEX, seconds=_BUSY_S)
+            with index_file.connected(content) as connection:
+                self._check(connection, whole=whole)
+                yield _OpenIndex(connection, len(content))
 
-        SQLite does that before it reads anything, from the journal beside the index.
-        """
-        name = urllib.parse.quote(str(self._index.absolute()))
-        mode = "rw" if self._may_write() else "ro"
-        try:
-            connection = sqlite3.connect(
-                f"file:{name}?mode={mode}", uri=True, timeout=_BUSY_S, isolation_level=None
-            )
-            with contextlib.closing(connection):
-                self._check(connection)
-                yield connection
-        except sqlite3.Error as error:
-            raise self._translated(error) from error
+    def _check(self, connection: sqlite3.Connection, *, whole: bool) -> None:
+        """Bound what SQLite does; raise UNSUPPORTED for an index that is not as it is made here."""
+        end = time.monotonic() + limits.INDEX.seconds
+        connection.set_progress_handler(lambda: time.monotonic() > end, _STEPS)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, limits.INDEX_TEXT.bytes)
+        for pragma in ("trusted_schema = OFF", "cell_size_check = ON"):
+            connection.execute(f"PRAGMA {pragma}")
+        rows = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master")
+        if not is_ours(rows.fetchmany(_OBJECTS), whole=whole):
+            raise index_file.OtherIndexError
 
-    def _check(self, connection: sqlite3.Connection) -> None:
-        """Raise UNSUPPORTED for an index that is not as uenv 9 and stackproof make it."""
-        columns = {row[1] for row in connection.execute("PRAGMA table_info(records)")}
-        if columns != _COLUMNS:
-            raise fail(
-                Reason.UNSUPPORTED,
-                "the index of the repository is of another version",
-                where=Location(file=str(self._index)),
-                hint="uenv 9 writes what can be read here; set STACKPROOF_REPOSITORY to "
-                "another folder, and add the images there",
-            )
-
-    def _read(self, connection: sqlite3.Connection) -> list[LabelRecord]:
-        names = ("name", "version", "tag", "system", "uarch")
-        rows = connection.execute(f"SELECT {', '.join(names)}, date, size, sha256 FROM records")  # noqa: S608 - constants
+    def _read(self, index: _OpenIndex) -> list[LabelRecord]:
+        names = ("system", "uarch", "name", "version")
+        versions: Mapping[int, dict[str, str]] = {
+            number: dict(zip(names, parts, strict=True))
+            for number, *parts in index.rows("uenv", f"version_id, {', '.join(names)}")
+        }
+        images = {row[0]: row[1:] for row in index.rows("images", "sha256, date, size")}
         found = []
-        for *parts, date, size, digest in rows:
-            fine = all(isinstance(text, str) for text in (*parts, date, digest))
+        for number, tag, digest in index.rows("tags", "version_id, tag, sha256"):
+            if number not in versions or digest not in images:
+                continue
+            (date, size), parts = images[digest], {**versions[number], "tag": tag}
+            fine = all(isinstance(text, str) for text in (*parts.values(), date, digest))
             if not fine or not isinstance(size, int) or not is_digest(digest):
                 raise self._damaged(f"it names an image `{str(digest)[:_DIGEST_DIGITS]}`")
-            label = Label(**dict(zip(names, parts, strict=True)))
-            folder = str(self.folder_of(digest))
             found.append(
-                LabelRecord(label=label, date=date, size=size, digest=digest, folder=folder)
-            )
+                LabelRecord(
+                    label=Label(**parts), date=date, size=size, digest=digest,
+                    folder=str(self.folder_of(digest)),
+                )
+            )  # fmt: skip
         return found
 
     def _damaged(self, why: str) -> StackproofError:
@@ -219,61 +208,66 @@ class ImageRepository:
             hint=f"set STACKPROOF_REPOSITORY to a folder of yours in front: FOLDER:{self.folder}",
         )
 
-    def _translated(self, error: sqlite3.Error) -> StackproofError:
-        """Return what an error of SQLite means; https://www.sqlite.org/rescode.html names them."""
-        name = getattr(error, "sqlite_errorname", "") or ""
+    @contextlib.contextmanager
+    def _faults(self) -> Iterator[None]:
+        """Raise the errors of ours that faults of the index are."""
         where = Location(file=str(self._index))
-        lockless = name.startswith("SQLITE_BUSY") and self._lacks_locks()
-        if lockless or name.startswith(("SQLITE_IOERR", "SQLITE_PROTOCOL", "SQLITE_NOLFS")):
-            why = os.strerror(errno.ENOLCK) if lockless else str(error)
-            return fail(
-                Reason.NOT_PERMITTED,
-                f"the index of the repository cannot be used: {why}",
-                where=where,
-                hint="its file system may lack locks: Lustre has them with `flock`, NFS with lockd",
-            )
-        if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-            return fail(
+        try:
+            yield
+        except index_file.BusyIndexError as error:
+            raise fail(
                 Reason.BUSY,
                 f"the index of the repository is in use for longer than {_BUSY_S:.0f} s",
                 where=where,
                 hint="another program writes to it: wait, or see who holds it with `fuser`",
-            )
-        if name.startswith("SQLITE_READONLY_ROLLBACK"):
-            return fail(
-                Reason.BUSY,
-                "the index of the repository is in the middle of a change, which was interrupted",
+            ) from error
+        except index_file.OtherIndexError as error:
+            raise fail(
+                Reason.UNSUPPORTED,
+                "the index of the repository is of another version",
                 where=where,
-                hint="whoever may write to it undoes that with any command: `stackproof image ls`",
-            )
-        if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_AUTH")):
-            return self._refused(str(error))
-        if name.startswith("SQLITE_FULL"):
-            return files.translate(OSError(errno.ENOSPC, "no space left"), self._index)
-        return self._damaged(str(error))
+                hint="uenv 9 writes what can be read here; set STACKPROOF_REPOSITORY to "
+                "another folder, and add the images there",
+            ) from error
+        except (index_file.DamagedIndexError, sqlite3.Error) as error:
+            # https://www.sqlite.org/rescode.html
+            if getattr(error, "sqlite_errorname", "") == "SQLITE_FULL":
+                raise files.translate(
+                    OSError(errno.ENOSPC, "no space left"), self._index
+                ) from error
+            raise self._damaged(str(error)) from error
 
-    def _lacks_locks(self) -> bool:
-        """Return whether the file system has no locks at all, which SQLite takes for a busy one."""
-        try:
-            with self._index.open("rb") as stream:
-                fcntl.lockf(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError as error:
-            return error.errno == errno.ENOLCK
-        return False
+
+class _OpenIndex:
+    """An index that is read: its connection, and how many bytes it has."""
+
+    def __init__(self, connection: sqlite3.Connection, size: int) -> None:
+        self.connection = connection
+        self._size = size
+
+    def rows(self, table: str, columns: str) -> Iterator[tuple[Any, ...]]:
+        """Yield a table's rows, as they lie there; a damaged one may have some without end."""
+        texts = 0
+        query = f"SELECT {columns} FROM main.{table} NOT INDEXED"  # noqa: S608 - constants
+        for count, row in enumerate(self.connection.execute(query), 1):
+            texts += sum(len(value) for value in row if isinstance(value, (str, bytes)))
+            if count > limits.INDEX.count or texts > self._size:
+                raise index_file.DamagedIndexError(f"`{table}` has more rows than there can be")
+            yield row
 
 
 class IndexChange:
     """A change of a repository's index, while nobody else changes it."""
 
-    def __init__(self, repository: ImageRepository, connection: sqlite3.Connection) -> None:
-        self._repository = repository
+    def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
     def digest_of(self, label: Label) -> str:
         """Return the digest that a whole label names, empty for none."""
         row = self._connection.execute(
-            "SELECT sha256 FROM records WHERE name = ? AND version = ? AND tag = ? "
-            "AND system = ? AND uarch = ?",
+            "SELECT sha256 FROM tags INNER JOIN uenv USING (version_id) INNER JOIN images "
+            "USING (sha256) WHERE name = ? AND version = ? AND tag = ? AND system = ? "
+            "AND uarch = ?",
             (label.name, label.version, label.tag, label.system, label.uarch),
         ).fetchone()
         return str(row[0]) if row else ""
@@ -304,13 +298,22 @@ class IndexChange:
         )
 
     def forget(self, labels: Sequence[Label]) -> None:
-        """Take labels away; what then has none is forgotten by the index's own triggers."""
-        for label in labels:
-            self._connection.execute(
-                "DELETE FROM tags WHERE tag = ? AND version_id IN (SELECT version_id FROM uenv "
-                "WHERE system = ? AND uarch = ? AND name = ? AND version = ?)",
-                (label.tag, label.system, label.uarch, label.name, label.version),
-            )
+        """Take labels away, and what then has none: at once, as triggers look again for each."""
+        run = self._connection.execute
+        triggers = run("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
+        run("BEGIN")
+        for name, _ in triggers:
+            run(f"DROP TRIGGER {name}")
+        self._connection.executemany(
+            "DELETE FROM tags WHERE tag = ? AND version_id IN (SELECT version_id FROM uenv "
+            "WHERE system = ? AND uarch = ? AND name = ? AND version = ?)",
+            [(one.tag, one.system, one.uarch, one.name, one.version) for one in labels],
+        )
+        run("DELETE FROM uenv WHERE version_id NOT IN (SELECT version_id FROM tags)")
+        self.forget_unlabelled()
+        for _, text in triggers:
+            run(text)
+        run("COMMIT")
 
     def forget_unlabelled(self) -> None:
         """Take the rows of images away that no label names any more."""

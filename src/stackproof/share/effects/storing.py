@@ -3,7 +3,8 @@
 An image is copied beside its place under a name by its digest, with a lock on that copy: what was
 copied when a command was killed is used by the next one, and of several that add one image one
 copies. Folder and label become visible in one transaction of the index; a folder goes only while
-the index is held and no label names it.
+the index is held and no label names it. Until then a folder is for nobody else. All goes by the
+descriptors of folders that were judged: `foreign.folder`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import stat
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,11 +21,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from stackproof.core.effects import files
+from stackproof.core.effects.foreign.folder import OpenFolder, fault, owner_text, refused
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.monitor import Event, Monitor, null_monitor
 from stackproof.image.effects.load import load_superblock
 from stackproof.share import labels
-from stackproof.share.effects.repository import IMAGES, ImageRepository, IndexChange, is_digest
+from stackproof.share.effects.repository import ImageRepository, IndexChange, is_digest
 from stackproof.share.labels import IMAGE, Label, LabelRecord
 
 PART = ".part-"
@@ -33,6 +36,7 @@ NEW = ".new-"
 GONE = ".gone-"
 """How a folder is called that is being deleted."""
 _CHUNK = 1 << 20
+_TRIES = 1000
 _YOUNG_S = 600.0  # of clocks of other nodes, too
 
 
@@ -72,8 +76,11 @@ def add(
     )
     if label_present(repository, record, force=options.force):
         return record
-    with _copied(repository, options, digest, monitor) as part:
-        publish(repository, record, part, unpack_meta, force=options.force)
+    with (
+        repository.opened_images() as images,
+        _copied(images, options, digest, monitor) as descriptor,
+    ):
+        publish(repository, record, (images, descriptor), unpack_meta, force=options.force)
     if options.move:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(options.file)
@@ -83,44 +90,68 @@ def add(
 def publish(
     repository: ImageRepository,
     record: LabelRecord,
-    part: Path,
+    copy: tuple[OpenFolder, int],
     unpack: Callable[[Path, Path], None],
     *,
     force: bool,
 ) -> None:
     """Make a copy that is held the image of a label; `unpack` puts beside it what belongs there.
 
-    It is given the copy and the folder. Raises as `add`.
+    It is given the copy and the folder, by names that nobody else can exchange. `copy` is the
+    folder of images, and the descriptor of the copy in it. Raises as `add`.
     """
-    folder = repository.folder_of(record.digest)
-    new = folder.with_name(f"{NEW}{record.digest}.{os.getpid()}")
+    images, descriptor = copy
+    name = f"{NEW}{record.digest}.{os.getpid()}"
     try:
-        files.remove(new)
-        new.mkdir(parents=True)
-        unpack(part, new)
-        part.rename(new / IMAGE)  # last: what has it is whole
+        images.remove(name)
+        mode = 0o777 if images.shared else 0o755
+        with images.make_folder(name, 0o700) as new:
+            unpack(_fixed(descriptor), _fixed(images.descriptor) / name)
+            images.rename(f"{PART}{record.digest}", IMAGE, to=new)  # last: what has it is whole
+            _check_same(new, descriptor)
+            new.set_mode(mode & ~_umask())
         with repository.changing() as change:
             _check_free(change, record.label, record.digest, force=force)
-            gone = _place(new, folder, record.size)
+            gone = _place(images, name, record)
             change.add(record)
-        if gone is not None:
-            files.remove(gone)
+        if gone:
+            images.remove(gone)
     except OSError as error:
-        raise files.translate(error, folder) from error
+        raise files.translate(error, Path(record.folder)) from error
     finally:
-        files.remove(new)
+        images.remove(name)
+
+
+def _fixed(descriptor: int) -> Path:
+    """Return a path of an open file or folder, for this process and for those that it starts."""
+    return Path(f"/proc/{os.getpid()}/fd/{descriptor}")
+
+
+def _umask() -> int:
+    """Return the umask, which only setting it tells."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+def _check_same(new: OpenFolder, descriptor: int) -> None:
+    state = new.state(IMAGE)
+    if state is None or not os.path.samestat(state, os.fstat(descriptor)):
+        raise refused(new.path / IMAGE, "was exchanged by somebody meanwhile")
 
 
 def label_present(repository: ImageRepository, record: LabelRecord, *, force: bool) -> bool:
     """Give a label to an image that is in the repository; return whether it is, whole."""
-    folder = repository.folder_of(record.digest)
-    if not is_whole(folder, record.size):
+    if not repository.folder_of(record.digest).exists():
         return False
-    with repository.changing() as change:
-        if not is_whole(folder, record.size):
+    with repository.opened_images() as images:
+        if not is_whole(images, record):
             return False
-        _check_free(change, record.label, record.digest, force=force)
-        change.add(record)
+        with repository.changing() as change:
+            if not is_whole(images, record):
+                return False
+            _check_free(change, record.label, record.digest, force=force)
+            change.add(record)
     return True
 
 
@@ -143,57 +174,114 @@ def _refuse(taken: str, label: Label, digest: str, *, force: bool) -> None:
         )
 
 
-def is_whole(folder: Path, size: int) -> bool:
-    """Return whether the folder of an image has it, in the size that it must have."""
+def is_whole(images: OpenFolder, record: LabelRecord) -> bool:
+    """Return true for an image whose folder has it, in the size that it must have.
+
+    One that somebody else put there, or a link to elsewhere, is none.
+    """
     try:
-        return (folder / IMAGE).stat().st_size == size
-    except OSError:
+        with images.open_folder(record.digest) as folder:
+            state = folder.state(IMAGE)
+            return (
+                state is not None
+                and stat.S_ISREG(state.st_mode)
+                and not fault(state, shared=folder.shared)
+                and state.st_size == record.size
+            )
+    except StackproofError:
         return False
 
 
 @contextlib.contextmanager
 def _copied(
-    repository: ImageRepository, options: AddOptions, digest: str, monitor: Monitor
-) -> Iterator[Path]:
+    images: OpenFolder, options: AddOptions, digest: str, monitor: Monitor
+) -> Iterator[int]:
     """Hold a copy of the file in the repository, which another of the same digest goes on with."""
-    part = repository.folder / IMAGES / f"{PART}{digest}"
+    part = f"{PART}{digest}"
     try:
-        part.parent.mkdir(parents=True, exist_ok=True)
         if options.move:
             with contextlib.suppress(OSError):  # on another file system, or begun as a copy
-                os.link(options.file, part)
-        descriptor = own(part)
+                os.link(options.file, part, dst_dir_fd=images.descriptor, follow_symlinks=False)
+        descriptor = own(images, part, moved=options.file if options.move else "")
         try:
             if _fill(descriptor, options.file, monitor) != digest:
                 if os.fstat(descriptor).st_nlink == 1:
                     os.ftruncate(descriptor, 0)  # what was there was none of this file
                 if _fill(descriptor, options.file, monitor) != digest:
-                    files.remove(part)
+                    images.remove(part)
                     raise _changed(options.file)
             os.fsync(descriptor)
             os.fchmod(descriptor, 0o444)
-            yield part
+            yield descriptor
         except OSError:
-            files.remove(part)  # no room: what was copied only takes more of it
+            images.remove(part)  # no room: what was copied only takes more of it
             raise
         finally:
             os.close(descriptor)
     except OSError as error:
-        raise files.translate(error, part) from error
+        raise files.translate(error, images.path / part) from error
 
 
-def own(part: Path) -> int:
-    """Return the descriptor of a copy that nobody else is making, once that is so."""
-    while True:
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        with contextlib.suppress(FileNotFoundError):
-            part.chmod(0o644)  # one that is whole is read-only
-        descriptor = os.open(part, flags, 0o644)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        with contextlib.suppress(FileNotFoundError):
-            if os.fstat(descriptor).st_ino == part.stat().st_ino:
+def own(images: OpenFolder, part: str, *, moved: str = "") -> int:
+    """Return the descriptor of a copy that nobody else is making, once that is so.
+
+    What lies there and is not this user's own plain file is taken away, and not looked at; `moved`
+    is the file that has that name as its second one.
+    """
+    for _ in range(_TRIES):
+        descriptor, names = _opened(images, part, moved)
+        if descriptor is not None:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            state, ours = images.state(part), os.fstat(descriptor)
+            same = state is not None and os.path.samestat(state, ours)
+            if same and ours.st_nlink <= names:
                 return descriptor
-        os.close(descriptor)  # another has finished it, and moved it to its place
+            os.close(descriptor)
+            if not same:
+                continue  # another has finished it, and moved it to its place
+        owner = images.state(part)
+        try:
+            images.remove(part)
+        except StackproofError as error:
+            who = f"belongs to {owner_text(owner.st_uid)}" if owner else "cannot be taken away"
+            raise refused(images.path / part, who) from error
+    raise refused(images.path / part, "is exchanged by somebody all the time")
+
+
+def _opened(images: OpenFolder, part: str, moved: str) -> tuple[int | None, int]:
+    """Open a copy, made where there is none, and say how many names it may have.
+
+    None for what is not this user's own plain file. Of one with more names nothing is changed yet:
+    another command may be moving it.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    with contextlib.suppress(FileExistsError):
+        return os.open(part, flags, 0o644, dir_fd=images.descriptor), 1
+    try:
+        handle = os.open(part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=images.descriptor)
+    except FileNotFoundError:
+        return None, 1
+    try:
+        state = os.fstat(handle)
+        if not stat.S_ISREG(state.st_mode) or state.st_uid != os.geteuid():
+            return None, 1
+        names = state.st_nlink if moved and _is_file(moved, state) else 1
+        path = f"/proc/self/fd/{handle}"  # the file itself, whatever its name is by now
+        if state.st_nlink <= names:
+            os.chmod(path, 0o644)  # one that is whole is read-only
+        with contextlib.suppress(PermissionError):
+            return os.open(path, os.O_RDWR | os.O_CLOEXEC), names
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC), names
+    except PermissionError:
+        return None, 1
+    finally:
+        os.close(handle)
+
+
+def _is_file(path: str, state: os.stat_result) -> bool:
+    with contextlib.suppress(OSError):
+        return os.path.samestat(os.lstat(path), state)
+    return False
 
 
 def _fill(descriptor: int, source: str, monitor: Monitor) -> str:
@@ -223,15 +311,15 @@ def write(descriptor: int, chunk: bytes | memoryview) -> None:
         left = left[os.write(descriptor, left) :]
 
 
-def _place(new: Path, folder: Path, size: int) -> Path | None:
+def _place(images: OpenFolder, new: str, record: LabelRecord) -> str:
     """Bring a folder to its place; one that is whole there stays: jobs may have it mounted.
 
-    Returns what then has to be deleted, None for nothing.
+    Returns the name of what then has to be deleted, empty for nothing.
     """
-    if is_whole(folder, size):
-        return None
-    gone = _away(folder) if os.path.lexists(folder) else None
-    new.rename(folder)
+    if is_whole(images, record):
+        return ""
+    gone = _away(images, record.digest)
+    images.rename(new, record.digest)
     return gone
 
 
@@ -251,31 +339,28 @@ def remove(repository: ImageRepository, labels: tuple[Label, ...]) -> tuple[str,
     with repository.changing() as change:
         digests = {str(label): change.digest_of(label) for label in labels}
         change.forget(labels)
-    gone = [digest for digest in dict.fromkeys(digests.values()) if digest]
-    return tuple(digest for digest in gone if sweep(repository, digest))
+    return sweep(repository, *(digest for digest in dict.fromkeys(digests.values()) if digest))
 
 
-def sweep(repository: ImageRepository, digest: str) -> bool:
-    """Delete an image that no label names; return whether that was so."""
-    folder = repository.folder_of(digest)
-    with repository.changing() as change:
-        if change.has(digest):
-            return False
-        change.forget_unlabelled()
-        gone = _away(folder) if os.path.lexists(folder) else None
-    if gone is not None:
-        files.remove(gone)
-    return True
+def sweep(repository: ImageRepository, *digests: str) -> tuple[str, ...]:
+    """Delete the images of these that no label names; return which these are."""
+    with repository.opened_images() as images:
+        with repository.changing() as change:
+            nobodys = tuple(digest for digest in digests if not change.has(digest))
+            change.forget_unlabelled()
+            gone = [_away(images, digest) for digest in nobodys]
+        for name in filter(None, gone):
+            images.remove(name)
+    return nobodys
 
 
-def _away(folder: Path) -> Path:
-    """Give a folder a name under which it is nobody's, and return that."""
-    gone = folder.with_name(f"{GONE}{folder.name}.{os.getpid()}")
-    try:
-        files.remove(gone)
-        folder.rename(gone)
-    except OSError as error:
-        raise files.translate(error, folder) from error
+def _away(images: OpenFolder, digest: str) -> str:
+    """Give an image's folder a name under which it is nobody's; return that, empty for none."""
+    gone = f"{GONE}{digest}.{os.getpid()}"
+    if images.state(digest) is None:
+        return ""
+    images.remove(gone)
+    images.rename(digest, gone)
     return gone
 
 

@@ -9,10 +9,11 @@ above it: that several users write there is then meant. Links are followed nowhe
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import pwd
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -20,12 +21,17 @@ from typing import Self
 from stackproof.core import ownership
 from stackproof.core.effects import files
 from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.core.limits import Limit
 
 SHARED = "STACKPROOF_SHARED"
 """The variable that lists, with colons, folders in which several users write on purpose."""
+_STEPS = 1000  # names on the way to a folder, those of links too
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a FIFO is not waited for
-HINT = f"remove it, or name another; where several users write on purpose, list it in {SHARED}"
+HINT = (
+    f"where several users write on purpose, list the folder in {SHARED}; else remove what is not "
+    "yours, or `chmod go-w`"
+)
 
 
 def is_shared(path: Path) -> bool:
@@ -89,6 +95,10 @@ class OpenFolder:
 
     def __exit__(self, *_: object) -> None:
         """Close it."""
+        self.close()
+
+    def close(self) -> None:
+        """Let go of its descriptor, which is nothing after that."""
         os.close(self.descriptor)
 
     def state(self, name: str) -> os.stat_result | None:
@@ -147,6 +157,11 @@ class OpenFolder:
             raise refused(path, why)
         return descriptor
 
+    def read(self, name: str, limit: Limit) -> bytes:
+        """Return the bytes of a file, as `files.read_bounded`; raises as `open_file` does."""
+        with open(self.open_file(name), "rb") as stream:
+            return files.read_bounded(self.path / name, limit, stream=stream)
+
     def write(self, name: str, content: bytes, mode: int = 0o644) -> None:
         """Write a file, whole or not at all; an entry of that name is replaced."""
         temporary = f".{name}.{os.urandom(6).hex()}"
@@ -169,11 +184,13 @@ class OpenFolder:
         with _translated(target.path / new):
             os.rename(name, new, src_dir_fd=self.descriptor, dst_dir_fd=target.descriptor)
 
-    def link(self, name: str, new: str) -> None:
-        """Give a file a second name, which must not be there; a link is not followed."""
-        with _translated(self.path / new):
+    def link(self, name: str, new: str) -> bool:
+        """Give a file a second name; return false where that is taken. A link is not followed."""
+        with _translated(self.path / new), contextlib.suppress(FileExistsError):
             at = self.descriptor
             os.link(name, new, src_dir_fd=at, dst_dir_fd=at, follow_symlinks=False)
+            return True
+        return False
 
     def remove(self, name: str) -> None:
         """Delete a file, a link itself, or a whole tree; nothing happens where it is not there."""
@@ -224,53 +241,126 @@ def open_folder(
 ) -> OpenFolder:
     """Open a folder, judged by its owner and mode; use it with `with`.
 
-    A link in its place is followed where it is this user's or root's, as a home on another disk is,
-    and only to a folder: a link of somebody else is refused. With a mode in `make` the folder is
-    made, those above too. `private`: nobody else may use it. `any_owner`: only to look, at what the
-    user named. Raises `StackproofError` (NOT_PERMITTED with the hint, FILE_MISSING).
+    A link on the way is followed where it is this user's or root's, as a home on another disk is.
+    With a mode in `make` the folder is made, those above too. `private`: nobody else may use it,
+    and it is no link. `any_owner`: only to look, at what the user named. Raises `StackproofError`
+    (NOT_PERMITTED with the hint, FILE_MISSING).
     """
-    with _translated(path):
-        if make is not None and not os.path.lexists(path):
-            os.makedirs(path.parent, exist_ok=True)
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(path, make)
-        state = os.lstat(path)
-        real = path
-        if stat.S_ISLNK(state.st_mode) and not private:
-            if ownership.is_foreign(state.st_uid, os.geteuid()) and not is_shared(path.parent):
-                raise refused(path, f"is a link of {owner_text(state.st_uid)}", hint)
-            real = Path(os.path.realpath(path))
-    if private:
-        _check_parent(path, hint)
-    shared = any_owner or is_shared(real)
-    return _opened(path, os.fspath(real), shared=shared, private=private, hint=hint)
-
-
-def _opened(
-    path: Path,
-    name: str,
-    *,
-    at: int | None = None,
-    shared: bool = False,
-    private: bool = False,
-    hint: str = HINT,
-) -> OpenFolder:
+    if private and make is not None and path.parent != path:
+        open_folder(path.parent, make=0o700, any_owner=True, hint=hint).close()
     with _translated(path, link="is a link, which is not followed"):
-        descriptor = os.open(name, _FOLDER, dir_fd=at)
-    why = fault(os.fstat(descriptor), shared=shared, private=private)
+        if any_owner and make is None:
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        else:
+            descriptor = _walked(path, make, hint, end=not private)
+        shared = any_owner or is_shared(Path(os.readlink(f"/proc/self/fd/{descriptor}")))
+        why = fault(os.fstat(descriptor), shared=shared, private=private)
+        if private and not why:
+            state = os.stat("..", dir_fd=descriptor)
+            if not ownership.keeps_names(
+                state.st_mode,
+                state.st_uid,
+                state.st_gid,
+                user=os.geteuid(),
+                user_group=os.getegid(),
+            ):
+                why = f"can be exchanged by others: see the mode of `{path.parent}`"
     if why:
         os.close(descriptor)
         raise refused(path, why, hint)
     return OpenFolder(path=path, descriptor=descriptor, shared=shared)
 
 
-def _check_parent(path: Path, hint: str) -> None:
-    """Refuse a private folder where another could put something else in its place meanwhile."""
-    state = os.stat(path.parent)
-    if not ownership.keeps_names(
-        state.st_mode, state.st_uid, state.st_gid, user=os.geteuid(), user_group=os.getegid()
-    ):
-        raise refused(path, f"can be exchanged by others: see the mode of `{path.parent}`", hint)
+def _walked(path: Path, make: int | None, hint: str, *, end: bool) -> int:
+    """Open a folder, name by name from the root; `end`: the last one may be a link, too."""
+    names = list(reversed(os.path.abspath(path).split("/")[1:]))
+    at = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for _ in range(_STEPS):
+            while names and not names[-1]:
+                names.pop()
+            if not names:
+                return os.open(".", _FOLDER, dir_fd=at)
+            name = names.pop()
+            try:
+                entry = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+            except FileNotFoundError:
+                if make is None:
+                    raise
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(name, 0o777 if names else make, dir_fd=at)
+                names.append(name)
+                continue
+            state = os.fstat(entry)
+            if not stat.S_ISLNK(state.st_mode):
+                os.close(at)
+                at = entry
+                continue
+            target = os.readlink("", dir_fd=entry)
+            os.close(entry)
+            if not (end or names):
+                raise refused(path, "is a link, which is not followed", hint)
+            if ownership.is_foreign(state.st_uid, os.geteuid()):
+                raise refused(path, f"leads through a link of {owner_text(state.st_uid)}", hint)
+            names += reversed(target.split("/"))
+            if target.startswith("/"):
+                os.close(at)
+                at = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+    finally:
+        os.close(at)
+
+
+def private_folder(path: Path, *, hint: str, make: bool = True) -> Path:
+    """Return a folder that only this user can use, made with those above where it is not there.
+
+    Raises `StackproofError` (NOT_PERMITTED) with the hint where something else is there.
+    """
+    with open_folder(path, make=0o700 if make else None, private=True, hint=hint):
+        return path
+
+
+def one_private_folder(paths: Sequence[Path], *, hint: str) -> Path:
+    """Return the first of some folders that is this user's own, else the first that can be made.
+
+    In a folder for everybody another user may have taken a name; that keeps nobody from the next.
+    Raises `StackproofError` (NOT_PERMITTED) with the hint where all are taken.
+    """
+    for make in (False, True):
+        for path in paths:
+            with contextlib.suppress(StackproofError):
+                return private_folder(path, hint=hint, make=make)
+    return private_folder(paths[-1], hint=hint)
+
+
+def runtime_folder(environment: Mapping[str, str] | None = None) -> Path | None:
+    """Return `$XDG_RUNTIME_DIR`, None where that is not this user's own folder for itself.
+
+    sudo(8) and jobs hand on that of somebody else.
+    """
+    env = os.environ if environment is None else environment
+    path = Path(env.get("XDG_RUNTIME_DIR") or ".")
+    with contextlib.suppress(OSError):
+        state = os.lstat(path)
+        own = stat.S_ISDIR(state.st_mode) and state.st_uid == os.geteuid() and not fault(state)
+        return path if own and path.is_absolute() else None
+    return None
+
+
+def _opened(
+    path: Path,
+    name: str,
+    *,
+    at: int,
+    shared: bool,
+) -> OpenFolder:
+    with _translated(path, link="is a link, which is not followed"):
+        descriptor = os.open(name, _FOLDER, dir_fd=at)
+    why = fault(os.fstat(descriptor), shared=shared)
+    if why:
+        os.close(descriptor)
+        raise refused(path, why)
+    return OpenFolder(path=path, descriptor=descriptor, shared=shared)
 
 
 @contextlib.contextmanager
@@ -281,6 +371,8 @@ def _translated(path: Path, link: str = "") -> Iterator[None]:
     except OSError as error:
         if link and path.is_symlink():
             raise refused(path, link) from error
+        if link and error.errno == errno.ENOTDIR:
+            raise refused(path, "is no folder") from error
         raise files.translate(error, path) from error
 
 
