@@ -12,6 +12,10 @@ import pytest
 import swaplab
 from images import make_image
 from need import need
+from registries import OwnRegistry
+from stackproof.share import addresses
+from stackproof.share.effects import attachments, carrying, pulling, pushing, remotes
+from stackproof.share.effects.remotes import RemoteOptions
 from swaplab import Race, journal_naming
 
 LABEL = "tiny/1:v1@here%x86_64"
@@ -59,3 +63,35 @@ def _remove(race: Race) -> None:
             if not Path(place, name).is_symlink():
                 Path(place, name).chmod(0o777)
     shutil.rmtree(race.shared, ignore_errors=True)
+
+
+@pytest.mark.parametrize("victim", [0, 65534])
+def test_names_are_exchanged_while_an_image_is_pulled(
+    for_everybody: tuple[str, Path], victim: int
+) -> None:
+    """With a document, whose name is the registry's, and which stands beside the image here."""
+    need("mksquashfs")
+    python, checkout = for_everybody
+    with swaplab.scene(python, checkout / "src", victim) as race, OwnRegistry() as server:
+        image = make_image(race.folder / "a.squashfs")
+        digest = hashlib.sha256(image.read_bytes()).hexdigest()
+        remote = addresses.parse_remote("deploy::tiny/1:v1@here%x86_64")
+        registry = remotes.opened(RemoteOptions(registry=f"{server.address}/images"))
+        attachments.put_document(str(image), "more", b"from a registry")
+        pushing.push(registry, str(image), remote)
+        carrying.send(registry, pulling.look(registry, remote), str(image))
+        repo = race.shared / "repo"
+        env = {"STACKPROOF_REPOSITORY": str(repo), "STACKPROOF_SHARED": str(race.shared),
+               "STACKPROOF_REGISTRY": f"{server.address}/images"}  # fmt: skip
+        repo.mkdir()
+        race.open_to_all()
+        expected = ["repo/images", f"repo/images/.part-{digest}.lock", f"repo/images/{digest}",
+                    f"repo/images/{digest}/attached", f"repo/images/{digest}/manifest.json",
+                    f"repo/images/{digest}/attached/more"]  # fmt: skip
+        before = race.guarded()
+        pull = ["image", "pull", str(remote)]
+        told = race.run(pull, ["image", "rm", LABEL], pull, pull, expected=expected, **env)
+        assert race.guarded() == before
+        assert sum(told.values()) > 1
+        registry.client.close()
+        _remove(race)

@@ -17,10 +17,9 @@ import errno
 import os
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
 
 from stackproof.core import limits
 from stackproof.core.effects import files
@@ -36,6 +35,7 @@ IMAGES = "images"
 _BUSY_S = 30.0
 _STEPS = 100_000
 _OBJECTS = 100
+_SHARED_TEXTS = 16  # a text of one row may be that of many labels
 _DIGEST_DIGITS = 64
 
 
@@ -84,24 +84,25 @@ class ImageRepository:
         """Return all labels, in the order of their names."""
         if not self.exists():
             return ()
-        with self._connected() as index:
-            found = self._read(index)
+        with self._connected() as (connection, size):
+            found = self._read(connection, size)
         return tuple(sorted(found, key=attrgetter("label")))
 
     def unlabelled(self) -> frozenset[str]:
         """Return the digests of images that the index has without any label."""
         if not self.exists():
             return frozenset()
-        with self._connected() as index:
-            named = {row[0] for row in index.rows("tags", "sha256")}
-            return frozenset(str(row[0]) for row in index.rows("images", "sha256")) - named
+        with self._connected(whole=True) as (connection, _):
+            rows = connection.execute(
+                "SELECT sha256 FROM images WHERE sha256 NOT IN (SELECT sha256 FROM tags)"
+            ).fetchmany(limits.INDEX.count)
+            return frozenset(str(row[0]) for row in rows)
 
     def integrity(self) -> tuple[str, ...]:
         """Return what SQLite finds to be wrong with the index, nothing for a sound one."""
         if not self.exists():
             return ()
-        with self._connected(whole=True) as index:
-            connection = index.connection
+        with self._connected(whole=True) as (connection, _):
             said = [str(row[0]) for row in connection.execute("PRAGMA integrity_check(20)")]
             stray = connection.execute("PRAGMA foreign_key_check").fetchall()
         lines = [] if said == ["ok"] else said
@@ -148,14 +149,14 @@ class ImageRepository:
             folder.sync()
 
     @contextlib.contextmanager
-    def _connected(self, *, whole: bool = False) -> Iterator[_OpenIndex]:
-        """Open the index to read it, a change of a killed command undone."""
+    def _connected(self, *, whole: bool = False) -> Iterator[tuple[sqlite3.Connection, int]]:
+        """Open the index to read it, a change of a killed command undone; give its bytes, too."""
         with self._faults():
             with folders.open_folder(self.folder, any_owner=True) as folder:
                 content = index_file.read(folder, INDEX, seconds=_BUSY_S)
             with index_file.connected(content) as connection:
                 self._check(connection, whole=whole)
-                yield _OpenIndex(connection, len(content))
+                yield connection, len(content)
 
     def _check(self, connection: sqlite3.Connection, *, whole: bool) -> None:
         """Bound what SQLite does; raise UNSUPPORTED for an index that is not as it is made here."""
@@ -168,27 +169,28 @@ class ImageRepository:
         if not is_ours(rows.fetchmany(_OBJECTS), whole=whole):
             raise index_file.OtherIndexError
 
-    def _read(self, index: _OpenIndex) -> list[LabelRecord]:
-        names = ("system", "uarch", "name", "version")
-        versions: Mapping[int, dict[str, str]] = {
-            number: dict(zip(names, parts, strict=True))
-            for number, *parts in index.rows("uenv", f"version_id, {', '.join(names)}")
-        }
-        images = {row[0]: row[1:] for row in index.rows("images", "sha256, date, size")}
-        found = []
-        for number, tag, digest in index.rows("tags", "version_id, tag, sha256"):
-            if number not in versions or digest not in images:
-                continue
-            (date, size), parts = images[digest], {**versions[number], "tag": tag}
-            fine = all(isinstance(text, str) for text in (*parts.values(), date, digest))
-            if not fine or not isinstance(size, int) or not is_digest(digest):
+    def _read(self, connection: sqlite3.Connection, size: int) -> list[LabelRecord]:
+        names = ("name", "version", "tag", "system", "uarch")
+        # In this order, by these indices: of what else a file may have, nothing is used.
+        rows = connection.execute(
+            f"SELECT {', '.join(names)}, date, size, sha256 FROM tags NOT INDEXED "  # noqa: S608 - constants
+            "CROSS JOIN uenv NOT INDEXED USING (version_id) "
+            "CROSS JOIN images INDEXED BY sqlite_autoindex_images_1 USING (sha256)"
+        )
+        found: list[LabelRecord] = []
+        texts = 0
+        for *parts, date, bytes_, digest in rows:
+            fine = all(isinstance(text, str) for text in (*parts, date, digest))
+            if not fine or not isinstance(bytes_, int) or not is_digest(digest):
                 raise self._damaged(f"it names an image `{str(digest)[:_DIGEST_DIGITS]}`")
+            texts += sum(map(len, parts)) + _DIGEST_DIGITS
+            if len(found) == limits.INDEX.count or texts > _SHARED_TEXTS * size:
+                raise self._damaged("it has more rows than there can be")
+            label = Label(**dict(zip(names, parts, strict=True)))
+            folder = str(self.folder_of(digest))
             found.append(
-                LabelRecord(
-                    label=Label(**parts), date=date, size=size, digest=digest,
-                    folder=str(self.folder_of(digest)),
-                )
-            )  # fmt: skip
+                LabelRecord(label=label, date=date, size=bytes_, digest=digest, folder=folder)
+            )
         return found
 
     def _damaged(self, why: str) -> StackproofError:
@@ -236,24 +238,6 @@ class ImageRepository:
                     OSError(errno.ENOSPC, "no space left"), self._index
                 ) from error
             raise self._damaged(str(error)) from error
-
-
-class _OpenIndex:
-    """An index that is read: its connection, and how many bytes it has."""
-
-    def __init__(self, connection: sqlite3.Connection, size: int) -> None:
-        self.connection = connection
-        self._size = size
-
-    def rows(self, table: str, columns: str) -> Iterator[tuple[Any, ...]]:
-        """Yield a table's rows, as they lie there; a damaged one may have some without end."""
-        texts = 0
-        query = f"SELECT {columns} FROM main.{table} NOT INDEXED"  # noqa: S608 - constants
-        for count, row in enumerate(self.connection.execute(query), 1):
-            texts += sum(len(value) for value in row if isinstance(value, (str, bytes)))
-            if count > limits.INDEX.count or texts > self._size:
-                raise index_file.DamagedIndexError(f"`{table}` has more rows than there can be")
-            yield row
 
 
 class IndexChange:

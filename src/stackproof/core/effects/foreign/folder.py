@@ -11,10 +11,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import pwd
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
@@ -43,6 +41,8 @@ def is_shared(path: Path) -> bool:
 
 def owner_text(uid: int) -> str:
     """Return a user's name and number, as a message names an owner."""
+    import pwd  # noqa: PLC0415 - only for a message
+
     try:
         name = pwd.getpwuid(uid).pw_name
     except KeyError:
@@ -78,7 +78,6 @@ def refused(path: os.PathLike[str] | str, why: str, hint: str = HINT) -> Stackpr
     return fail(Reason.NOT_PERMITTED, f"`{text}` {why}", where=Location(file=text), hint=hint)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class OpenFolder:
     """An open folder; all methods take plain names in it, and raise `StackproofError`.
 
@@ -86,9 +85,10 @@ class OpenFolder:
     owners and modes of what lies in it are not looked at.
     """
 
-    path: Path
-    descriptor: int
-    shared: bool = False
+    __slots__ = ("descriptor", "path", "shared")  # no dataclass: `run` makes one first
+
+    def __init__(self, *, path: Path, descriptor: int, shared: bool = False) -> None:
+        self.path, self.descriptor, self.shared = path, descriptor, shared
 
     def __enter__(self) -> Self:
         return self
