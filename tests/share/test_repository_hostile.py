@@ -26,8 +26,10 @@ from need import as_unprivileged, need
 from stackproof.core import limits
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.core.limits import Limit
-from stackproof.share.effects import index_file
+from stackproof.share import labels
+from stackproof.share.effects import attachments, checking, index_file, storing
 from stackproof.share.effects.repository import ImageRepository
+from stackproof.share.effects.storing import AddOptions
 from swaplab import journal_naming
 
 COVERS = ("share/index_schema.py",)
@@ -247,17 +249,17 @@ def test_rows_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.undo()
     content = bytearray((tmp_path / "index.db").read_bytes())
     root = sqlite3.connect(tmp_path / "index.db").execute(
-        "SELECT rootpage FROM sqlite_master WHERE name = 'uenv'"
+        "SELECT rootpage FROM sqlite_master WHERE name = 'tags'"
     ).fetchone()[0]  # fmt: skip
     at = (root - 1) * 4096
     assert content[at] == 5  # a page that has children
     child = content[at + 8 : at + 12]
     cells = int.from_bytes(content[at + 3 : at + 5], "big")
     first = int.from_bytes(content[at + 12 : at + 14], "big")
-    for number in range(cells, 200):  # the same child, again and again
+    for number in range(cells, 1500):  # the same child, again and again
         place = at + 12 + 2 * number
         content[place : place + 2] = first.to_bytes(2, "big")
-    content[at + 3 : at + 5] = (200).to_bytes(2, "big")
+    content[at + 3 : at + 5] = (1500).to_bytes(2, "big")
     assert child != bytes(4)
     (tmp_path / "index.db").write_bytes(content)
     with pytest.raises(StackproofError) as caught:
@@ -409,3 +411,63 @@ def test_sqlite_undoes_what_was_interrupted_here(
     assert len(uenvsql.listed(tmp_path)) == 200  # in the file
     assert (tmp_path / "index.db").read_bytes() == before
     assert not (tmp_path / "index.db-journal").exists()
+
+
+@pytest.mark.parametrize("what", ["document", "folder", "second name", "fifo"])
+def test_what_is_attached_is_no_way_to_other_files(tmp_path: Path, what: str) -> None:
+    """What stands beside an image is shown, and sent to registries: a key would be."""
+    image = tmp_path / "images" / ("a" * 64) / "store.squashfs"
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "id_rsa").write_text("secret")
+    image.parent.mkdir(parents=True)
+    attached = image.parent / "attached"
+    if what == "folder":
+        attached.symlink_to(home)
+    else:
+        attached.mkdir()
+        if what == "document":
+            (attached / "id_rsa").symlink_to(home / "id_rsa")
+        elif what == "fifo":
+            os.mkfifo(attached / "id_rsa")
+        else:
+            (attached / "id_rsa").hardlink_to(home / "id_rsa")
+    for path in attachments.documents(str(image)).values():
+        with pytest.raises(StackproofError):
+            attachments.read(path, limits.SEAL)
+    assert what == "second name" or not attachments.documents(str(image))
+    if what == "folder":
+        with pytest.raises(StackproofError):
+            attachments.put_document(str(image), "authorized_keys", b"ssh-ed25519 AAAA")
+    else:
+        attachments.put_document(str(image), "id_rsa", b"new")
+    assert [path.name for path in home.iterdir()] == ["id_rsa"]
+    assert (home / "id_rsa").read_text() == "secret"
+
+
+def test_what_killed_commands_left_is_cleared(tmp_path: Path) -> None:
+    """Names of every kind, and what others put there under such names."""
+    need("mksquashfs")
+    repository = ImageRepository(tmp_path / "repo")
+    image = make_image(tmp_path / "a.squashfs")
+    record = storing.add(repository, AddOptions(label=labels.parse(LABEL), file=str(image)))
+    images, other = repository.folder / "images", "b" * 64
+    attachments.put_document(record.file, "note", b"stays")
+    left = [
+        repository.folder / ".index.db.0123456789ab", images / f".part-{other}",
+        images / f".part-{other}.lock", Path(record.folder) / ".manifest.json.0123456789ab",
+        Path(record.folder) / "attached" / ".note.0123456789ab",
+    ]  # fmt: skip
+    for path in left:
+        path.write_text("half")
+    for name in (f".new-{other}.1", f".gone-{other}.1"):
+        (images / name / "meta").mkdir(parents=True)
+        left.append(images / name)
+    os.mkfifo(images / f".part-{'c' * 64}")
+    (images / f".gone-{'c' * 64}.7").symlink_to(tmp_path)
+    left += [images / f".part-{'c' * 64}", images / f".gone-{'c' * 64}.7"]
+    faults = checking.check(repository)
+    assert sorted(one.path for one in faults) == sorted(map(str, left))
+    assert all(one.mended for one in checking.mend(repository, faults))
+    assert checking.check(repository, digests=True) == ()
+    assert image.exists()

@@ -12,6 +12,7 @@ import contextlib
 import hashlib
 import os
 import re
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from stackproof.core import limits
 from stackproof.core.effects import files
 from stackproof.core.effects.foreign.folder import OpenFolder, is_shared, open_folder
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
+from stackproof.core.limits import Limit
 from stackproof.share.effects.repository import is_digest
 from stackproof.share.labels import IMAGE
 from stackproof.share.trust import sigstore
@@ -63,29 +65,40 @@ def signatures(image: str) -> tuple[FoundSignature, ...]:
     """Return the signatures beside an image, as far as they can be read."""
     folder = folder_of(image)
     found: list[FoundSignature] = []
-    for name in _names(folder):
+    names = _names(folder)
+    for name in names:
         for sealed in (_SEALED, _BUNDLED) if _STATEMENT.fullmatch(name) else ():
-            if not os.path.isfile(folder / f"{name}{sealed}"):
+            if f"{name}{sealed}" not in names:
                 continue
             with contextlib.suppress(StackproofError):  # too large, say: none of ours
                 found.append(
                     FoundSignature(
                         file=str(folder / name),
-                        statement=files.read_bounded(folder / name, limits.STATEMENT_FILE),
-                        seal=files.read_bounded(folder / f"{name}{sealed}", limits.SEAL),
+                        statement=read(folder / name, limits.STATEMENT_FILE),
+                        seal=read(folder / f"{name}{sealed}", limits.SEAL),
                     )
                 )
     return tuple(found[: limits.STATEMENT_FILE.count])
 
 
 def documents(image: str) -> dict[str, Path]:
-    """Return the documents beside an image by their name."""
+    """Return the documents beside an image by their name; links are none."""
     folder = folder_of(image)
-    return {
-        name: folder / name
-        for name in _names(folder)
-        if can_be_named(name) and (folder / name).is_file()
-    }
+    return {name: folder / name for name in _names(folder) if can_be_named(name)}
+
+
+def read(path: Path, limit: Limit) -> bytes:
+    """Return the bytes of what is attached: a plain file of one name, in a folder that is no link.
+
+    Another one could be anything of the user's, which would be shown, or sent to a registry.
+    """
+    with _looked_into(path.parent) as folder:
+        return folder.read(path.name, limit)
+
+
+def _looked_into(folder: Path) -> OpenFolder:
+    with open_folder(folder.parent, any_owner=True) as above:
+        return above.open_folder(folder.name)
 
 
 def can_be_named(name: str) -> bool:
@@ -107,7 +120,7 @@ def bad_name(name: str) -> Problem:
 def seal_of(document: Path) -> bytes:
     """Return the seal of a document; nothing where it has none of its own."""
     path = document.with_name(f"{document.name}{_SEALED}")
-    return files.read_bounded(path, limits.SEAL) if path.is_file() else b""
+    return read(path, limits.SEAL) if path.name in _names(path.parent) else b""
 
 
 def digests(image: str) -> dict[str, str]:
@@ -132,8 +145,12 @@ def put_seal(document: Path, seal: bytes) -> None:
 
 
 def _opened(folder: Path) -> OpenFolder:
-    """Open the folder to write to it, made where it is not there."""
-    return open_folder(folder, make=0o777 if is_shared(folder.parent) else 0o755)
+    """Open the folder to write to it, made where it is not there; what it lies in is as it is."""
+    shared = is_shared(folder.parent)
+    mode = 0o777 if shared else 0o755
+    with open_folder(folder.parent, make=mode, any_owner=True) as above:
+        judging = OpenFolder(path=above.path, descriptor=above.descriptor, shared=shared)
+        return judging.open_folder(folder.name, make=mode)
 
 
 def put_document(image: str, name: str, content: bytes, seal: bytes = b"") -> Path:
@@ -158,7 +175,10 @@ def put_document(image: str, name: str, content: bytes, seal: bytes = b"") -> Pa
 
 
 def _names(folder: Path) -> list[str]:
-    try:
-        return sorted(os.listdir(folder))
-    except OSError:
+    """Return the names of the plain files in a folder, which need not be there, and is no link."""
+    if not folder.is_dir():
         return []
+    with contextlib.suppress(StackproofError), _looked_into(folder) as opened:
+        states = {name: opened.state(name) for name in opened.names()}
+        return [name for name, one in states.items() if one and stat.S_ISREG(one.st_mode)]
+    return []

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from stackproof.core import ids, limits
-from stackproof.core.effects import files
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.share import manifests
 from stackproof.share.attested import attestation, kinds
@@ -65,7 +64,7 @@ def send(registry: OciRegistry, image: RemoteImage, path: str) -> int:
         for one in attachments.signatures(path)
     ]
     for name, file in attachments.documents(path).items():
-        content, seal = files.read_bounded(file, limits.DOCUMENT_FILE), attachments.seal_of(file)
+        content, seal = attachments.read(file, limits.DOCUMENT_FILE), attachments.seal_of(file)
         kind = kinds.media_type(name, content)
         parts = [(kind, name, content), *([(_SEAL, f"{name}.sig", seal)] if seal else [])]
         groups.append((kinds.artefact_type(kind), parts))

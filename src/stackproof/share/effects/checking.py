@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from stackproof.core.effects import files
+from stackproof.core.effects.foreign import folder as folders
+from stackproof.core.effects.foreign.folder import LEFT
 from stackproof.core.errors import StackproofError
 from stackproof.core.monitor import Event, Monitor, null_monitor
-from stackproof.share.effects import storing
+from stackproof.share.effects import attachments, storing
 from stackproof.share.effects.repository import IMAGES, ImageRepository, is_digest
 from stackproof.share.labels import IMAGE, LabelRecord
 
@@ -74,7 +77,8 @@ def check(
 
 def _of_image(record: LabelRecord, *, digests: bool) -> RepositoryFault | None:
     try:
-        size = os.stat(record.file).st_size
+        state = os.stat(record.file)
+        size = state.st_size if stat.S_ISREG(state.st_mode) else -1
     except OSError as error:
         text = f"the image is not there: {error.strerror}"
         return RepositoryFault(fault=FaultKind.GONE, path=record.file, text=text)
@@ -95,6 +99,12 @@ def unnamed(
 ) -> Iterator[RepositoryFault]:
     """Yield what lies among the images and belongs to none of the labels."""
     digests = {record.digest for record in records}
+    images = [repository.folder_of(digest) for digest in sorted(digests)]
+    for folder in (repository.folder, *images, *(path / attachments.FOLDER for path in images)):
+        for path in _children(folder):
+            if LEFT.fullmatch(path.name):
+                text = "a file that a command did not write to its end"
+                yield RepositoryFault(fault=FaultKind.LEFT, path=str(path), text=text)
     for path in _children(repository.folder / IMAGES):
         if path.name.startswith((storing.PART, storing.NEW, storing.GONE)):
             text = (
@@ -157,8 +167,8 @@ def clear(repository: ImageRepository, path: str) -> bool:
             return False
         if is_digest(name):
             return bool(storing.sweep(repository, name))
-        with repository.opened_images() as images:
-            images.remove(name)
+        with folders.open_folder(Path(path).parent) as parent:
+            parent.remove(name)
     except StackproofError:
         return False
     return True

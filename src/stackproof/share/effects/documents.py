@@ -145,7 +145,7 @@ def _looked_at(
     problems: list[Problem] = []
     said: Provenance | AttestedVerdict | None = None
     try:
-        content = files.read_bounded(path, limits.DOCUMENT_FILE)
+        content = attachments.read(path, limits.DOCUMENT_FILE)
         said = meaning(path.name, content, image_sha256)
     except StackproofError as error:
         problems += error.problems

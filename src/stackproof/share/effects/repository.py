@@ -24,7 +24,7 @@ from pathlib import Path
 from stackproof.core import limits
 from stackproof.core.effects import files
 from stackproof.core.effects.foreign import folder as folders
-from stackproof.core.effects.foreign.folder import OpenFolder
+from stackproof.core.effects.foreign.folder import OpenFolder, umask
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.share.effects import index_file
 from stackproof.share.index_schema import SCHEMA, is_ours
@@ -130,23 +130,15 @@ class ImageRepository:
 
     def _create(self, folder: OpenFolder) -> None:
         """Make the index, whole or not at all; another who makes it at this moment may be first."""
-        new = f".{INDEX}.{os.urandom(6).hex()}"
         folder.open_folder(IMAGES, make=self._mode()).close()
         with index_file.connected(b"") as connection:
             for statement in ("BEGIN", *SCHEMA, "COMMIT"):
                 connection.execute(statement)
             content = index_file.content_of(connection)
-        try:
-            with open(folder.create(new, 0o666 if folder.shared else 0o644), "wb") as stream:
-                stream.write(content)
-                stream.flush()
-                os.fsync(stream.fileno())
+        mode = (0o666 if folder.shared else 0o644) & ~umask()
+        with folder.written(INDEX, content, mode) as new:
             folder.link(new, INDEX)
-        except OSError as error:
-            raise files.translate(error, self._index) from error
-        finally:
-            folder.remove(new)
-            folder.sync()
+        folder.sync()
 
     @contextlib.contextmanager
     def _connected(self, *, whole: bool = False) -> Iterator[tuple[sqlite3.Connection, int]]:

@@ -21,7 +21,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from stackproof.core.effects import files
-from stackproof.core.effects.foreign.folder import OpenFolder, fault, owner_text, refused
+from stackproof.core.effects.foreign.folder import (
+    LEFT,
+    OpenFolder,
+    fault,
+    owner_text,
+    refused,
+    umask,
+)
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.monitor import Event, Monitor, null_monitor
 from stackproof.image.effects.load import load_superblock
@@ -109,7 +116,7 @@ def publish(
             unpack(_fixed(descriptor), _fixed(images.descriptor) / name)
             images.rename(f"{PART}{record.digest}", IMAGE, to=new)  # last: what has it is whole
             _check_same(new, descriptor)
-            new.set_mode(mode & ~_umask())
+            new.set_mode(mode & ~umask())
         with repository.changing() as change:
             _check_free(change, record.label, record.digest, force=force)
             gone = _place(images, name, record)
@@ -125,13 +132,6 @@ def publish(
 def _fixed(descriptor: int) -> Path:
     """Return a path of an open file or folder, for this process and for those that it starts."""
     return Path(f"/proc/{os.getpid()}/fd/{descriptor}")
-
-
-def _umask() -> int:
-    """Return the umask, which only setting it tells."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
 
 
 def _check_same(new: OpenFolder, descriptor: int) -> None:
@@ -387,6 +387,8 @@ def in_use(left: Path) -> bool:
     if is_digest(left.name):
         young = time.time() - max(map(_changed_at, (left, left / IMAGE))) < _YOUNG_S
         return young or _is_locked(left.with_name(f"{left.name}.lock"))
+    if LEFT.fullmatch(left.name) and not left.name.startswith((PART, NEW, GONE)):
+        return _is_locked(left)
     digest = left.name.removeprefix(PART).removeprefix(NEW).partition(".")[0]
     part = left.with_name(f"{PART}{digest}")
     return any(_is_locked(path) for path in (left, part, left / IMAGE))
@@ -401,7 +403,8 @@ def _changed_at(path: Path) -> float:
 
 def _is_locked(path: Path) -> bool:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        descriptor = os.open(path, flags)
     except OSError:
         return False
     try:

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
+import re
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -32,11 +34,22 @@ HINT = (
 )
 
 
+LEFT = re.compile(r"\..+\.[0-9a-f]{12}")
+"""The names of files that `OpenFolder.write` has not finished."""
+
+
 def is_shared(path: Path) -> bool:
     """Return true where `STACKPROOF_SHARED` lists this folder, or one above it."""
     listed = [text for text in os.environ.get(SHARED, "").split(":") if os.path.isabs(text)]
     real = os.path.realpath(path) if listed else ""
     return any(Path(real).is_relative_to(os.path.realpath(text)) for text in listed)
+
+
+def umask() -> int:
+    """Return the umask, which only setting it tells."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
 def owner_text(uid: int) -> str:
@@ -164,19 +177,26 @@ class OpenFolder:
 
     def write(self, name: str, content: bytes, mode: int = 0o644) -> None:
         """Write a file, whole or not at all; an entry of that name is replaced."""
+        with self.written(name, content, mode) as temporary:
+            self.rename(temporary, name)
+
+    @contextlib.contextmanager
+    def written(self, name: str, content: bytes, mode: int) -> Iterator[str]:
+        """Write a file under another name, which is given and is locked, and gone at the end."""
         temporary = f".{name}.{os.urandom(6).hex()}"
         descriptor = self.create(temporary, 0o600)
         try:
             with _translated(self.path / name), open(descriptor, "wb") as stream:
+                with contextlib.suppress(OSError):  # without locks nobody can tell that it is used
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 stream.write(content)
                 stream.flush()
                 os.fchmod(descriptor, mode)
                 os.fsync(descriptor)
-            self.rename(temporary, name)
-        except BaseException:
+                yield temporary
+        finally:
             with contextlib.suppress(StackproofError):
                 self.remove(temporary)
-            raise
 
     def rename(self, name: str, new: str, to: OpenFolder | None = None) -> None:
         """Give an entry another name, here or in another folder; what has that name is replaced."""
