@@ -19,6 +19,7 @@ from pathlib import Path
 from stackproof.core.command import Command, Completed, EnvPatch
 from stackproof.core.effects import files
 from stackproof.core.effects import run as core_run
+from stackproof.core.effects.foreign.folder import private_folder
 from stackproof.core.errors import StackproofError
 from stackproof.launch.effects import leftovers
 
@@ -35,7 +36,7 @@ def held() -> Iterator[str]:
         # characters.
         with contextlib.suppress(StackproofError, OSError):
             place = Path(tempfile.gettempdir()) / f"stackproof-launches-{os.geteuid()}"
-            root = files.private_folder(place, hint="remove it")
+            root = private_folder(place, hint="remove it")
             with _open(root) as around:
                 fcntl.flock(around, fcntl.LOCK_EX)
                 for path in root.iterdir():
