@@ -23,6 +23,7 @@ import zlib
 from stackproof.core import limits
 from stackproof.core.effects import libc
 from stackproof.core.effects.libc import MountFailure
+from stackproof.core.ownership import is_private
 
 TYPE_CHECKING = False  # `typing` takes longer to import than an image to mount
 if TYPE_CHECKING:
@@ -187,4 +188,4 @@ def _is_private(path: str, user: int) -> bool:
         state = os.lstat(path)
     except OSError:
         return False
-    return stat.S_ISDIR(state.st_mode) and state.st_uid == user and not state.st_mode & 0o077
+    return stat.S_ISDIR(state.st_mode) and is_private(state.st_mode, state.st_uid, user)

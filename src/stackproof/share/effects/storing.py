@@ -10,6 +10,7 @@ descriptors of folders that were judged: `foreign.folder`.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import os
@@ -231,10 +232,10 @@ def own(images: OpenFolder, part: str, *, moved: str = "") -> int:
     for _ in range(_TRIES):
         descriptor, names = _opened(images, part, moved)
         if descriptor is not None:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            locked = _lock(descriptor)
             state, ours = images.state(part), os.fstat(descriptor)
             same = state is not None and os.path.samestat(state, ours)
-            if same and ours.st_nlink <= names:
+            if locked and same and ours.st_nlink <= names:
                 return descriptor
             os.close(descriptor)
             if not same:
@@ -246,6 +247,17 @@ def own(images: OpenFolder, part: str, *, moved: str = "") -> int:
             who = f"belongs to {owner_text(owner.st_uid)}" if owner else "cannot be taken away"
             raise refused(images.path / part, who) from error
     raise refused(images.path / part, "is exchanged by somebody all the time")
+
+
+def _lock(descriptor: int) -> bool:
+    """Wait for the lock of a copy; return false where NFS has none for what is only read."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    except OSError as error:
+        if error.errno != errno.EBADF:
+            raise
+        return False
+    return True
 
 
 def _opened(images: OpenFolder, part: str, moved: str) -> tuple[int | None, int]:
@@ -267,7 +279,7 @@ def _opened(images: OpenFolder, part: str, moved: str) -> tuple[int | None, int]
             return None, 1
         names = state.st_nlink if moved and _is_file(moved, state) else 1
         path = f"/proc/self/fd/{handle}"  # the file itself, whatever its name is by now
-        if state.st_nlink <= names:
+        if state.st_nlink == 1:  # of one that is moved nothing is changed before it is read
             os.chmod(path, 0o644)  # one that is whole is read-only
         with contextlib.suppress(PermissionError):
             return os.open(path, os.O_RDWR | os.O_CLOEXEC), names
