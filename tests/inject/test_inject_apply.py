@@ -17,7 +17,7 @@ from elflab import run
 from need import need
 from stackproof.core import noun
 from stackproof.core.errors import ExitCode, Reason, StackproofError
-from stackproof.inject.effects import staging
+from stackproof.inject.effects import staging, versions
 from stackproof.inject.effects.staging import Injection
 from stackproof.linking.effects.view import RootView
 
@@ -278,7 +278,7 @@ def test_leftovers_of_a_stop_are_removed(eessi, capsys):
 def test_one_at_a_time(eessi, capsys, monkeypatch):
     keep = eessi.overrides / ".stackproof"
     keep.mkdir(parents=True)
-    monkeypatch.setattr(staging, "_LOCK_S", 0.1)
+    monkeypatch.setattr(versions, "_LOCK_S", 0.1)
     with open(keep / "lock", "w", encoding="utf-8") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
         assert applied(capsys, eessi, "host")[0] == ExitCode.NOT_POSSIBLE

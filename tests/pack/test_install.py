@@ -13,7 +13,7 @@ from need import need
 from packs import CALLS_ANSWER, Stack, out, small
 from stackproof import cli
 from stackproof.core.errors import ExitCode
-from stackproof.inject.effects import staging
+from stackproof.inject.effects import versions
 from stackproof.pack.effects import install
 
 COVERS = ("pack/cli/install.py", "pack/cli/install_arguments.py")
@@ -102,7 +102,7 @@ def test_killed_at_any_step(image, other, tmp_path, capsys, monkeypatch, step):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(staging, step, killed)
+        patch.setattr(versions, step, killed)
         assert called(capsys, other, "--to", prefix)[0] == ExitCode.INTERRUPTED
     assert answer(prefix) == "42"
     left = tmp_path / ".stackproof" / "staging.stack" / "stack"

@@ -13,6 +13,7 @@ from need import need
 from packs import CALLS_ANSWER, MOUNT, Stack, small
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.image.model import Image
+from stackproof.inject.effects import versions
 from stackproof.linking.effects.view import RootView
 from stackproof.pack.effects import (
     deliver,
@@ -26,6 +27,7 @@ from stackproof.pack.effects import (
 )
 from stackproof.pack.effects.deliver import Delivery
 from stackproof.pack.effects.make import PackWishes
+from stackproof.pack.layout import is_inside, is_loader
 
 pytestmark = pytest.mark.slow
 
@@ -143,12 +145,20 @@ def test_the_interpreter_of_a_script(head: str, found: object, tmp_path: Path) -
     assert relocate.shebang(tmp_path / "script") == found
 
 
+def test_an_interpreter_in_parts() -> None:
+    assert is_loader("/lib64/ld-linux-x86-64.so.2")
+    assert not is_loader("/home/x/.ssh/id")
+    assert not is_loader("/tmp/libc.so.6")
+    assert is_inside("/m/bin/../lib", "/m")
+    assert not is_inside("/m/../etc", "/m")
+
+
 def test_rights_are_the_same_whatever_they_were(tmp_path: Path) -> None:
     for name, mode in (("a", 0o4711), ("b", 0o600), ("c", 0o777)):
         (tmp_path / name).write_text("x")
         (tmp_path / name).chmod(mode)
     (tmp_path / "inner").mkdir(mode=0o700)
-    relocate.normalise(tmp_path)
+    versions.normalise(tmp_path)
     modes = {path.name: path.stat().st_mode & 0o7777 for path in tmp_path.iterdir()}
     assert modes == {"a": 0o755, "b": 0o644, "c": 0o755, "inner": 0o755}
 

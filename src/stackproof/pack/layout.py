@@ -17,6 +17,17 @@ _NODE = re.compile(r"GLIBC_2\.(\d+)(?:\.\d+)?")
 _RELATIVE_RELOCATIONS = 36  # glibc 2.36 brought GLIBC_ABI_DT_RELR
 
 
+def is_inside(path: str, mount: str) -> bool:
+    """Return true for a path below a mount point, whatever `..` it has."""
+    return posixpath.normpath(path).startswith(f"{mount}/")
+
+
+def is_loader(interpreter: str) -> bool:
+    """Return true for the name of glibc's loader: what a program names may be any file."""
+    name = posixpath.basename(interpreter)
+    return name.startswith("ld") and C_LIBRARY.fullmatch(name) is not None
+
+
 def program_place(path: str) -> str:
     """Return where the program itself lies, when its entry point takes its path.
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from stackproof.core.effects import files
 from stackproof.core.errors import Location, Reason, fail
-from stackproof.inject.effects import named, override, staging
+from stackproof.inject.effects import named, override, staging, versions
 from stackproof.inject.effects.check import machine_of
 from stackproof.inject.effects.staging import Injection
 from stackproof.inject.effects.wanted import (
@@ -50,7 +49,7 @@ def apply(options: ApplyOptions) -> Done:
 
 def undo(name: str) -> tuple[str, Injection]:
     """Put back what was at a place before; return the place and what was recorded of it."""
-    place = staging.real_place(name)
+    place = versions.real_place(name)
     if not os.path.islink(place):
         raise fail(
             Reason.FILE_MISSING,
@@ -58,17 +57,17 @@ def undo(name: str) -> tuple[str, Injection]:
             where=Location(file=name),
             hint="name the folder that `inject apply` printed",
         )
-    with staging.locked(place):
-        record = staging.undo(place)
+    with versions.locked(place) as keep:
+        record = staging.undo(keep)
         if record.hook:
-            now = staging.current(place)
+            now = staging.recorded(keep)
             override.write_part(record.hook, record.name, now.part if now else "")
     return place, record
 
 
 def _wrapped(options: ApplyOptions, scripts: str) -> Done:
     """Make a folder of scripts that start programs with the replacement."""
-    place = staging.real_place(scripts)
+    place = versions.real_place(scripts)
     if os.path.lexists(place) and staging.current(place) is None:
         raise fail(
             Reason.USAGE,
@@ -102,17 +101,16 @@ def _wrapped(options: ApplyOptions, scripts: str) -> Done:
     done = Done(place=place, files=tuple(f"{one.script} starts {one.program}" for one in wrappings))
     if options.dry_run:
         return done
-    with staging.locked(place):
-        folder = staging.staging_folder(place)
-        try:
+    with versions.locked(place) as keep:
+        with versions.staging(keep) as folder:
             for wrapping in wrappings:
                 staging.wrap(wrapping, folder)
             record = Injection(place=place, prefix=replacement.prefix)
-            staged = staging.commit(folder, record)
-        finally:
-            files.remove(folder)
+            staged = staging.commit(keep, folder, record)
         wanted = [_injected(one, replacement) for one in judgements]
-        staging.with_rollback(staged, lambda: _verify_wrapped(programs, wrappings, wanted, place))
+        staging.with_rollback(
+            keep, staged, lambda: _verify_wrapped(programs, wrappings, wanted, place)
+        )
     return done
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,7 +24,7 @@ from stackproof.inject.artefact import (
     is_machines,
     plan_artefact,
 )
-from stackproof.inject.effects import named
+from stackproof.inject.effects import named, versions
 from stackproof.inject.effects import staging as inject_staging
 from stackproof.inject.effects.named import NamedPath
 from stackproof.inject.hook_manifest import Compact
@@ -251,26 +251,23 @@ def publish(artefact: ArtefactMetadata, folder: str, output: str) -> None:
     Raises `StackproofError`: USAGE when the name is taken, TOOL_MISSING, and what files raise.
     """
     files.write(os.path.join(folder, named.ARTEFACT), noun.to_json(artefact))
-    if not output.endswith(".squashfs"):
-        try:
-            os.chmod(folder, 0o755)  # noqa: S103 - jobs of all users enter it
-            os.rename(folder, output)
-        except OSError as error:
-            raise files.translate(error, output) from error
-        return
-    temporary = f"{folder}.squashfs"
-    argv = squashfs.pack_argv(folder, temporary)
+    versions.normalise(folder)
+    whole = folder
+    if output.endswith(".squashfs"):
+        whole = f"{folder}.squashfs"
+        run.check(Command(argv=squashfs.pack_argv(folder, whole), timeout_s=_PACK_TIMEOUT_S))
     try:
-        run.check(Command(argv=argv, timeout_s=_PACK_TIMEOUT_S))
-        os.rename(temporary, output)
+        os.rename(whole, output)
     except OSError as error:
         raise files.translate(error, output) from error
-    finally:
-        files.remove(temporary)
 
 
-def staging(output: str) -> str:
-    """Return a new folder beside an output; raises `StackproofError` when that exists, or USAGE."""
+@contextlib.contextmanager
+def staging(output: str) -> Iterator[str]:
+    """Give an empty folder for an output, which nobody else can enter; it is gone afterwards.
+
+    Raises `StackproofError`: USAGE when the output exists, and what files raise.
+    """
     if os.path.lexists(output):
         raise fail(
             Reason.USAGE,
@@ -278,11 +275,10 @@ def staging(output: str) -> str:
             where=Location(file=output),
             hint="name one that is not there yet: what is in use must not change",
         )
-    parent = os.path.dirname(os.path.abspath(output))
-    try:
-        return tempfile.mkdtemp(prefix=".stackproof-artefact-", dir=parent)
-    except OSError as error:
-        raise files.translate(error, parent) from error
+    with versions.beside(output, "artefact") as folder:
+        path = os.path.join(folder, "tree")
+        os.mkdir(path, 0o700)
+        yield path
 
 
 def load(text: str) -> ReadArtefact:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from stackproof.core.effects import files
 from stackproof.core.errors import Reason, fail
 from stackproof.inject.artefact import ArtefactRequest
 from stackproof.inject.effects import artefact as artefacts
@@ -62,9 +61,8 @@ def make(options: ArtefactOptions) -> tuple[ArtefactMetadata, tuple[Made, ...]]:
         raise fail(Reason.USAGE, "several prefixes are variants: name a `--shs` for each")
     place = _place(options.place or f"{ARTEFACT_FOLDER}/{name}")
     machine = machine_of(options.isa)
-    folder = artefacts.staging(output)
     made: list[Made] = []
-    try:
+    with artefacts.staging(output) as folder:
         for number, text in enumerate(options.prefixes):
             shs = releases[number] if releases else ""
             below = f"shs-{shs}" if shs else "default"
@@ -77,8 +75,6 @@ def make(options: ArtefactOptions) -> tuple[ArtefactMetadata, tuple[Made, ...]]:
             name=name, place=place, variants=tuple(one.variant for one in made)
         )
         artefacts.publish(artefact, folder, output)
-    finally:
-        files.remove(folder)
     return artefact, tuple(made)
 
 

@@ -12,7 +12,9 @@ from pathlib import Path
 
 from stackproof.core import limits
 from stackproof.core.effects import files
-from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.core.effects.foreign import folder as foreign_folder
+from stackproof.core.effects.foreign.folder import OpenFolder
+from stackproof.core.errors import Location, Reason, fail
 from stackproof.inject import fabric, levels, site_hook
 from stackproof.inject.eessi import (
     HOME,
@@ -25,7 +27,7 @@ from stackproof.inject.eessi import (
 )
 from stackproof.inject.effects import artefact as artefacts
 from stackproof.inject.effects import levels as inject_levels
-from stackproof.inject.effects import named, staging
+from stackproof.inject.effects import named, staging, versions
 from stackproof.inject.effects.check import machine_of
 from stackproof.inject.effects.staging import Injection
 from stackproof.inject.effects.wanted import ApplyOptions, Done, ProgramNow, load_programs, refuse
@@ -105,20 +107,17 @@ def fill_override(options: ApplyOptions) -> Done:
         place=target.place, prefix=filling.prefix, hook=hook, name=target.name, part=part
     )
     names = tuple(dict.fromkeys(name for one in programs for name in one.demand.names))
-    with staging.locked(target.place):
-        folder = staging.staging_folder(target.place)
-        try:
+    with versions.locked(target.place) as keep:
+        with versions.staging(keep) as folder:
             sources = staging.fill(filling, folder, offered.view)
             check(folder)
-            now = staging.current(target.place)
+            now = staging.recorded(keep)
             has = set(os.listdir(os.path.join(folder, "lib")))
             record = replace(record, sources=sources)
             if now is not None and _alike(now, record):
                 write_part(hook, target.name, part)
                 return replace(done, notes=(*done.notes, "it was so already: nothing was changed"))
-            staged = staging.commit(folder, record)
-        finally:
-            files.remove(folder)
+            staged = staging.commit(keep, folder, record)
         taken = tuple(name for name in names if name in has)  # others stay, and were accepted
         taken = (*taken, fabric.NAME) if offered.alone else taken
 
@@ -126,7 +125,7 @@ def fill_override(options: ApplyOptions) -> Done:
             _verify(programs, taken, target.place)
             write_part(hook, target.name, part)
 
-        staging.with_rollback(staged, confirm)
+        staging.with_rollback(keep, staged, confirm)
     return done
 
 
@@ -321,25 +320,31 @@ def write_part(path: str, name: str, part: str) -> None:
     if not part and not os.path.lexists(path):
         return
     try:
-        staging.make_folder(folder)
+        versions.make_folder(folder)
     except OSError as error:
         raise files.translate(error, folder) from error
     busy = fail(Reason.BUSY, f"another stackproof changes `{path}`", hint="try again")
-    with files.locked(folder / ".stackproof.lock", seconds=_LOCK_S, mode=0o644, busy=busy):
-        try:
-            old = files.read_bounded(path, limits.DOCUMENT).decode(errors="surrogateescape")
-        except StackproofError as error:
-            if error.reason is not Reason.FILE_MISSING:
-                raise
-            old = ""
+    file = os.path.basename(path)
+    with (
+        foreign_folder.open_folder(folder, any_owner=True) as opened,
+        opened.locked(".stackproof.lock", seconds=_LOCK_S, mode=0o644, busy=busy),
+    ):
+        old, mode = _read_hook(opened, file)
         new = site_hook.with_part(old, f"stackproof {name}", part)
-        if new == old:
-            return
-        if new:
-            mode = os.stat(path).st_mode & 0o777 if old else 0o644
-            files.write(path, new.encode(errors="surrogateescape"), mode=mode, beside=folder)
-        else:
-            files.remove(path)
+        if new and new != old:
+            opened.write(file, new.encode(errors="surrogateescape"), mode)
+        elif new != old:
+            opened.remove(file)
+
+
+def _read_hook(folder: OpenFolder, name: str) -> tuple[str, int]:
+    """Return text and mode of a file of hooks; an empty one where it is not there."""
+    if folder.state(name) is None:
+        return "", 0o644
+    with open(folder.open_file(name), "rb") as stream:
+        content = files.read_bounded(folder.path / name, limits.DOCUMENT, stream=stream)
+        mode = os.fstat(stream.fileno()).st_mode & 0o777
+    return content.decode(errors="surrogateescape"), mode
 
 
 def _listed(filling: Filling) -> tuple[str, ...]:

@@ -1,22 +1,21 @@
 """Injections on disk: staged beside what is there, switched by one rename, undone by one.
 
 A place (`…/OpenMPI/system`) is a link to `.stackproof/<name>.<number>` beside it. A new version is
-filled in a folder of its own and gets its name when it is whole; the switch replaces the link. What
-was at the place before, another link or a folder, is written into the version's record, so that
-undoing puts exactly that back. Versions that nothing points to stay, as ranks may have them open.
+filled in a folder that only this user can enter, and gets its name when it is whole and gives no
+rights; the switch replaces the link. What was at the place before, another link or a folder, is
+written into the version's record, so that undoing puts exactly that back. Versions that nothing
+points to stay, as ranks may have them open.
 """
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import errno
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+import stat
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import ClassVar
 
 from stackproof.core import limits, noun
@@ -24,17 +23,14 @@ from stackproof.core.command import Command, EnvPatch
 from stackproof.core.effects import files, run
 from stackproof.core.errors import Location, Reason, fail
 from stackproof.inject.eessi import Filling
+from stackproof.inject.effects import versions
+from stackproof.inject.effects.versions import Keep
 from stackproof.inject.wrapper import Wrapping
 from stackproof.linking.effects import runpath
 from stackproof.linking.effects.view import RootView
 
-KEEP = ".stackproof"
-"""The folder beside a place that holds its versions."""
 _RECORD = "injection.json"
-_LOCK_S = 10.0
 _TRACE_TIMEOUT_S = 60.0
-# renameat2(2), <linux/fs.h>
-_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 _BACK = "what was there before is in place again"
 _TRACED = re.compile(r"\s*(\S+) => (.+?)(?: \(0x[0-9a-f]+\))?$")
 _TRACED_PATH = re.compile(r"\s*(/.+) \(0x[0-9a-f]+\)$")
@@ -63,60 +59,10 @@ class Injection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Staged:
-    """A version that is whole and not yet in use: its folder and its record."""
+    """A version that is whole and not yet in use: its folder's name and its record."""
 
     folder: str
     record: Injection
-
-
-def real_place(text: str) -> str:
-    """Return the place with the links of the folders above followed, and its own link not."""
-    path = os.path.abspath(text)
-    return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
-
-
-@contextlib.contextmanager
-def locked(place: str) -> Iterator[None]:
-    """Hold the only right to change what lies beside a place; leftovers of a stop are removed.
-
-    Raises `StackproofError`: BUSY when another one holds it for long, NOT_PERMITTED.
-    """
-    keep = Path(place).parent / KEEP
-    try:
-        make_folder(keep)
-    except OSError as error:
-        raise files.translate(error, keep) from error
-    busy = fail(
-        Reason.BUSY,
-        f"another stackproof changes `{os.path.dirname(place)}`",
-        hint="wait for it to end, then try again",
-    )
-    with files.locked(keep / "lock", seconds=_LOCK_S, mode=0o644, busy=busy):
-        for entry in sorted(keep.iterdir()):
-            # A version has a number and is a folder; a link is one that never came to be used.
-            if entry.is_symlink() or entry.name.startswith("staging."):
-                files.remove(entry)
-        yield
-
-
-def make_folder(folder: Path) -> None:
-    """Make a folder and those above that are missing: jobs of all users enter it, any umask."""
-    if not folder.is_dir():
-        make_folder(folder.parent)
-        folder.mkdir(exist_ok=True)
-        folder.chmod(0o755)
-
-
-def staging_folder(place: str) -> str:
-    """Return an empty folder on the file system of a place; the lock must be held."""
-    parent, name = os.path.split(place)
-    folder = os.path.join(parent, KEEP, f"staging.{name}")
-    files.remove(folder)
-    try:
-        os.mkdir(folder)
-    except OSError as error:
-        raise files.translate(error, folder) from error
-    return folder
 
 
 def fill(filling: Filling, folder: str, view: RootView) -> Mapping[str, str]:
@@ -150,12 +96,31 @@ def _real(view: RootView, path: str) -> str:
 
 
 def copy_tree(source: str, target: str) -> None:
-    """Copy a folder with its links, where there is one; raises what files raise."""
+    """Copy a folder with its links, where there is one; raises what files raise.
+
+    Files get contents, and the right to be run where they had it: no other bits, no attributes.
+    """
     if os.path.isdir(source):
         try:
-            shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
+            shutil.copytree(
+                source, target, symlinks=True, dirs_exist_ok=True, copy_function=_copy_plain
+            )
         except OSError as error:
             raise files.translate(error, target) from error
+
+
+def _copy_plain(source: str, target: str) -> None:
+    """Copy a regular file or a link as `shutil.copytree` asks for it; raises `OSError`."""
+    if os.path.islink(source):
+        os.symlink(os.readlink(source), target)
+        return
+    descriptor = os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with open(descriptor, "rb") as stream, open(target, "xb") as copied:
+        state = os.fstat(descriptor)
+        if not stat.S_ISREG(state.st_mode):
+            raise OSError(errno.EINVAL, "no regular file", source)
+        shutil.copyfileobj(stream, copied)
+        os.fchmod(copied.fileno(), 0o755 if state.st_mode & 0o111 else 0o644)
 
 
 def wrap(wrapping: Wrapping, folder: str) -> None:
@@ -191,145 +156,94 @@ read = runpath.read
 
 
 def current(place: str) -> Injection | None:
-    """Return the record of the version that a place points to, None when it is none of ours."""
+    """Return the record of the version that a place points to, None when it is none of ours.
+
+    Whoever acts on it asks `recorded`, with the lock held.
+    """
     try:
         text = os.readlink(place)
     except OSError:
         return None
-    if os.path.dirname(text) != KEEP:
+    if os.path.dirname(text) != versions.KEEP:
         return None
-    path = os.path.join(os.path.dirname(place), text, _RECORD)
-    content = files.read_bounded(path, limits.LOCK)
-    return noun.from_json(Injection, content, file=path)
+    return _record_of(os.path.join(os.path.dirname(place), text, _RECORD))
 
 
-def commit(folder: str, record: Injection) -> Staged:
+def recorded(keep: Keep) -> Injection | None:
+    """Return the record of the version that the place points to, None when it is none of ours."""
+    version = keep.version()
+    return _record_of(os.path.join(keep.path(version), _RECORD)) if version else None
+
+
+def _record_of(path: str) -> Injection:
+    return noun.from_json(Injection, files.read_bounded(path, limits.LOCK), file=path)
+
+
+def commit(keep: Keep, folder: str, record: Injection) -> Staged:
     """Give a filled folder its number, and write what is at its place now into its record."""
-    place = record.place
-    name, number = os.path.basename(place), free_number(place)
+    number = versions.free_number(keep)
+    now = keep.above.state(keep.name)
     before, is_folder = "", False
-    if os.path.islink(place):
-        before = os.readlink(place)
-    elif os.path.lexists(place):
-        before, is_folder = os.path.join(KEEP, f"{name}.found.{number}"), True
+    if now is not None and stat.S_ISLNK(now.st_mode):
+        before = os.readlink(keep.name, dir_fd=keep.above.descriptor)
+    elif now is not None:
+        before, is_folder = os.path.join(versions.KEEP, f"{keep.name}.found.{number}"), True
     record = replace(record, before=before, before_folder=is_folder)
     files.write(os.path.join(folder, _RECORD), noun.to_json(record))
-    for inside, _, _ in os.walk(folder):
-        os.chmod(inside, 0o755)  # noqa: S103 - jobs of all users enter it
-    return Staged(folder=name_version(folder, place, number), record=record)
+    versions.normalise(folder)
+    return Staged(folder=versions.name_version(keep, number), record=record)
 
 
-def free_number(place: str) -> int:
-    """Return the number of the next version of a place; the lock must be held."""
-    parent, name = os.path.split(place)
-    numbers = [
-        int(entry.rpartition(".")[2])
-        for entry in os.listdir(os.path.join(parent, KEEP))
-        if re.fullmatch(re.escape(name) + r"\.(?:found\.)?[0-9]+", entry)
-    ]
-    return max(numbers, default=0) + 1
-
-
-def name_version(folder: str, place: str, number: int) -> str:
-    """Let a filled folder be a version of a place, and return its path."""
-    parent, name = os.path.split(place)
-    target = os.path.join(parent, KEEP, f"{name}.{number}")
-    try:
-        os.rename(folder, target)
-    except OSError as error:
-        raise files.translate(error, target) from error
-    return target
-
-
-def switch(staged: Staged) -> None:
+def switch(keep: Keep, staged: Staged) -> None:
     """Let a place point to a version, by one rename.
 
     Raises `StackproofError`: UNSUPPORTED where a folder is in the way and the file system cannot
     exchange two names, and what files raise.
     """
-    place = staged.record.place
-    text = os.path.join(KEEP, os.path.basename(staged.folder))
+    text = os.path.join(versions.KEEP, staged.folder)
     if staged.record.before_folder:
-        beside = os.path.join(os.path.dirname(place), staged.record.before)
-        _link(beside, text)
-        _exchange(beside, place)
+        name = os.path.basename(staged.record.before)
+        versions.link(keep, name, text)
+        versions.exchange(keep, name)
     else:
-        point(place, text)
+        versions.point(keep, text)
 
 
-def undo(place: str) -> Injection:
+def undo(keep: Keep) -> Injection:
     """Put back what was at a place before its version, and return that version's record.
 
     Raises `StackproofError` (INVALID_VALUE) when no version of ours is there.
     """
-    record = current(place)
+    record = recorded(keep)
     if record is None:
         raise fail(
             Reason.INVALID_VALUE,
-            f"`{place}` was not made by `stackproof inject apply`",
-            where=Location(file=place),
+            f"`{keep.place}` was not made by `stackproof inject apply`",
+            where=Location(file=keep.place),
             hint="name the folder that `inject apply` printed",
         )
-    before = os.path.join(os.path.dirname(place), record.before)
-    ours = os.path.dirname(record.before) == KEEP
-    if ours and not os.path.exists(before):
-        raise fail(
-            Reason.FILE_MISSING,
-            f"`{before}`, which was there before, is gone",
-            where=Location(file=place),
-            hint=f"`rm {place}` leaves programs with their own MPI",
-        )
-    try:
-        if record.before_folder:
-            beside = os.path.join(os.path.dirname(place), record.before)
-            _exchange(beside, place)
-            os.unlink(beside)
-        elif record.before:
-            point(place, record.before)
-        else:
-            os.unlink(place)
-    except OSError as error:
-        raise files.translate(error, place) from error
+    versions.check_before(
+        keep, record.before, f"`rm {keep.place}` leaves programs with their own MPI"
+    )
+    name = os.path.basename(record.before)
+    if record.before_folder:
+        versions.exchange(keep, name)
+        keep.folder.remove(name)
+    elif record.before:
+        versions.point(keep, record.before)
+    else:
+        versions.unlink(keep)
     return record
 
 
-def point(place: str, text: str) -> None:
-    """Let a place be a link with that text, by one rename; what is there is a link or nothing."""
-    parent, name = os.path.split(place)
-    temporary = os.path.join(parent, KEEP, f"staging.link.{name}")
-    files.remove(temporary)
-    _link(temporary, text)
-    try:
-        os.replace(temporary, place)
-    except OSError as error:
-        raise files.translate(error, place) from error
-
-
-def _exchange(one: str, other: str) -> None:
-    """Exchange two names in one step: nobody sees a moment without either."""
-    library = ctypes.CDLL(None, use_errno=True)
-    names = (os.fsencode(one), os.fsencode(other))
-    if library.renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0:
-        return
-    number = ctypes.get_errno()
-    if number in {errno.EINVAL, errno.ENOSYS}:
-        raise fail(
-            Reason.UNSUPPORTED,
-            f"`{other}` is a folder, and this file system cannot exchange it for a link",
-            where=Location(file=other),
-            hint="rename it, and make a link of its old name to it, while no job runs",
-        )
-    raise files.translate(OSError(number, os.strerror(number)), other)
-
-
-def with_rollback(staged: Staged, verify: Callable[[], None]) -> None:
+def with_rollback(keep: Keep, staged: Staged, verify: Callable[[], None]) -> None:
     """Switch to a version, verify, and go back when that raises."""
-    switch(staged)
+    switch(keep, staged)
     try:
         verify()
     except BaseException:
-        undo(staged.record.place)
-        files.remove(staged.folder)
+        undo(keep)
+        keep.folder.remove(staged.folder)
         raise
 
 
@@ -340,8 +254,16 @@ def trace(
 
     What is asked for by its path, as a preload is, has the path for its name.
     Raises `StackproofError` (INJECTION_FAILS) when the loader ends with an error or misses a file,
-    TOOL_MISSING when there is no such loader.
+    TOOL_MISSING when there is no such loader, UNSUPPORTED for a program that the loader would start
+    other code for.
     """
+    if audits := runpath.read(program).audits:
+        raise fail(
+            Reason.UNSUPPORTED,
+            f"the loader would start `{audits[0]}` when it is asked what the program takes",
+            where=Location(file=program),
+            hint="link it without `--audit` and `--depaudit`",
+        )
     argv = (interpreter, "--list", program)
     env = EnvPatch(set=dict(environment or {}))
     command = Command(argv=argv, env=env, timeout_s=_TRACE_TIMEOUT_S)

@@ -7,7 +7,6 @@
  */
 #include "entry.h"
 
-#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 
@@ -187,21 +186,7 @@ void begin(long *stack)
     size_t count = (size_t)stack[0];
     char **given = (char **)(stack + 1);
     char **environment = given + count + 1;
-    char **end = environment;
-    while (*end != NULL) {
-        end++;
-    }
-    const char *started = NULL;
-    for (Elf64_auxv_t *fact = (Elf64_auxv_t *)(end + 1); fact->a_type != AT_NULL; fact++) {
-        if (fact->a_type == AT_EXECFN) {
-            /* The kernel gives addresses as numbers. */
-            started = (const char *)fact->a_un.a_val; /* NOLINT(performance-no-int-to-ptr) */
-        }
-        if (fact->a_type == AT_SECURE && fact->a_un.a_val != 0) {
-            stop("a program of a pack does not run with more rights than its user", "",
-                 "take the set-uid bit, or the capabilities, from the file");
-        }
-    }
+    const char *started = started_without_rights(environment);
     find_entry(started);
     if (find('P') == NULL || find('U') == NULL) {
         stop("this file is no entry point yet: ", entry, "make a pack with `stackproof pack`");

@@ -57,6 +57,9 @@ const char *unfit(unsigned *newest);
 /* environment.c: the environment as the table changes it. */
 const char *valued(char **environment, const char *name);
 char **changed(char **before);
+/* Return the name that the kernel started this file by, NULL where it does not tell; stop where the
+ * file gives more rights than its user has. Nothing is done before this was asked. */
+const char *started_without_rights(char **environment);
 
 /* tier1/place.c, which entry points of tier 0 do not have: let the stack be where it was built for,
  * and return how. */

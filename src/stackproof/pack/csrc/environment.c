@@ -1,5 +1,8 @@
-/* The environment of the program, as the table changes the one that came. */
+/* The environment of the program, as the table changes the one that came; and the kernel's facts
+ * behind it. */
 #include "entry.h"
+
+#include <elf.h>
 
 const char *valued(char **environment, const char *name)
 {
@@ -111,4 +114,23 @@ char **changed(char **before)
         }
     }
     return environment;
+}
+
+const char *started_without_rights(char **environment)
+{
+    while (*environment != NULL) {
+        environment++;
+    }
+    const char *started = NULL;
+    for (Elf64_auxv_t *fact = (Elf64_auxv_t *)(environment + 1); fact->a_type != AT_NULL; fact++) {
+        if (fact->a_type == AT_EXECFN) {
+            /* The kernel gives addresses as numbers. */
+            started = (const char *)fact->a_un.a_val; /* NOLINT(performance-no-int-to-ptr) */
+        }
+        if (fact->a_type == AT_SECURE && fact->a_un.a_val != 0) {
+            stop("a program of a pack does not run with more rights than its user", "",
+                 "take the set-uid and set-gid bits, or the capabilities, from the file");
+        }
+    }
+    return started;
 }

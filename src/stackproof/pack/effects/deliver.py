@@ -13,6 +13,7 @@ from pathlib import Path
 from stackproof.core import noun
 from stackproof.core.effects import files, outputs
 from stackproof.core.errors import Location, Reason, fail
+from stackproof.inject.effects import versions
 from stackproof.pack.effects import formats
 from stackproof.pack.effects.make import PackWishes, make
 from stackproof.pack.model import OF_ITSELF, Pack
@@ -59,7 +60,7 @@ def write_pack(image: str, wishes: PackWishes, target: Delivery) -> tuple[Pack, 
         outputs.claim(beside, "provenance")
     with _staging(output) as folder:
         tree = folder / "pack"
-        tree.mkdir(mode=0o755)
+        tree.mkdir(mode=0o700)
         pack = make(image, wishes, tree)
         text = noun.to_json(pack)
         if target.provenance == "inside":
@@ -75,7 +76,9 @@ def write_pack(image: str, wishes: PackWishes, target: Delivery) -> tuple[Pack, 
 def explain_pack(image: str, wishes: PackWishes) -> Pack:
     """Return what a pack of an image would say of itself; nothing stays."""
     with _staging(Path(tempfile.gettempdir(), "pack")) as folder:
-        return make(image, wishes, folder)
+        tree = folder / "pack"
+        tree.mkdir(mode=0o700)
+        return make(image, wishes, tree)
 
 
 @contextlib.contextmanager
@@ -83,15 +86,13 @@ def _staging(output: Path) -> Iterator[Path]:
     """Give a folder on the file system of an output, which is gone afterwards."""
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
-        folder = tempfile.mkdtemp(prefix=".stackproof-pack-", dir=output.parent)
     except OSError as error:
         raise files.translate(error, output.parent) from error
-    try:
-        yield Path(folder)
-    except OSError as error:
-        raise files.translate(error, output) from error
-    finally:
-        files.remove(folder)
+    with versions.beside(os.fspath(output), "pack") as folder:
+        try:
+            yield Path(folder)
+        except OSError as error:
+            raise files.translate(error, output) from error
 
 
 def _size(tree: Path) -> int:

@@ -60,5 +60,6 @@ def write_entries(pack: Path, entries: Sequence[EntryPoint], loading: Loading) -
     for entry in entries:
         target = pack / entry.place
         compiled = template("tier 1" if entry.mounting else "tier 0")
-        target.write_bytes(fill(compiled, render_table(entry, loading)))
+        with target.open("xb") as stream:  # the program has gone from there: nothing is replaced
+            stream.write(fill(compiled, render_table(entry, loading)))
         target.chmod(0o755)

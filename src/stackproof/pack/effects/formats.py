@@ -28,8 +28,7 @@ def write_folder(tree: Path, output: Path, pack: Pack) -> None:
 
 def write_tar(tree: Path, output: Path, pack: Pack) -> None:
     """Write a tree as a folder of a tar archive, packed by zstd."""
-    plain = output.with_name(f".{output.name}.tar")
-    packed = output.with_name(f".{output.name}.zst")
+    plain, packed = tree.with_name("plain.tar"), tree.with_name("packed.zst")
     try:
         with tarfile.open(plain, "w", format=tarfile.PAX_FORMAT) as archive:
             tar_files.add(archive, tree, pack.name)
@@ -38,23 +37,18 @@ def write_tar(tree: Path, output: Path, pack: Pack) -> None:
         os.replace(packed, output)
     except OSError as error:
         raise files.translate(error, output) from error
-    finally:
-        files.remove(plain)
-        files.remove(packed)
 
 
 def write_squashfs(tree: Path, output: Path, pack: Pack) -> None:
     """Write a tree as a SquashFS image, whose root it is."""
     del pack
-    packed = output.with_name(f".{output.name}.new")
+    packed = tree.with_name("packed.squashfs")
     try:
         argv = squashfs.pack_argv(str(tree), str(packed))
         run.check(Command(argv=argv, timeout_s=_TIMEOUT_S))
         os.replace(packed, output)
     except OSError as error:
         raise files.translate(error, output) from error
-    finally:
-        files.remove(packed)
 
 
 WRITERS: dict[str, Callable[[Path, Path, Pack], None]] = {

@@ -16,8 +16,7 @@ from stackproof.core.effects import files
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.image.effects import tree
 from stackproof.image.effects.load import load_image
-from stackproof.inject.effects import staging
-from stackproof.pack.effects import relocate
+from stackproof.inject.effects import versions
 from stackproof.pack.effects.make import PackWishes, make
 from stackproof.pack.model import Moved
 
@@ -67,14 +66,13 @@ def install(options: InstallOptions, image: str) -> Installed:
     view = options.view or found.default_view or ""
     digest = files.sha256(image)
     _refuse_others(place)
-    with staging.locked(place):
-        now = _current(place)
+    with versions.locked(place) as keep:
+        now = _recorded(keep)
         if now and (now.image_sha256, now.view) == (digest, view):
             return replace(now, changed=False)
-        folder = staging.staging_folder(place)
-        try:
+        with versions.staging(keep) as folder:
             moved = _filled(image, options, found.mount, Path(folder))
-            number = staging.free_number(place)
+            number = versions.free_number(keep)
             record = Installed(
                 place=place,
                 name=found.name,
@@ -84,43 +82,37 @@ def install(options: InstallOptions, image: str) -> Installed:
                 before=os.readlink(place) if os.path.islink(place) else "",
                 moved=moved,
             )
-            files.write(os.path.join(folder, _RECORD), noun.to_json(record))
-            relocate.normalise(Path(folder))
-            version = staging.name_version(folder, place, number)
-        finally:
-            files.remove(folder)
-        staging.point(place, os.path.join(staging.KEEP, os.path.basename(version)))
+            _write_record(folder, record)
+            versions.normalise(folder)
+            version = versions.name_version(keep, number)
+        versions.point(keep, os.path.join(versions.KEEP, version))
     return record
 
 
 def undo(options: InstallOptions) -> Installed:
     """Let a prefix be what it was before its version, and return that version's record."""
     place = _place(options.to)
-    record = _current(place) if os.path.islink(place) else None
-    if record is None:
-        raise fail(
-            Reason.FILE_MISSING,
-            f"`{options.to}` was not made by `stackproof install`",
-            where=Location(file=options.to),
-            hint="name the prefix that was given as --to",
-        )
-    with staging.locked(place):
-        before = os.path.join(os.path.dirname(place), record.before)
-        if record.before and not os.path.exists(before):
-            raise fail(
-                Reason.FILE_MISSING,
-                f"`{before}`, which was there before, is gone",
-                where=Location(file=place),
-                hint=f"`rm {place}` removes what is there now",
-            )
+    if not os.path.islink(place) or _current(place) is None:
+        raise _not_ours(options.to)
+    with versions.locked(place) as keep:
+        record = _recorded(keep)
+        if record is None:
+            raise _not_ours(options.to)
+        versions.check_before(keep, record.before, f"`rm {place}` removes what is there now")
         if record.before:
-            staging.point(place, record.before)
-            return record
-        try:
-            os.unlink(place)
-        except OSError as error:
-            raise files.translate(error, place) from error
+            versions.point(keep, record.before)
+        else:
+            versions.unlink(keep)
     return record
+
+
+def _not_ours(text: str) -> StackproofError:
+    return fail(
+        Reason.FILE_MISSING,
+        f"`{text}` was not made by `stackproof install`",
+        where=Location(file=text),
+        hint="name the prefix that was given as --to",
+    )
 
 
 def _place(text: str) -> str:
@@ -130,7 +122,7 @@ def _place(text: str) -> str:
             f"`{text}` cannot be a prefix: `:` and `;` part lists of folders",
             hint="name another folder",
         )
-    return staging.real_place(text)
+    return versions.real_place(text)
 
 
 def _refuse_others(place: str) -> None:
@@ -147,24 +139,50 @@ def _refuse_others(place: str) -> None:
 
 
 def _current(place: str) -> Installed | None:
-    """Return the record of the version that a prefix points to, None where it is none of ours."""
-    path = os.path.join(place, _RECORD)
+    """Return the record of the version that a prefix points to, None where it is none of ours.
+
+    Whoever acts on it asks `_recorded`, with the lock held.
+    """
     try:
-        if os.path.dirname(os.readlink(place)) != staging.KEEP:
+        if os.path.dirname(os.readlink(place)) != versions.KEEP:
             return None
-        return noun.from_json(Installed, files.read_bounded(path, limits.LOCK), file=path)
     except OSError:
         return None
+    return _record_of(place)
+
+
+def _recorded(keep: versions.Keep) -> Installed | None:
+    version = keep.version()
+    return _record_of(keep.path(version)) if version else None
+
+
+def _record_of(folder: str) -> Installed | None:
+    path = os.path.join(folder, _RECORD)
+    try:
+        return noun.from_json(Installed, files.read_bounded(path, limits.LOCK), file=path)
     except StackproofError as error:
         if error.reason is Reason.FILE_MISSING:
             return None
         raise
 
 
+def _write_record(folder: str, record: Installed) -> None:
+    """Write the record into a tree; raises `StackproofError` where it has no folder for that."""
+    path = os.path.join(folder, _RECORD)
+    if os.path.islink(os.path.dirname(path)):
+        raise fail(
+            Reason.UNSUPPORTED,
+            f"`{os.path.dirname(_RECORD)}` of the image is a link",
+            where=Location(file=record.image),
+            hint="make images with `stackproof build`",
+        )
+    files.write(path, noun.to_json(record))
+
+
 def _filled(image: str, options: InstallOptions, mount: str, folder: Path) -> tuple[Moved, ...]:
     """Fill a folder with what an image holds; return what was moved, if it had to be."""
     if os.path.abspath(options.to) == mount:
-        files.remove(folder)
-        tree.unpack(image, folder).close()
+        folder.rmdir()
+        tree.unpack(image, folder, mount).close()
         return ()
     return make(image, PackWishes(view=options.view, tier=0), folder).moved

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from stackproof.core.errors import Location, Reason, fail
 from stackproof.linking.effects import runpath
 from stackproof.pack.effects.survey import Survey
-from stackproof.pack.layout import floor_of
+from stackproof.pack.layout import floor_of, is_loader
 from stackproof.pack.model import LOADER, Loading
 
 
@@ -20,7 +20,7 @@ def loading_of(found: Survey, programs: Sequence[str]) -> Loading:
     newer C library than that of this machine.
     """
     names = [found.elves[path].interpreter for path in programs if path in found.elves]
-    interpreter = next(iter(filter(None, names)), "")
+    interpreter = next(filter(is_loader, names), "")
     if interpreter:
         found.c_library.setdefault(posixpath.basename(interpreter), interpreter)
     nodes = [need.name for elf in found.elves.values() for need in elf.version_needs]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import posixpath
+import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from stackproof import __version__
-from stackproof.core import noun
+from stackproof.core import limits, noun
 from stackproof.core.command import EnvPatch
 from stackproof.core.effects import files
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
@@ -21,13 +22,22 @@ from stackproof.image.effects.load import load_image
 from stackproof.image.effects.view import ImageFiles
 from stackproof.image.model import Image, MpiFacts, View
 from stackproof.inject.artefact import is_machines
-from stackproof.inject.effects import staging
-from stackproof.linking.effects.view import RootView
+from stackproof.inject.effects import versions
+from stackproof.linking.effects.view import RootView, this_machine
+from stackproof.linking.loader import LoaderSettings, load_program
 from stackproof.mpi import families
 from stackproof.pack import prefixes
-from stackproof.pack.effects import entry_files, fitting, interpreters, loaders, relocate, survey
+from stackproof.pack.effects import (
+    entry_files,
+    fitting,
+    interpreters,
+    links,
+    loaders,
+    relocate,
+    survey,
+)
 from stackproof.pack.effects.survey import Survey
-from stackproof.pack.layout import C_LIBRARY, check_inside, program_place
+from stackproof.pack.layout import C_LIBRARY, check_inside, is_inside, program_place
 from stackproof.pack.model import (
     LIBRARIES,
     LOADER,
@@ -81,8 +91,13 @@ class _Work:
     outside: dict[str, str] = field(default_factory=dict)
 
     def place(self, path: str) -> str:
-        """Return the path in the pack of a path at the mount point."""
-        return STACK + path[len(self.image.mount) :]
+        """Return the path in the pack of a path at the mount point.
+
+        Raises `StackproofError` (UNSUPPORTED) for one that is not below it.
+        """
+        if not is_inside(path, self.image.mount):
+            raise StackproofError(_not_inside(self.image, path))
+        return STACK + posixpath.normpath(path)[len(self.image.mount) :]
 
     def mpi(self) -> MpiFacts | None:
         """Return the image's MPI with its prefix as a path in the pack, None without one."""
@@ -105,7 +120,8 @@ def make(image_file: str, wishes: PackWishes, pack: Path) -> Pack:
     """
     work = _begin(load_image(image_file), wishes, pack)
     recorded = tree.recorded(image_file)
-    tree.unpack(image_file, pack / STACK).close()
+    tree.unpack(image_file, pack / STACK, work.image.mount).close()
+    links.close(os.fspath(pack / STACK), work.image.mount, STACK)
     documents = _take_documents(pack / STACK)
     _name_programs(work, wishes)
     doubts = _fit_in(work)
@@ -123,7 +139,7 @@ def make(image_file: str, wishes: PackWishes, pack: Path) -> Pack:
     entries = tuple(replace(_entry(work, path, env), mounting=mounting) for path in programs)
     entry_files.write_entries(pack, entries, loading)
     shown = _link_programs(work, wishes, programs)
-    relocate.normalise(pack)
+    versions.normalise(pack)
     _verify(work, found, programs)
     return Pack(
         name=work.image.name,
@@ -161,6 +177,7 @@ def _begin(image: Image, wishes: PackWishes, pack: Path) -> _Work:
             f"image `{image.path}` has no view `{name}`",
             hint=f"views are: {', '.join(sorted(image.views)) or 'none'}",
         )
+    _check_places(image)
     env = EnvPatch()
     if image.mpi is not None and image.mpi.family in families.REGISTRY:
         env = families.get(image.mpi.family).environment(image.mpi.prefix)
@@ -182,15 +199,45 @@ def _begin(image: Image, wishes: PackWishes, pack: Path) -> _Work:
     )
 
 
+def _check_places(image: Image) -> None:
+    """Raise `StackproofError` (UNSUPPORTED) for what an image has elsewhere by its own words."""
+    mount = image.mount
+    if mount != posixpath.normpath(mount) or not re.match("/[^/]", mount):
+        raise fail(
+            Reason.UNSUPPORTED,
+            f"image `{image.path}` is for `{mount}`, which is no plain path of a folder",
+            where=Location(file=image.path),
+            hint="make images with `stackproof build`",
+        )
+    named = [one.path for one in image.benchmarks]
+    named += [image.mpi.prefix] if image.mpi else []
+    problems = [_not_inside(image, path) for path in named if not is_inside(path, mount)]
+    if problems:
+        raise StackproofError(*problems)
+
+
+def _not_inside(image: Image, path: str) -> Problem:
+    return Problem(
+        reason=Reason.UNSUPPORTED,
+        message=f"image `{image.path}` names `{path}`, which is not in it",
+        where=Location(file=image.path),
+        hint=f"what a pack is made of lies below `{image.mount}`",
+    )
+
+
 def _take_documents(tree: Path) -> dict[str, str]:
     """Take what the image says of itself out of its tree: it is about the image, not the pack."""
     found = {}
     for name in _DOCUMENTS:
         path = tree / "meta" / name
-        if path.is_file():
-            found[name] = path.read_text(encoding="utf-8")
+        if path.is_file() and not path.is_symlink():
+            content = files.read_bounded(path, limits.IMAGE_MEMBER)
+            found[name] = content.decode(errors="replace")
     files.remove(tree / "meta")
-    for view in sorted((tree / "env").glob("*")):
+    env = tree / "env"
+    for view in sorted(env.iterdir()) if env.is_dir() and not env.is_symlink() else ():
+        if view.is_symlink():
+            continue
         for name in ("env.json", "activate.sh"):
             files.remove(view / name)
         for folder in (view, view.parent):
@@ -220,7 +267,7 @@ def _find(work: _Work, word: str) -> str:
         inside += [one.path for one in work.image.benchmarks if one.name == word]
         inside += [f"{folder}/{word}" for folder in _path_folders(work)]
     for path in inside:
-        if work.view.look(path) is not None:
+        if is_inside(path, mount) and work.view.look(path) is not None:
             return path
     outside = word if "/" in word else shutil.which(word) or ""
     if not outside or not os.path.isfile(outside):
@@ -228,6 +275,10 @@ def _find(work: _Work, word: str) -> str:
             Reason.COMMAND_NOT_FOUND,
             f"there is no program `{word}` in `{work.image.path}`, nor on this machine",
             hint="name one by its path in the image or here",
+        )
+    if not work.outside and os.path.lexists(work.here(f"{mount}/{OTHERS}")):
+        raise StackproofError(
+            relocate.taken_already(f"{STACK}/{OTHERS}", "programs of this machine are copied")
         )
     path = f"{mount}/{OTHERS}/{PROGRAMS}/{os.path.basename(outside)}"
     interpreters.carry(outside, work.here(path))
@@ -249,12 +300,14 @@ def _fit_in(work: _Work) -> tuple[str, ...]:
 
 
 def _path_folders(work: _Work) -> tuple[str, ...]:
+    """Return the folders of programs without links on the way, as views of Spack have them."""
     words = (*work.env.prepend.get("PATH", ()), *work.env.append.get("PATH", ()))
     mount = work.image.mount
-    found = [w for text in words for w in text.split(":") if w.startswith(f"{mount}/")]
+    named = [word for text in words for word in text.split(":") if is_inside(word, mount)]
     if work.image.mpi is not None:
-        found.append(f"{work.image.mpi.prefix}/bin")
-    return tuple(dict.fromkeys(found))
+        named.append(f"{work.image.mpi.prefix}/bin")
+    found = (work.view.resolve(posixpath.normpath(path)) for path in named)
+    return tuple(dict.fromkeys(one[0] for one in found if one is not None))
 
 
 def _programs(work: _Work, found: Survey) -> tuple[str, ...]:
@@ -269,14 +322,10 @@ def _programs(work: _Work, found: Survey) -> tuple[str, ...]:
             here = work.here(path)
             if here.is_file() and not here.is_symlink() and os.access(here, os.X_OK):
                 chosen[path] = None
-    links = [path for path in chosen if work.here(path).is_symlink()]
-    real = (work.view.resolve(path) for path in links)
-    chosen |= dict.fromkeys(one[0] for one in real if one is not None)
-    return tuple(
-        path
-        for path in chosen
-        if path not in links and (path in found.elves or relocate.shebang(work.here(path)))
-    )
+    real_paths = {path: work.view.resolve(path) for path in chosen}
+    plain = {path: None for path, real in real_paths.items() if real and real[0] == path}
+    plain |= {real[0]: None for real in real_paths.values() if real}
+    return tuple(path for path in plain if path in found.elves or relocate.shebang(work.here(path)))
 
 
 def _told(work: _Work, found: Survey) -> EnvPatch:
@@ -297,7 +346,7 @@ def _told(work: _Work, found: Survey) -> EnvPatch:
                 more[finder.variable] = value
 
     def is_there(value: str) -> bool:
-        return not value.startswith(f"{mount}/") or work.here(value).exists()
+        return not is_inside(value, mount) or work.here(value).exists()
 
     def other(lists: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
         return {name: words for name, words in lists.items() if name != _PATHS}
@@ -316,9 +365,8 @@ def _relocate(
     work: _Work, found: Survey, programs: Sequence[str], env: EnvPatch
 ) -> Iterator[Moved]:
     mount = work.image.mount
-    relocate.left_links(work.pack, mount)
     relocate.move_programs(work.pack, map(work.place, programs))
-    always = [work.place(path) for path in work.library_path if path.startswith(f"{mount}/")]
+    always = [work.place(path) for path in work.library_path if is_inside(path, mount)]
     folders = {
         work.place(path): [work.place(folder) for folder in some]
         for path, some in found.folders.items()
@@ -418,22 +466,28 @@ def _without_rights(path: str) -> str:
 
 
 def _verify(work: _Work, found: Survey, programs: Sequence[str]) -> None:
-    """Ask this machine's loader what it takes for each program; raise where that is elsewhere."""
+    """Raise `StackproofError` where the model of the loader finds something outside of the pack.
+
+    The loader itself is not asked: of what somebody else made it may run code (`DT_AUDIT`).
+    """
     top = os.path.realpath(work.pack) + "/"
+    view, machine, setting = RootView(), this_machine(), LoaderSettings()
     asks = set(found.missing.values())
     for path in programs:
         elf = found.elves.get(path)
         if elf is None or not elf.interpreter or path in asks:
             continue
-        real = str(work.pack / program_place(work.place(path)))
-        for name, taken in staging.trace(elf.interpreter, real).items():
+        real = os.path.realpath(work.pack / program_place(work.place(path)))
+        closure = load_program(view, real, machine=machine, setting=setting)
+        taken = {name: one.path for one in closure.objects[1:] for name in one.names}
+        for name, file in {**taken, **{edge.name: "" for edge in closure.missing}}.items():
             base = posixpath.basename(name)
             if C_LIBRARY.fullmatch(base) or is_machines(base):
                 continue
-            if not os.path.realpath(taken).startswith(top):
+            if not os.path.realpath(file).startswith(top):
                 raise fail(
                     Reason.BUILD_FAILED,
-                    f"the loader takes `{taken}` for `{name}`, which is not in the pack",
+                    f"the loader takes `{file or 'nothing'}` for `{name}`, not a file of the pack",
                     where=Location(file=path),
                     hint="report this, with the recipe of the image",
                 )

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from stackproof.core.effects import files
-from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.core.errors import Location, Problem, Reason, StackproofError
 from stackproof.linking.effects import runpath
 from stackproof.linking.elf import ElfFile
 from stackproof.pack import prefixes
@@ -22,8 +22,11 @@ _SHEBANG = b"#!"
 def move_programs(pack: Path, programs: Iterable[str]) -> None:
     """Put programs, paths in the pack, to where their entry points expect them.
 
-    What else lies in their folder is linked there: programs look beside themselves.
+    What else lies in their folder is linked there: programs look beside themselves. Raises
+    `StackproofError` (UNSUPPORTED) where the tree has something at such a place.
     """
+    programs = tuple(programs)
+    _check_free(pack, programs)
     folders: dict[str, None] = {}
     for path in programs:
         target = pack / program_place(path)
@@ -35,6 +38,28 @@ def move_programs(pack: Path, programs: Iterable[str]) -> None:
         for name in sorted(os.listdir(pack / folder)):
             if not os.path.lexists(beside / name):
                 os.symlink(f"../{posixpath.basename(folder)}/{name}", beside / name)
+
+
+def _check_free(pack: Path, programs: Sequence[str]) -> None:
+    """Raise `StackproofError` (UNSUPPORTED) for places of programs that the tree has already."""
+    problems = []
+    for path in programs:
+        target = pack / program_place(path)
+        taken = target.parent if target.parent.is_symlink() else target
+        if os.path.lexists(taken):
+            problems.append(taken_already(os.path.relpath(taken, pack), "programs are moved"))
+    if problems:
+        raise StackproofError(*dict.fromkeys(problems))
+
+
+def taken_already(place: str, why: str) -> Problem:
+    """Return the problem of a name in the tree which the pack needs itself."""
+    return Problem(
+        reason=Reason.UNSUPPORTED,
+        message=f"`{place}` is in the image, and is where {why} to",
+        where=Location(file=place),
+        hint="build the stack without it",
+    )
 
 
 def seal_tree(
@@ -118,37 +143,6 @@ def left(
             yield from prefixes.machine_paths(os.path.relpath(path, pack), path.read_bytes())
 
 
-def left_links(pack: Path, prefix: str) -> None:
-    """Make links of the tree that name the old place relative; others must stay in the pack.
-
-    Raises `StackproofError` (UNSUPPORTED) for one that leads out of it.
-    """
-    faults = []
-    for folder, folders, names in os.walk(pack / STACK):
-        for name in (*folders, *names):
-            path = os.path.join(folder, name)
-            if not os.path.islink(path):
-                continue
-            target = os.readlink(path)
-            if target == prefix or target.startswith(f"{prefix}/"):
-                inside = os.path.join(pack, STACK, target[len(prefix) + 1 :])
-                os.unlink(path)
-                os.symlink(os.path.relpath(inside, folder), path)
-            elif target.startswith("/"):
-                faults.append(_outside(os.path.relpath(path, pack), target))
-    if faults:
-        raise StackproofError(*(problem for fault in faults for problem in fault.problems))
-
-
-def _outside(path: str, target: str) -> StackproofError:
-    return fail(
-        Reason.UNSUPPORTED,
-        f"`{path}` is a link to `{target}`, which is not in the image",
-        where=Location(file=path),
-        hint="build the stack with a copy of it, not a link to the machine",
-    )
-
-
 def shebang(path: Path) -> tuple[str, str] | None:
     """Return interpreter and argument that a script names, None for what is no script."""
     try:
@@ -170,13 +164,3 @@ def regular_files(folder: Path) -> Iterator[Path]:
             path = Path(inner, name)
             if path.is_file() and not path.is_symlink():
                 yield path
-
-
-def normalise(pack: Path) -> None:
-    """Give every file of a pack one of two modes, whatever the umask; none stays set-uid."""
-    for inner, _, names in os.walk(pack):
-        os.chmod(inner, 0o755)  # noqa: S103 - jobs of all users enter it
-        for name in names:
-            path = os.path.join(inner, name)
-            if not os.path.islink(path):
-                os.chmod(path, 0o755 if os.stat(path).st_mode & 0o111 else 0o644)

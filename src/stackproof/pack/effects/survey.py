@@ -13,7 +13,7 @@ from stackproof.linking.effects.view import RootView, this_machine
 from stackproof.linking.elf import ElfFile
 from stackproof.linking.loader import LoaderSettings, load_program
 from stackproof.mpi import abi
-from stackproof.pack.layout import C_LIBRARY
+from stackproof.pack.layout import C_LIBRARY, is_inside, is_loader
 
 
 @dataclass(slots=True, kw_only=True)
@@ -59,13 +59,13 @@ def look_around(
             found.missing.setdefault(posixpath.basename(other[0]), path)
             continue
         for loaded in closure.objects[1:]:
-            if not loaded.path.startswith(f"{mount}/"):
+            if not is_inside(loaded.path, mount):
                 for name in sorted(loaded.names):
                     _carry(found, posixpath.basename(name), loaded.path)
         for edge in closure.missing:
             found.missing.setdefault(edge.name, closure.objects[edge.by].path)
         direct = [closure.objects[edge.to].path for edge in closure.needs_of(0) if edge.to]
-        inside = [one for one in direct if one.startswith(f"{mount}/")]
+        inside = [posixpath.normpath(one) for one in direct if is_inside(one, mount)]
         found.folders[path] = tuple(dict.fromkeys(map(posixpath.dirname, inside)))
     return found
 
@@ -73,7 +73,7 @@ def look_around(
 def _is_other(path: str, mount: str) -> bool:
     """Return whether a path is the main library of an MPI of this machine."""
     promise = abi.abi_of_name(posixpath.basename(path))
-    outside = not path.startswith(f"{mount}/")
+    outside = not is_inside(path, mount)
     return outside and promise is not None and promise[1] is abi.LibraryRole.MAIN
 
 
@@ -92,7 +92,7 @@ def check(found: Survey, asked: Sequence[str]) -> None:
         elf = found.elves.get(path)
         if elf is None:
             continue
-        if "ld-linux" not in elf.interpreter and "ld64" not in elf.interpreter:
+        if not is_loader(elf.interpreter):
             problems.append(
                 Problem(
                     reason=Reason.UNSUPPORTED,

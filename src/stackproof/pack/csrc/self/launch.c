@@ -10,7 +10,6 @@
  */
 #include "self.h"
 
-#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -161,6 +160,7 @@ void begin(long *stack)
     size_t count = (size_t)stack[0];
     char **given = (char **)(stack + 1);
     char **environment = given + count + 1;
+    started_without_rights(environment);
     own_path = target_of("/proc/self/exe");
     own_file = open_at("/proc/self/exe", O_RDONLY);
     if (own_file < 0) {

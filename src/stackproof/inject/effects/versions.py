@@ -1,0 +1,291 @@
+"""Versions of a place, beside it: filled where nobody else can enter, and switched to by a link.
+
+A place is a link to `.stackproof/NAME.NUMBER` in its folder. That folder of versions is this user's
+or root's, or nothing is done. It is opened once, and all that follows goes through its descriptor:
+others may write to the folder that it lies in.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import re
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from stackproof.core.effects import files
+from stackproof.core.effects.foreign import folder as foreign_folder
+from stackproof.core.effects.foreign.folder import OpenFolder
+from stackproof.core.errors import Location, Reason, StackproofError, fail
+
+KEEP = ".stackproof"
+"""The folder beside a place that holds its versions."""
+_LOCK_S = 10.0
+_RENAME_EXCHANGE = 2  # renameat2(2), <linux/fs.h>
+_STAGING, _TREE = "staging.", "tree"
+_FOUND = re.compile(r".+\.found\.[0-9]+")
+
+
+def real_place(text: str) -> str:
+    """Return the place with the links of the folders above followed, and its own link not."""
+    path = os.path.abspath(text)
+    return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keep:
+    """The folder with the versions of a place, `folder`, and the one that the place lies in.
+
+    Both are open: what is done goes there, whoever renames them meanwhile.
+    """
+
+    place: str
+    above: OpenFolder
+    folder: OpenFolder
+
+    @property
+    def name(self) -> str:
+        """Return the name of the place."""
+        return os.path.basename(self.place)
+
+    def path(self, name: str) -> str:
+        """Return a path to something in the folder, for this process and the programs it starts."""
+        return os.path.join(_way(self.folder), name)
+
+    def version(self) -> str:
+        """Return the name of the version that the place points to, empty where that is none.
+
+        Raises `StackproofError` (NOT_PERMITTED) for a version of somebody else.
+        """
+        try:
+            text = os.readlink(self.name, dir_fd=self.above.descriptor)
+        except OSError:
+            return ""
+        folder, name = os.path.split(text)
+        if folder != KEEP or name in {"", ".", ".."} or self.folder.state(name) is None:
+            return ""
+        self.folder.open_folder(name).__exit__()
+        return name
+
+
+@contextlib.contextmanager
+def locked(place: str) -> Iterator[Keep]:
+    """Hold the only right to change what lies beside a place; leftovers of a stop are removed.
+
+    Raises `StackproofError`: BUSY when another one holds it for long, NOT_PERMITTED where the
+    folder of versions is somebody else's, or a link.
+    """
+    folder = Path(place).parent
+    try:
+        make_folder(folder)
+    except OSError as error:
+        raise files.translate(error, folder) from error
+    busy = fail(
+        Reason.BUSY,
+        f"another stackproof changes `{folder}`",
+        hint="wait for it to end, then try again",
+    )
+    with contextlib.ExitStack() as held:
+        above = held.enter_context(foreign_folder.open_folder(folder, any_owner=True))
+        above = replace(above, shared=foreign_folder.is_shared(folder))
+        made = above.state(KEEP) is None
+        inside = held.enter_context(above.open_folder(KEEP, make=0o755))
+        if made:
+            inside.set_mode(0o755)  # jobs of all users enter it, whatever the umask
+        held.enter_context(inside.locked("lock", seconds=_LOCK_S, mode=0o644, busy=busy))
+        for name in inside.names():
+            # What only `staging`, `point` and `switch` make; a link never came to be used.
+            if name.startswith(_STAGING) or (_FOUND.fullmatch(name) and _is_link(inside, name)):
+                inside.remove(name)
+        yield Keep(place=place, above=above, folder=inside)
+
+
+def _is_link(folder: OpenFolder, name: str) -> bool:
+    state = folder.state(name)
+    return state is not None and stat.S_ISLNK(state.st_mode)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above that are missing: jobs of all users enter it, any umask."""
+    if not folder.is_dir():
+        make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        folder.chmod(0o755)
+
+
+@contextlib.contextmanager
+def staging(keep: Keep) -> Iterator[str]:
+    """Give an empty folder for the next version, which nobody else can enter; it does not stay.
+
+    The lock must be held. `name_version` makes a version of it.
+    """
+    name = f"{_STAGING}{keep.name}"
+    try:
+        keep.folder.make_folder(name, 0o700).__exit__()
+        with _named(keep.folder):
+            path = os.path.join(keep.path(name), _TREE)
+            _make_private(path)
+            yield path
+    finally:
+        keep.folder.remove(name)
+
+
+@contextlib.contextmanager
+def beside(output: str, what: str) -> Iterator[str]:
+    """Give an empty folder on the file system of an output, which is gone afterwards.
+
+    Nobody else can enter it; others may rename it, which changes nothing. Raises `StackproofError`.
+    """
+    name = f".stackproof-{what}-{os.urandom(6).hex()}"
+    above = Path(output).parent
+    with contextlib.ExitStack() as held:
+        opened = held.enter_context(foreign_folder.open_folder(above, any_owner=True))
+        folder = opened.make_folder(name, 0o700)
+        held.callback(_remove_empty, opened, name)
+        held.enter_context(folder)
+        held.callback(_clear, folder)
+        with _named(folder):
+            yield _way(folder)
+
+
+def _clear(folder: OpenFolder) -> None:
+    for name in folder.names():
+        folder.remove(name)
+
+
+def _remove_empty(folder: OpenFolder, name: str) -> None:
+    with contextlib.suppress(OSError):  # others have renamed it
+        os.rmdir(name, dir_fd=folder.descriptor)
+
+
+def _way(folder: OpenFolder) -> str:
+    """Return a path to an open folder, which leads there whatever has its name."""
+    return f"/proc/{os.getpid()}/fd/{folder.descriptor}"
+
+
+@contextlib.contextmanager
+def _named(folder: OpenFolder) -> Iterator[None]:
+    """Let errors name an open folder by its own path."""
+
+    def named(text: str) -> str:
+        return text.replace(_way(folder), str(folder.path))
+
+    try:
+        yield
+    except StackproofError as error:
+        raise StackproofError(
+            *(
+                replace(
+                    one,
+                    message=named(one.message),
+                    hint=one.hint and named(one.hint),
+                    where=one.where and replace(one.where, file=named(one.where.file)),
+                    detail=one.detail and named(one.detail),
+                )
+                for one in error.problems
+            )
+        ) from error
+    except OSError as error:
+        raise files.translate(error, folder.path) from error
+
+
+def _make_private(path: str) -> None:
+    try:
+        os.mkdir(path, 0o700)
+    except OSError as error:
+        raise files.translate(error, path) from error
+
+
+def normalise(folder: str | os.PathLike[str]) -> None:
+    """Give every file and folder of a tree one of two modes, whatever the umask; none gives rights.
+
+    Links are left alone.
+    """
+    for inner, _, names in os.walk(folder):
+        os.chmod(inner, 0o755)  # noqa: S103 - jobs of all users enter it
+        for name in names:
+            path = os.path.join(inner, name)
+            if not os.path.islink(path):
+                os.chmod(path, 0o755 if os.stat(path).st_mode & 0o111 else 0o644)
+
+
+def free_number(keep: Keep) -> int:
+    """Return the number of the next version of a place; the lock must be held."""
+    numbers = [
+        int(entry.rpartition(".")[2])
+        for entry in keep.folder.names()
+        if re.fullmatch(re.escape(keep.name) + r"\.(?:found\.)?[0-9]+", entry)
+    ]
+    return max(numbers, default=0) + 1
+
+
+def name_version(keep: Keep, number: int) -> str:
+    """Let the folder of `staging` be a version of a place, and return its name."""
+    name = f"{keep.name}.{number}"
+    with keep.folder.open_folder(f"{_STAGING}{keep.name}") as staged:
+        staged.rename(_TREE, name, keep.folder)
+    return name
+
+
+def check_before(keep: Keep, before: str, hint: str) -> None:
+    """Raise `StackproofError` unless what was at a place before is there, and is believed.
+
+    FILE_MISSING has the hint; NOT_PERMITTED is raised for a version of somebody else.
+    """
+    folder, name = os.path.split(before)
+    path = os.path.join(os.path.dirname(keep.place), before)
+    if before and not os.path.lexists(path):
+        raise fail(
+            Reason.FILE_MISSING,
+            f"`{path}`, which was there before, is gone",
+            where=Location(file=keep.place),
+            hint=hint,
+        )
+    if folder == KEEP and ".found." not in name:  # what was found is whoever's it was
+        keep.folder.open_folder(name).__exit__()
+
+
+def unlink(keep: Keep) -> None:
+    """Let nothing be at a place, which is a link."""
+    try:
+        os.unlink(keep.name, dir_fd=keep.above.descriptor)
+    except OSError as error:
+        raise files.translate(error, keep.place) from error
+
+
+def point(keep: Keep, text: str) -> None:
+    """Let a place be a link with that text, by one rename; what is there is a link or nothing."""
+    temporary = f"{_STAGING}link.{keep.name}"
+    keep.folder.remove(temporary)
+    link(keep, temporary, text)
+    keep.folder.rename(temporary, keep.name, keep.above)
+
+
+def link(keep: Keep, name: str, text: str) -> None:
+    """Make a link in the folder of versions; raises what files raise."""
+    try:
+        os.symlink(text, name, dir_fd=keep.folder.descriptor)
+    except OSError as error:
+        raise files.translate(error, os.path.join(os.path.dirname(keep.place), KEEP)) from error
+
+
+def exchange(keep: Keep, name: str) -> None:
+    """Exchange the place and a name of the folder: nobody sees a moment without either."""
+    library = ctypes.CDLL(None, use_errno=True)
+    names = (os.fsencode(name), os.fsencode(keep.name))
+    inside, above = keep.folder.descriptor, keep.above.descriptor
+    if library.renameat2(inside, names[0], above, names[1], _RENAME_EXCHANGE) == 0:
+        return
+    number = ctypes.get_errno()
+    if number in {errno.EINVAL, errno.ENOSYS}:
+        raise fail(
+            Reason.UNSUPPORTED,
+            f"`{keep.place}` is a folder, and this file system cannot exchange it for a link",
+            where=Location(file=keep.place),
+            hint="rename it, and make a link of its old name to it, while no job runs",
+        )
+    raise files.translate(OSError(number, os.strerror(number)), keep.place)
