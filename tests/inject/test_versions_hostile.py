@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -253,8 +254,10 @@ def test_a_swap_of_the_folder_wins_nothing(tmp_path: Path, image: Path, venv: Pa
             try:
                 keep.rename(team / "taken")
                 keep.symlink_to(venv)
+                time.sleep(0.02)
                 keep.unlink()
                 (team / "taken").rename(keep)
+                time.sleep(0.02)
             except OSError:
                 continue
 

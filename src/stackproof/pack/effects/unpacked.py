@@ -7,10 +7,13 @@ import platform
 
 from stackproof.core import limits, noun
 from stackproof.core.effects import files
+from stackproof.core.effects.foreign.tree import Tree
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.image.effects import tree
 from stackproof.linking.effects import runpath
+from stackproof.pack.effects import links
 from stackproof.pack.effects.deliver import PROVENANCE
+from stackproof.pack.layout import is_inside
 from stackproof.pack.model import OF_ITSELF, PROGRAMS, STACK, Pack
 
 _BESIDE = ("", ".tar.zst", ".squashfs", ".self")
@@ -40,6 +43,7 @@ def load_pack(folder: str) -> Pack:
             hint="make one with `stackproof pack IMAGE -o DIR`",
         )
     pack = _told(folder)
+    _check_inside(folder, pack)
     _require_processor(folder, pack)
     found = tree.of_folder(folder, (OF_ITSELF,)).sha256
     if found != pack.tree:
@@ -76,7 +80,11 @@ def _told(folder: str) -> Pack:
     """Return what is told of a pack in it, or beside it by its name."""
     plain = os.path.abspath(folder)
     beside = [f"{plain}{ending}.provenance.json" for ending in _BESIDE]
-    for path in (os.path.join(plain, PROVENANCE), *beside):
+    with Tree.at(folder) as tree:
+        if tree.stat(PROVENANCE.partition("/")[0]) and tree.stat(PROVENANCE):
+            content = tree.read(PROVENANCE, limits.LOCK)
+            return noun.from_json(Pack, content, file=os.path.join(plain, PROVENANCE))
+    for path in beside:
         if os.path.exists(path):
             return noun.from_json(Pack, files.read_bounded(path, limits.LOCK), file=path)
     raise fail(
@@ -86,6 +94,23 @@ def _told(folder: str) -> Pack:
         where=Location(file=folder),
         hint="copy that file with it, or pack it with `--provenance inside`",
     )
+
+
+def _check_inside(folder: str, pack: Pack) -> None:
+    """Raise `StackproofError` (IMAGE_DAMAGED) for what is not in the folder, by name or by link."""
+    places = [*pack.programs.values(), *((pack.mpi.prefix,) if pack.mpi else ())]
+    named = [one for one in places if one[:1] == "/" or not is_inside(f"/pack/{one}", "/pack")]
+    named += [name for name in pack.programs if "/" in name or name in {"", ".", ".."}]
+    told = [f"`{name}`, which its provenance names" for name in named]
+    told += [f"the link `{path}` to `{target}`" for path, target in links.leaving(folder)]
+    if told:
+        raise fail(
+            Reason.IMAGE_DAMAGED,
+            f"the pack `{folder}` is not all in its folder: {told[0]}",
+            where=Location(file=folder),
+            detail="\n".join(told[1:20]) or None,
+            hint="find out who made it: no pack of `stackproof pack` leads out of its folder",
+        )
 
 
 def _require_processor(folder: str, pack: Pack) -> None:
