@@ -6,6 +6,7 @@ a variable says otherwise. Whatever has no such reason keeps the pack from being
 
 from __future__ import annotations
 
+import mmap
 import posixpath
 import re
 import struct
@@ -114,9 +115,13 @@ class Sighting:
         return Moved(file=self.file, offset=self.offset, kind=kind, text=shown, done=done)
 
 
-def sightings(file: str, content: bytes, prefix: bytes) -> Iterator[Sighting]:
+Content = bytes | mmap.mmap
+"""What is in a file; a large one is mapped, not read."""
+
+
+def sightings(file: str, content: Content, prefix: bytes) -> Iterator[Sighting]:
     """Yield each text of a file in which a prefix stands as a path."""
-    elf = content.startswith(b"\x7fELF")
+    elf = content[:4] == b"\x7fELF"
     sections = _sections(content) if elf else ()
     end = b"\0" if elf or b"\0" in content[:4096] else b"\n"
     last = -1
@@ -170,7 +175,7 @@ def _of_elf(seen: Sighting, name: str, prefix: str, set_for: Mapping[str, str]) 
     return seen.moved(kind, done)
 
 
-def _sections(content: bytes) -> tuple[tuple[str, int, int], ...]:
+def _sections(content: Content) -> tuple[tuple[str, int, int], ...]:
     """Return names, begins and ends of the sections of a 64-bit ELF file; none without a table."""
     try:
         table, size, count, names = struct.unpack_from("<Q10xHHH", content, 40)
@@ -178,7 +183,7 @@ def _sections(content: bytes) -> tuple[tuple[str, int, int], ...]:
         start = heads[names][2]
         return tuple(
             (
-                content[start + name : content.index(b"\0", start + name)].decode(errors="replace"),
+                content[start + name : content.find(b"\0", start + name)].decode(errors="replace"),
                 offset,
                 offset + bytes_,
             )
@@ -200,7 +205,7 @@ _MACHINES = (
 )
 
 
-def machine_paths(file: str, content: bytes) -> Iterator[Moved]:
+def machine_paths(file: str, content: Content) -> Iterator[Moved]:
     """Yield where a library of this machine names its folders, the first of each kind."""
     for pattern, kind in _MACHINES:
         match = pattern.search(content)

@@ -182,7 +182,6 @@ def _write_record(folder: str, record: Installed) -> None:
 def _filled(image: str, options: InstallOptions, mount: str, folder: Path) -> tuple[Moved, ...]:
     """Fill a folder with what an image holds; return what was moved, if it had to be."""
     if os.path.abspath(options.to) == mount:
-        folder.rmdir()
         tree.unpack(image, folder, mount).close()
         return ()
     return make(image, PackWishes(view=options.view, tier=0), folder).moved

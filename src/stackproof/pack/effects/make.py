@@ -342,7 +342,9 @@ def _told(work: _Work, found: Survey) -> EnvPatch:
             if known or not finder.library.fullmatch(posixpath.basename(path)):
                 continue
             value = finder.value(path)
-            if mount.encode() in work.here(path).read_bytes() and work.view.exists(value):
+            with relocate.content_of(work.here(path)) as content:
+                names_it = content.find(mount.encode()) >= 0
+            if names_it and work.view.exists(value):
                 more[finder.variable] = value
 
     def is_there(value: str) -> bool:

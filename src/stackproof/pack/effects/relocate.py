@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import mmap
 import os
 import posixpath
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from stackproof.core import limits
 from stackproof.core.effects import files
 from stackproof.core.errors import Location, Problem, Reason, StackproofError
 from stackproof.linking.effects import runpath
@@ -15,6 +18,7 @@ from stackproof.linking.elf import ElfFile
 from stackproof.pack import prefixes
 from stackproof.pack.layout import C_LIBRARY, program_place, run_path
 from stackproof.pack.model import LIBRARIES, LOADER, STACK, Moved, TextKind
+from stackproof.pack.prefixes import Content
 
 _SHEBANG = b"#!"
 
@@ -82,10 +86,10 @@ def seal_tree(
         if not needs and not opens and not old:
             continue
         new = run_path(place, (*folders.get(path, ()), *always, LIBRARIES))
-        content = (pack / place).read_bytes()
+        with content_of(pack / place) as content:
+            offset = content.find(old.encode() + b"\0") if old is not None else -1
         runpath.seal(str(pack / place), new)
         if old is not None:
-            offset = content.find(old.encode() + b"\0")
             yield Moved(file=place, offset=offset, kind=TextKind.RUN_PATH, text=old, done=new)
 
 
@@ -109,7 +113,7 @@ def rewrite_texts(pack: Path, prefix: str) -> Iterator[Moved]:
     """Let texts that can find the place by their own do so, and yield what was replaced."""
     for path in regular_files(pack / STACK):
         place = os.path.relpath(path, pack)
-        if not place.endswith((".pc", ".cmake")):
+        if not place.endswith((".pc", ".cmake")) or path.stat().st_size > limits.DOCUMENT.bytes:
             continue
         content = path.read_bytes()
         offset = content.find(prefix.encode())
@@ -132,8 +136,9 @@ def left(
     """
     for path in regular_files(pack / STACK):
         place = os.path.relpath(path, pack)
-        content = path.read_bytes()
-        for seen in prefixes.sightings(place, content, prefix.encode()):
+        with content_of(path) as content:
+            found = tuple(prefixes.sightings(place, content, prefix.encode()))
+        for seen in found:
             if place in scripts and seen.text.startswith(_SHEBANG):
                 yield seen.moved(TextKind.SHEBANG, "its entry point starts the interpreter")
             else:
@@ -141,6 +146,17 @@ def left(
     for folder in (LIBRARIES, LOADER):
         for path in regular_files(pack / folder):
             yield from prefixes.machine_paths(os.path.relpath(path, pack), path.read_bytes())
+
+
+@contextlib.contextmanager
+def content_of(path: Path) -> Iterator[Content]:
+    """Give what is in a file, mapped: an image can hold files that are larger than the memory."""
+    with path.open("rb") as stream:
+        if not os.fstat(stream.fileno()).st_size:
+            yield b""
+            return
+        with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            yield content
 
 
 def shebang(path: Path) -> tuple[str, str] | None:
