@@ -68,7 +68,7 @@ class Keep:
         folder, name = os.path.split(text)
         if folder != KEEP or name in {"", ".", ".."} or self.folder.state(name) is None:
             return ""
-        self.folder.open_folder(name).__exit__()
+        self.folder.open_folder(name).close()
         return name
 
 
@@ -90,8 +90,9 @@ def locked(place: str) -> Iterator[Keep]:
         hint="wait for it to end, then try again",
     )
     with contextlib.ExitStack() as held:
-        above = held.enter_context(foreign_folder.open_folder(folder, any_owner=True))
-        above = replace(above, shared=foreign_folder.is_shared(folder))
+        opened = held.enter_context(foreign_folder.open_folder(folder, any_owner=True))
+        shared = foreign_folder.is_shared(folder)
+        above = OpenFolder(path=opened.path, descriptor=opened.descriptor, shared=shared)
         made = above.state(KEEP) is None
         inside = held.enter_context(above.open_folder(KEEP, make=0o755))
         if made:
@@ -125,7 +126,7 @@ def staging(keep: Keep) -> Iterator[str]:
     """
     name = f"{_STAGING}{keep.name}"
     try:
-        keep.folder.make_folder(name, 0o700).__exit__()
+        keep.folder.make_folder(name, 0o700).close()
         with _named(keep.folder):
             path = os.path.join(keep.path(name), _TREE)
             _make_private(path)
@@ -246,7 +247,7 @@ def check_before(keep: Keep, before: str, hint: str) -> None:
             hint=hint,
         )
     if folder == KEEP and ".found." not in name:  # what was found is whoever's it was
-        keep.folder.open_folder(name).__exit__()
+        keep.folder.open_folder(name).close()
 
 
 def unlink(keep: Keep) -> None:
