@@ -403,6 +403,13 @@ def _runc(folder: Path) -> str | None:
     )
 
 
+def _strace(folder: Path) -> str | None:
+    """Return why strace cannot follow a program by seccomp, which takes permission and a kernel."""
+    calls = folder / "calls"
+    argv = ("strace", "-f", "--seccomp-bpf", "--trace=mkdir", "-o", calls, "mkdir", folder / "made")
+    return _try(*argv) or (None if calls.stat().st_size else "no call was seen")
+
+
 def _ssh_keygen(folder: Path) -> str | None:
     """Return why ssh-keygen cannot sign: releases before 8.0 cannot."""
     (folder / "a").write_text("a")
@@ -454,6 +461,7 @@ PROBES: dict[str, Callable[[Path], str | None]] = {
     "installed-mpis": _installed_mpis,
     "chromium": _chromium,
     "runc": _runc,
+    "strace": _strace,
     "ssh-keygen": _ssh_keygen,
     "docker-registry": lambda _: _try("docker-registry", "--version"),
     "skopeo": lambda _: _try("skopeo", "--version"),

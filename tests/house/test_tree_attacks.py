@@ -1,0 +1,336 @@
+"""Hostile trees through every verb that takes a tree apart: nothing outside of its place changes.
+
+Each tree is a good one with things planted (`mutatedtrees`), each verb works in a guarded place
+(`guarded`): it ends well or with a reason, what others own stays as it was, and nothing set-uid, no
+special file and no foreign owner is there. A part of them is watched at every system call (`watching`).
+`STACKPROOF_ATTACK_ROUNDS` says how many trees each verb gets: 40 in `nox -s attacks`.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import io
+import json
+import os
+import random
+import shutil
+import stat
+import sys
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import everybody
+import mutatedtrees
+import rootfslab
+import watching
+from guarded import NOBODY, Guarded
+from mutatedtrees import MutatedTree
+from need import need
+from packs import CALLS_ANSWER, MOUNT, Stack
+from registries import OwnRegistry
+from stackproof.share import manifests
+from stackproof.share.manifests import OciDescriptor
+from vendorrpms import Package
+
+ROUNDS = int(os.environ.get("STACKPROOF_ATTACK_ROUNDS") or 4)
+WATCHED = max(1, ROUNDS // 10)
+LABEL = "tiny/1:v1@here%zen2"
+_TREES_OF_A_TEST = 4
+_RPM_ROOT = "/opt/cray/pe/pmi/6.1.15"
+_UNPACK_RPM = """
+import sys
+from pathlib import Path
+from stackproof.build.engines.vendor import rpm, selection
+from stackproof.build.engines.vendor.effects import folder
+from stackproof.core.errors import StackproofError
+path = Path(sys.argv[1])
+try:
+    with folder.opened(path) as source:
+        product = selection.products(rpm.parse(source))
+    if product is not None:
+        folder.unpacked(path, product, "ab" * 32)
+except StackproofError as error:
+    sys.exit(f"error: {error}")
+"""
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A good tree: a program, the library that it calls, a script, documents, a view."""
+    need("gcc", "patchelf", "mksquashfs")
+    stack = Stack(tmp_path_factory.mktemp("base"))
+    stack.library("libanswer", "int answer(void) { return 42; }")
+    stack.program("hello", CALLS_ANSWER, needs=("answer",))
+    stack.script("bin/say", '#!/bin/sh\nhello said "$1"\n')
+    stack.script("env/default/activate.sh", f"export PATH={MOUNT}/bin:$PATH\n")
+    stack.script("env/default/env.json", "{}")
+    stack.script("lib/pkgconfig/x.pc", f"prefix={MOUNT}\nlibdir=${{prefix}}/lib\nName: x\n")
+    stack.image()
+    return stack.tree
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder in which other users see what its modes let them see."""
+    with tempfile.TemporaryDirectory(prefix="stackproof-guarded-") as name:
+        place = Path(os.path.realpath(name))
+        place.chmod(0o755)
+        yield place
+
+
+@pytest.fixture(scope="module")
+def anybodys() -> Iterator[str]:
+    """A Python that a user without rights may start."""
+    need("root", "unprivileged-user", "unprivileged-userns")
+    with tempfile.TemporaryDirectory(prefix="stackproof-python-") as name:
+        place = Path(name)
+        place.chmod(0o755)
+        yield everybody.python(place)[0]
+
+
+class Cases:
+    """Trees for one verb, each with its guarded place; `user` is who runs the verb."""
+
+    def __init__(self, folder: Path, base: Path, name: str, *, user: int | None, python: str) -> None:
+        self.base, self.name = base, name
+        self._folder = folder
+        self._guarded = functools.partial(Guarded, user=user, python=python)
+
+    def __call__(self, count: int) -> Iterator[tuple[Guarded, MutatedTree, random.Random]]:
+        for number in range(count):
+            place = self._folder / str(number)
+            place.mkdir()
+            guarded = self._guarded(place)
+            choose = random.Random(f"{self.name} {number}")
+            yield guarded, mutatedtrees.mutated(choose, self.base, guarded.victim), choose
+            shutil.rmtree(place)
+
+    def image(self, guarded: Guarded, tree: MutatedTree, mount: str = MOUNT) -> Path:
+        """Return the image of a tree, built for a mount point."""
+        if mount != MOUNT:
+            other = guarded.folder / "base"
+            shutil.copytree(tree.base, other, symlinks=True)
+            text = (other / "meta/env.json").read_text()
+            (other / "meta/env.json").write_text(text.replace(MOUNT, mount))
+            tree = MutatedTree(base=other, plants=tree.plants)
+        return mutatedtrees.squashfs(tree, guarded.inputs / "x.squashfs")
+
+
+Words = Callable[[Cases, Guarded, MutatedTree, random.Random], tuple[object, ...]]
+
+
+def _add(cases: Cases, guarded: Guarded, tree: MutatedTree, _: random.Random) -> tuple[object, ...]:
+    return "image", "add", LABEL, cases.image(guarded, tree)
+
+
+def _pack(
+    cases: Cases, guarded: Guarded, tree: MutatedTree, choose: random.Random
+) -> tuple[object, ...]:
+    output = choose.choice(("out", "out.tar.zst", "out.squashfs", "out.oci.tar", "out.self"))
+    return "pack", cases.image(guarded, tree), "-o", guarded.work / output
+
+
+def _install(
+    cases: Cases, guarded: Guarded, tree: MutatedTree, choose: random.Random
+) -> tuple[object, ...]:
+    prefix = guarded.work / "apps" / "stack"
+    mount = choose.choice((MOUNT, os.fspath(prefix)))  # moved there, or built for it
+    return "install", cases.image(guarded, tree, mount), "--to", prefix
+
+
+def _inspect(
+    cases: Cases, guarded: Guarded, tree: MutatedTree, choose: random.Random
+) -> tuple[object, ...]:
+    return "inspect", cases.image(guarded, tree), *choose.choice(((), ("--json",), ("--views",)))[:1]
+
+
+def _run(
+    cases: Cases, guarded: Guarded, tree: MutatedTree, choose: random.Random
+) -> tuple[object, ...]:
+    view = choose.choice(((), ("--view", "default")))
+    return "run", *view, cases.image(guarded, tree), "--", "true"
+
+
+def _container(
+    cases: Cases, guarded: Guarded, tree: MutatedTree, choose: random.Random
+) -> tuple[object, ...]:
+    layers = [mutatedtrees.layer(tree, choose, guarded.victim)]
+    layers += [mutatedtrees.layer(MutatedTree(cases.base, ()), choose, guarded.victim)]
+    choose.shuffle(layers)
+    kind = choose.choice(("oci", "oci-archive", "docker-archive", "rootfs", "sif"))
+    place = guarded.inputs / "image"
+    if kind == "oci":
+        rootfslab.write_folder(place, rootfslab.oci_files(layers, Cmd=["/bin/hello"]))
+        name = f"oci:{place}:new"
+    elif kind == "sif":
+        place.with_suffix(".sif").write_bytes(rootfslab.sif(cases.image(guarded, tree).read_bytes()))
+        name = os.fspath(place.with_suffix(".sif"))
+    else:
+        content = {
+            "oci-archive": lambda: rootfslab.archive(rootfslab.oci_files(layers)),
+            "docker-archive": lambda: rootfslab.archive(rootfslab.docker_files(layers)),
+            "rootfs": lambda: layers[0],
+        }[kind]()
+        place.write_bytes(content)
+        name = f"{kind}:{place}"
+    program = choose.choice(("/bin/hello", "/bin/new", "/bin/say", "/bin", "/lib/libanswer.so.1"))
+    return "inject", "check", program, "--root", name, "--with", cases.base / "lib"
+
+
+VERBS: dict[str, Words] = {
+    "add": _add, "pack": _pack, "install": _install, "inspect": _inspect, "run": _run,
+    "container": _container,
+}  # fmt: skip
+WRITERS = ("add", "pack", "install")
+
+
+def _told(guarded: Guarded, tree: MutatedTree, words: tuple[object, ...], told: list[str]) -> str:
+    """Return a description of what went wrong; empty where nothing did."""
+    return "\n".join([f"{words} of {tree.plants}:", *told]) if told else ""
+
+
+def _through(cases: Cases, words_of: Words, *, count: int = ROUNDS, **more: str) -> list[str]:
+    wrong = []
+    for guarded, tree, choose in cases(count):
+        words = words_of(cases, guarded, tree, choose)
+        ended = guarded.run(*words, **more)
+        wrong.append(_told(guarded, tree, words, guarded.faults(ended)))
+    return [one for one in wrong if one]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_nothing_of_a_hostile_tree_acts(verb: str, folder: Path, base: Path) -> None:
+    """As whoever runs the tests: as root, and as a user in `nox -s attacks`."""
+    if verb == "run":
+        need("kernel-mount" if os.geteuid() == 0 else "squashfuse")
+    cases = Cases(folder, base, verb, user=None, python="")
+    assert _through(cases, VERBS[verb]) == []
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_nothing_of_a_hostile_tree_acts_as_a_user(
+    verb: str, folder: Path, base: Path, anybodys: str
+) -> None:
+    if verb == "run":
+        need("squashfuse", "fuse")
+    for path in (base, *base.rglob("*")):  # also read by who is not root
+        path.chmod(path.stat().st_mode | 0o444)
+    cases = Cases(folder, base, f"{verb} of a user", user=NOBODY, python=anybodys)
+    assert _through(cases, VERBS[verb], count=max(1, ROUNDS // 2)) == []
+
+
+def _fill(server: OwnRegistry, image: bytes, meta: bytes | None) -> None:
+    """Put an image into a registry, and an archive that says it is its meta."""
+    repository = "deploy/here/zen2/tiny/1"
+    packed = rootfslab.PACKERS["gzip"](meta) if meta is not None else b""
+    manifest = manifests.image_manifest(
+        digest=manifests.digest_of(image), size=len(image), created="2026-01-02T03:04:05Z",
+        meta_digest=manifests.digest_of(packed) if packed else "",
+    )  # fmt: skip
+    subject = manifests.descriptor_of(manifest)
+    server.blobs = {(repository, manifests.digest_of(one)): one for one in (image, packed, b"{}")}
+    server.manifests, server.tags = {}, {repository: {"v1": subject.digest}}
+    server.manifests[repository, subject.digest] = (manifests.MANIFEST, manifests.render(manifest))
+    if packed:
+        layer = OciDescriptor(
+            media_type=manifests.TAR_GZIP, digest=manifests.digest_of(packed), size=len(packed),
+            annotations={manifests.TITLE: "meta", manifests.UNPACK: "true"},
+        )  # fmt: skip
+        one = manifests.render(manifests.referrer(
+            manifests.META, [layer], subject=subject, annotations={}
+        ))  # fmt: skip
+        server.manifests[repository, manifests.digest_of(one)] = (manifests.MANIFEST, one)
+
+
+def _meta(tree: MutatedTree, choose: random.Random, victim: Path) -> bytes | None:
+    """Return what is attached as the meta of an image: of the tree, with more that only it has."""
+    if choose.random() < 0.4:
+        return None
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=io.BytesIO(mutatedtrees.layer(tree, choose, victim))) as source:
+        with tarfile.open(fileobj=stream, mode="w") as target:
+            for member in source.getmembers():
+                name = member.name.removeprefix("./")
+                if name.split("/")[0] in {"bin", "lib", "share"} and choose.random() < 0.8:
+                    continue
+                member.name = name
+                target.addfile(member, source.extractfile(member) if member.isreg() else None)
+    return stream.getvalue()
+
+
+def _pulled(cases: Cases, count: int) -> list[str]:
+    wrong = []
+    with OwnRegistry() as server:
+        for guarded, tree, choose in cases(count):
+            _fill(
+                server, cases.image(guarded, tree).read_bytes(), _meta(tree, choose, guarded.victim)
+            )
+            words = ("image", "pull", f"deploy::{LABEL}")
+            ended = guarded.run(*words, STACKPROOF_REGISTRY=server.address)
+            wrong.append(_told(guarded, tree, words, guarded.faults(ended)))
+    return [one for one in wrong if one]
+
+
+def test_nothing_of_a_hostile_tree_that_is_pulled_acts(folder: Path, base: Path) -> None:
+    assert _pulled(Cases(folder, base, "pull", user=None, python=""), ROUNDS) == []
+
+
+def test_nothing_of_a_hostile_tree_that_a_user_pulls_acts(
+    folder: Path, base: Path, anybodys: str
+) -> None:
+    cases = Cases(folder, base, "pull of a user", user=NOBODY, python=anybodys)
+    assert _pulled(cases, max(1, ROUNDS // 2)) == []
+
+
+def test_a_good_tree_is_taken_by_all_of_them(folder: Path, base: Path) -> None:
+    """Otherwise the others say nothing: each verb gets as far as it can."""
+    cases = Cases(folder, base, "good", user=None, python="")
+    for guarded, tree, choose in cases(1):
+        for name, words_of in VERBS.items():
+            good = MutatedTree(base=tree.base, plants=())
+            ended = guarded.run(*words_of(cases, guarded, good, choose))
+            assert ended.code in ({0} if name != "container" else {0, 1, 3}), (name, ended.said)
+            assert guarded.faults(ended) == []
+        with OwnRegistry() as server:
+            image = cases.image(guarded, good).read_bytes()
+            _fill(server, image, None)
+            shutil.rmtree(guarded.work / "repository")
+            ended = guarded.run("image", "pull", f"deploy::{LABEL}",
+                                STACKPROOF_REGISTRY=server.address)  # fmt: skip
+            assert (ended.code, guarded.faults(ended)) == (0, [])
+
+
+def test_nothing_of_a_hostile_rpm_acts(folder: Path, base: Path) -> None:
+    wrong = []
+    for guarded, tree, choose in Cases(folder, base, "rpm", user=None, python="")(ROUNDS):
+        found = mutatedtrees.members(tree, _RPM_ROOT, choose, guarded.victim)
+        package = Package("cray-pmi-6.1.15", found, digests=choose.random() < 0.5)
+        path = package.written(guarded.inputs)
+        done = guarded.python_ends(_UNPACK_RPM, os.fspath(path))
+        wrong.append(_told(guarded, tree, ("rpm",), guarded.faults(done)))
+    assert [one for one in wrong if one] == []
+
+
+@pytest.mark.parametrize("verb", [*WRITERS, "pull"])
+def test_at_no_moment_anything_hostile_is_there(verb: str, folder: Path, base: Path) -> None:
+    """Each system call of a verb is looked at, and as root another user looks on."""
+    need("strace")
+    wrong = []
+    with OwnRegistry() as server:
+        for guarded, tree, choose in Cases(folder, base, f"watched {verb}", user=None, python="")(WATCHED):
+            if verb == "pull":
+                _fill(server, Cases.image(None, guarded, tree).read_bytes(), None)  # type: ignore[arg-type]
+                words: tuple[object, ...] = ("image", "pull", f"deploy::{LABEL}")
+            else:
+                words = VERBS[verb](Cases(folder, base, verb, user=None, python=""), guarded, tree, choose)
+            env = {**guarded.env, "STACKPROOF_REGISTRY": server.address}
+            seen = watching.watched(
+                guarded.argv(*map(str, words)), place=guarded.work, victim=guarded.victim, env=env
+            )
+            wrong.append(_told(guarded, tree, words, list(seen.told)))
+    assert [one for one in wrong if one] == []

@@ -1,0 +1,170 @@
+"""A program watched at each of its system calls, and by another user who looks into its folders.
+
+    seen = watched(argv, cwd=place, env=env, place=place, victim=victim)
+    assert seen.told == []
+
+What a look afterwards cannot see: a set-uid bit that is gone again, a folder that somebody could enter
+while it was filled, a victim's file that was only read. Strace tells the calls (`told_by`), of the
+program and of all that it starts; the other user (`_LOOK`) goes through the place all the time. A moment
+before each rename makes sure that they get to see what has its name for a short time only.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+STRANGER = 12345
+TIMEOUT_S = 300
+_CALLS = (
+    "open,openat,openat2,creat,mkdir,mkdirat,mknod,mknodat,bind,chmod,fchmod,fchmodat,?fchmodat2,chown,"
+    "lchown,fchown,fchownat,setxattr,lsetxattr,fsetxattr,rename,renameat,renameat2,link,linkat,symlink,"
+    "symlinkat,unlink,unlinkat,rmdir,truncate,utimensat"
+)
+_BEFORE_RENAMES = "rename,renameat,renameat2:delay_enter=30000"
+_LINE = re.compile(rb"(\w+)\((.*)\)\s+= (-?\d+)(?:<((?:\\x..)*)>)?")
+_STRING = re.compile(rb'(?:(?:AT_FDCWD|\d+)<((?:\\x..)*)>, )?(?<![=\w])"((?:\\x..)*)"')
+_PATH_OF_SOCKET = re.compile(rb'sun_path="((?:\\x..)+)"')
+_OF_DESCRIPTOR = re.compile(rb"^\d+<((?:\\x..)*)>")
+_MODE = re.compile(rb"(?:^|[ |])(0[0-7]*)(?=$|[ ,}|])")
+_KINDS = {b"S_IFCHR": "a device", b"S_IFBLK": "a device", b"S_IFIFO": "a FIFO", b"S_IFSOCK": "a socket"}
+_SET_ID = (b"S_ISUID", b"S_ISGID")
+_FOLLOWING = frozenset({"chmod", "chown", "setxattr", "truncate", "fchmodat", "utimensat"})
+# What another user sees of a place: each folder that they can list with something in it, as often as
+# they get round, and when they began. It ends with its standard input.
+_LOOK = """
+import os, select, sys
+seen = set()
+while True:
+    for place, folders, names in os.walk(sys.argv[1]):
+        if names and place not in seen:
+            seen.add(place)
+            os.write(1, os.fsencode(place) + b"\\0")
+    if "" not in seen:
+        seen.add("")
+        os.write(1, b"begun\\0")
+    if select.select([0], [], [], 0.002)[0]:
+        break
+"""
+
+
+@dataclass(frozen=True)
+class Watched:
+    """How a program ended, what it said, and what it did that it may not."""
+
+    code: int
+    said: str
+    told: tuple[str, ...]
+
+
+def watched(
+    argv: Sequence[str], *, place: Path, victim: Path, env: Mapping[str, str],
+    owners: Sequence[int] = (),
+) -> Watched:  # fmt: skip
+    """Run a program in a place and watch it; as root another user looks on.
+
+    `owners` are the users, besides the caller, whom something in the place may belong to.
+    """
+    allowed = {os.geteuid(), os.getegid(), *owners}
+    with tempfile.TemporaryDirectory(prefix="stackproof-watch-") as folder:
+        traced = [
+            "strace", "-ff", "-qq", "-y", "-xx", "-s", "8192", "--seccomp-bpf", f"--trace={_CALLS}",
+            f"--inject={_BEFORE_RENAMES}", "-o", f"{folder}/calls", "--", *argv,
+        ]  # fmt: skip
+        looking = _stranger(place)
+        done = subprocess.run(
+            traced, cwd=place, env=dict(env), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, timeout=TIMEOUT_S, check=False,
+        )  # fmt: skip
+        told = list(_entered(looking, place))
+        for calls in sorted(Path(folder).iterdir()):
+            told += told_by(calls.read_bytes(), allowed, place=place, victim=victim)
+    said = done.stdout.decode(errors="replace")
+    return Watched(code=done.returncode, said=said, told=tuple(dict.fromkeys(told)))
+
+
+def _stranger(place: Path) -> subprocess.Popen[bytes] | None:
+    """Start another user who looks into a place, where there may be one; wait until they do."""
+    if os.geteuid() != 0:
+        return None
+    looking = subprocess.Popen(
+        ["setpriv", f"--reuid={STRANGER}", f"--regid={STRANGER}", "--clear-groups",
+         "/usr/bin/python3", "-c", _LOOK, place],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0,
+    )  # fmt: skip
+    assert looking.stdout is not None
+    before = b""
+    while not before.endswith(b"begun\0"):
+        more = looking.stdout.read(65536)
+        assert more, "the other user has ended"
+        before += more
+    return looking
+
+
+def _entered(looking: subprocess.Popen[bytes] | None, place: Path) -> Iterator[str]:
+    """Tell of folders that the other user saw, and that were for a time only."""
+    if looking is None:
+        return
+    out, _ = looking.communicate(b"", timeout=60)
+    for name in out.split(b"\0")[:-1]:
+        if not os.path.isdir(name):
+            text = os.fsdecode(name)
+            yield f"anybody could enter {text.removeprefix(f'{place}/')}"
+
+
+def told_by(calls: bytes, allowed: set[int], *, place: Path, victim: Path) -> Iterator[str]:
+    """Tell what is wrong in the calls of one process that succeeded."""
+    for line in calls.splitlines():
+        match = _LINE.match(line)
+        if match is None or int(match[3]) < 0:
+            continue
+        call, arguments = match[1].decode(), match[2]
+        paths = [*_paths(arguments), *([_bytes(match[4])] if match[4] else [])]
+        shown = f"{call} {b' '.join(paths).decode(errors='replace')}"
+        yield from _told_of(call, arguments, shown, allowed)
+        if call == "bind" and (name := _PATH_OF_SOCKET.search(arguments)):
+            if _bytes(name[1]).startswith(os.fsencode(place)):
+                yield f"{shown}: a socket"
+        # Links of an argument are followed where they lie when all is over: what went meanwhile is told
+        # by what was opened, and by what the victim's files are afterwards.
+        real = [os.path.realpath(os.path.join(os.fsencode(place), path)) for path in paths]
+        followed = real if call in _FOLLOWING else []
+        if any(_is_below(path, os.fsencode(victim)) for path in (*paths, *followed)):
+            yield f"{shown}: of the victim"
+
+
+def _told_of(call: str, arguments: bytes, shown: str, allowed: set[int]) -> Iterator[str]:
+    rest = _STRING.sub(b"", arguments)
+    if call.startswith("mknod"):
+        yield from (f"{shown}: {kind}" for name, kind in _KINDS.items() if name in rest)
+    if "chmod" in call or call in {"open", "openat", "creat", "mkdir", "mkdirat"}:
+        modes = [int(text, 8) for text in _MODE.findall(rest)] or [0]
+        if modes[-1] & 0o6000 or any(name in rest for name in _SET_ID):
+            yield f"{shown}: set-uid or set-gid"
+    if call.endswith("chown") or call == "fchownat":
+        ids = {int(text) for text in re.findall(rb"(?<=, )(-?\d+)(?=,|$)", arguments)[:2]}
+        if foreign := ids - allowed - {-1, 4294967295}:
+            yield f"{shown}: to {sorted(foreign)}"
+    if call.endswith("setxattr"):
+        yield f"{shown}: an extended attribute"
+
+
+def _paths(arguments: bytes) -> Iterator[bytes]:
+    """Give the paths of a call: a name with the folder before it, and that of a descriptor."""
+    for folder, name in _STRING.findall(arguments):
+        yield os.path.normpath(os.path.join(_bytes(folder), _bytes(name)))
+    if descriptor := _OF_DESCRIPTOR.match(arguments):
+        yield _bytes(descriptor[1])
+
+
+def _bytes(text: bytes) -> bytes:
+    return bytes.fromhex(text.replace(b"\\x", b"").decode())
+
+
+def _is_below(path: bytes, folder: bytes) -> bool:
+    return path == folder or path.startswith(folder + b"/")
