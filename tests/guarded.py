@@ -12,6 +12,7 @@ moment between.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import signal
@@ -64,10 +65,20 @@ class Ended:
 
 
 def paths(folder: Path) -> Iterator[Path]:
-    """Give a folder and all below it, no link followed."""
-    yield folder
-    for place, folders, names in os.walk(folder):
-        yield from (Path(place, name) for name in (*folders, *names))
+    """Give a folder and all below it, no link followed, however deep."""
+    waiting = [folder]
+    while waiting:
+        path = waiting.pop()
+        yield path
+        with contextlib.suppress(NotADirectoryError, FileNotFoundError, PermissionError):
+            if not path.is_symlink():
+                waiting += map(path.joinpath, os.listdir(path))
+
+
+def remove(folder: Path) -> None:
+    """Delete a folder however deep it is, and whatever the modes in it are."""
+    subprocess.run(["chmod", "-R", "u+rwX", folder], check=False, capture_output=True)
+    subprocess.run(["rm", "-rf", "--", folder], check=True)
 
 
 def snapshot(folder: Path) -> Mapping[str, Entry]:
@@ -139,14 +150,38 @@ class Guarded:
 
     def run(self, *words: object, **more: str) -> Ended:
         """Run a verb in the place, as whose it is: in a child of this process where that may be."""
-        argv = [os.fspath(word) if isinstance(word, Path) else str(word) for word in words]
-        output = self.folder / "said"
+        argv = [str(word) for word in words]
         if self.user == os.geteuid():
-            child = os.fork()
-            if child == 0:
-                self._become(argv, {**self.env, **more}, output)
-            return Ended(_waited(child), _text(output))
+            return Ended(_waited(self._started(argv, more)), _text(self.folder / "said"))
         return self._ended(self.argv(*argv), {**self.env, **more})
+
+    def kill(self, after_s: float, *words: object, **more: str) -> bool:
+        """Start a verb as whoever runs this, and kill it and all of its group; tell if it still ran."""
+        child = self._started([str(word) for word in words], more)
+        time.sleep(after_s)
+        os.killpg(child, signal.SIGKILL)
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+
+    def kill_python(self, after_s: float, source: str) -> bool:
+        """Kill a program of Python, as `kill` does a verb."""
+        with subprocess.Popen(
+            self._argv("-c", source), cwd=self.work, env=self.env, start_new_session=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        ) as process:  # fmt: skip
+            time.sleep(after_s)
+            os.killpg(process.pid, signal.SIGKILL)
+            return process.wait() == -signal.SIGKILL
+
+    def _started(self, argv: list[str], more: Mapping[str, str]) -> int:
+        """Return a child of this process that becomes a verb, once it is a group of its own."""
+        ready, child_ready = os.pipe()
+        child = os.fork()
+        if child == 0:
+            self._become(argv, {**self.env, **more}, child_ready)
+        os.close(child_ready)
+        os.read(ready, 1)
+        os.close(ready)
+        return child
 
     def python_ends(self, source: str, *words: str) -> Ended:
         """Run a program of Python in the place, with stackproof to import."""
@@ -168,14 +203,21 @@ class Guarded:
                 argv, cwd=self.work, env=dict(env), stdin=subprocess.DEVNULL, stdout=said, stderr=said,
                 start_new_session=True,
             )  # fmt: skip
-        return Ended(_waited(process.pid), _text(output))
+        try:
+            code: int | None = process.wait(TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            code = process.wait() and None
+        return Ended(code, _text(output))
 
-    def _become(self, argv: list[str], env: dict[str, str], output: Path) -> None:
+    def _become(self, argv: list[str], env: dict[str, str], ready: int) -> None:
         """End this process, a child, as a verb does."""
         code = 70
         try:
             os.setsid()
-            said = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+            os.write(ready, b"!")
+            os.close(ready)
+            said = os.open(self.folder / "said", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
             for number, source in ((0, os.open(os.devnull, os.O_RDONLY)), (1, said), (2, said)):
                 os.dup2(source, number)
             sys.stdin = open(0, closefd=False)  # noqa: SIM115 - as long as this process

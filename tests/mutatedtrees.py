@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from guarded import remove
 from vendorrpms import Member
 
 MOUNT = "/user-environment"
@@ -120,7 +121,9 @@ def _modes(choose: random.Random, _: Path) -> list[Plant]:
 def _owners(choose: random.Random, _: Path) -> list[Plant]:
     kind = choose.choice((stat.S_IFREG, stat.S_IFDIR))
     names = (b"bin/tool", b"meta/tool", b"lib/tool", b"tool")
-    return [Plant(choose.choice(names), kind, choose.choice((0o755, 0o4755)), choose.choice(OWNERS))]
+    return [
+        Plant(choose.choice(names), kind, choose.choice((0o755, 0o4755)), choose.choice(OWNERS))
+    ]
 
 
 def _specials(choose: random.Random, _: Path) -> list[Plant]:
@@ -166,7 +169,7 @@ def squashfs(tree: MutatedTree, image: Path) -> Path:
          "-comp", "zstd", "-Xcompression-level", "1"],
         check=True, timeout=60, capture_output=True,
     )  # fmt: skip
-    shutil.rmtree(folder)
+    remove(folder)
     definitions.unlink()
     image.chmod(0o644)
     return image
@@ -183,7 +186,7 @@ def _put(folder: Path, plant: Plant, nodes: dict[bytes, str]) -> None:
             os.unlink(there)
     os.makedirs(os.path.join(os.fsencode(folder), above), exist_ok=True)
     if os.path.isdir(place) and not os.path.islink(place):
-        shutil.rmtree(place)
+        remove(Path(os.fsdecode(place)))
     elif os.path.lexists(place):
         os.unlink(place)
     owner = max(plant.owner, 0)
@@ -191,7 +194,9 @@ def _put(folder: Path, plant: Plant, nodes: dict[bytes, str]) -> None:
     if plant.kind == stat.S_IFLNK:
         os.symlink(plant.text, place)
     elif plant.kind in _LETTERS:
-        nodes[plant.path] = f"{name} {_LETTERS[plant.kind].format(f'{plant.mode:o} {owner} {owner}')}"
+        nodes[plant.path] = (
+            f"{name} {_LETTERS[plant.kind].format(f'{plant.mode:o} {owner} {owner}')}"
+        )
     elif plant.kind == stat.S_IFDIR:
         os.mkdir(place)
     else:
@@ -264,7 +269,9 @@ def _append(archive: tarfile.TarFile, plant: Plant, choose: random.Random) -> No
     archive.addfile(entry, io.BytesIO(content))
 
 
-def members(tree: MutatedTree, root: str, choose: random.Random, victim: Path) -> Mapping[str, Member]:
+def members(
+    tree: MutatedTree, root: str, choose: random.Random, victim: Path
+) -> Mapping[str, Member]:
     """Return a tree as the files of an RPM below a root."""
     found: dict[str, Member] = {}
     for path in sorted(tree.base.rglob("*")):

@@ -32,7 +32,12 @@ _STRING = re.compile(rb'(?:(?:AT_FDCWD|\d+)<((?:\\x..)*)>, )?(?<![=\w])"((?:\\x.
 _PATH_OF_SOCKET = re.compile(rb'sun_path="((?:\\x..)+)"')
 _OF_DESCRIPTOR = re.compile(rb"^\d+<((?:\\x..)*)>")
 _MODE = re.compile(rb"(?:^|[ |])(0[0-7]*)(?=$|[ ,}|])")
-_KINDS = {b"S_IFCHR": "a device", b"S_IFBLK": "a device", b"S_IFIFO": "a FIFO", b"S_IFSOCK": "a socket"}
+_KINDS = {
+    b"S_IFCHR": "a device",
+    b"S_IFBLK": "a device",
+    b"S_IFIFO": "a FIFO",
+    b"S_IFSOCK": "a socket",
+}
 _SET_ID = (b"S_ISUID", b"S_ISGID")
 _FOLLOWING = frozenset({"chmod", "chown", "setxattr", "truncate", "fchmodat", "utimensat"})
 # What another user sees of a place: each folder that they can list with something in it, as often as
@@ -125,16 +130,18 @@ def told_by(calls: bytes, allowed: set[int], *, place: Path, victim: Path) -> It
             continue
         call, arguments = match[1].decode(), match[2]
         paths = [*_paths(arguments), *([_bytes(match[4])] if match[4] else [])]
+        if call.startswith("symlink"):
+            paths = paths[1:]  # the first is only a text
         shown = f"{call} {b' '.join(paths).decode(errors='replace')}"
         yield from _told_of(call, arguments, shown, allowed)
-        if call == "bind" and (name := _PATH_OF_SOCKET.search(arguments)):
-            if _bytes(name[1]).startswith(os.fsencode(place)):
-                yield f"{shown}: a socket"
+        name = _PATH_OF_SOCKET.search(arguments)
+        if call == "bind" and name and _is_below(_bytes(name[1]), os.fsencode(place)):
+            yield f"{shown}: a socket"
         # Links of an argument are followed where they lie when all is over: what went meanwhile is told
         # by what was opened, and by what the victim's files are afterwards.
-        real = [os.path.realpath(os.path.join(os.fsencode(place), path)) for path in paths]
-        followed = real if call in _FOLLOWING else []
-        if any(_is_below(path, os.fsencode(victim)) for path in (*paths, *followed)):
+        meant = [os.path.normpath(os.path.join(os.fsencode(place), path)) for path in paths]
+        meant += [os.path.realpath(path) for path in meant] if call in _FOLLOWING else []
+        if any(_is_below(path, os.fsencode(victim)) for path in meant):
             yield f"{shown}: of the victim"
 
 

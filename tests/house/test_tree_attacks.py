@@ -9,14 +9,10 @@ special file and no foreign owner is there. A part of them is watched at every s
 from __future__ import annotations
 
 import functools
-import hashlib
 import io
-import json
 import os
 import random
 import shutil
-import stat
-import sys
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
@@ -28,7 +24,7 @@ import everybody
 import mutatedtrees
 import rootfslab
 import watching
-from guarded import NOBODY, Guarded
+from guarded import NOBODY, Guarded, remove
 from mutatedtrees import MutatedTree
 from need import need
 from packs import CALLS_ANSWER, MOUNT, Stack
@@ -96,7 +92,9 @@ def anybodys() -> Iterator[str]:
 class Cases:
     """Trees for one verb, each with its guarded place; `user` is who runs the verb."""
 
-    def __init__(self, folder: Path, base: Path, name: str, *, user: int | None, python: str) -> None:
+    def __init__(
+        self, folder: Path, base: Path, name: str, *, user: int | None, python: str
+    ) -> None:
         self.base, self.name = base, name
         self._folder = folder
         self._guarded = functools.partial(Guarded, user=user, python=python)
@@ -108,7 +106,7 @@ class Cases:
             guarded = self._guarded(place)
             choose = random.Random(f"{self.name} {number}")
             yield guarded, mutatedtrees.mutated(choose, self.base, guarded.victim), choose
-            shutil.rmtree(place)
+            remove(place)
 
     def image(self, guarded: Guarded, tree: MutatedTree, mount: str = MOUNT) -> Path:
         """Return the image of a tree, built for a mount point."""
@@ -146,7 +144,11 @@ def _install(
 def _inspect(
     cases: Cases, guarded: Guarded, tree: MutatedTree, choose: random.Random
 ) -> tuple[object, ...]:
-    return "inspect", cases.image(guarded, tree), *choose.choice(((), ("--json",), ("--views",)))[:1]
+    return (
+        "inspect",
+        cases.image(guarded, tree),
+        *choose.choice(((), ("--json",), ("--views",)))[:1],
+    )
 
 
 def _run(
@@ -168,7 +170,9 @@ def _container(
         rootfslab.write_folder(place, rootfslab.oci_files(layers, Cmd=["/bin/hello"]))
         name = f"oci:{place}:new"
     elif kind == "sif":
-        place.with_suffix(".sif").write_bytes(rootfslab.sif(cases.image(guarded, tree).read_bytes()))
+        place.with_suffix(".sif").write_bytes(
+            rootfslab.sif(cases.image(guarded, tree).read_bytes())
+        )
         name = os.fspath(place.with_suffix(".sif"))
     else:
         content = {
@@ -252,13 +256,11 @@ def _meta(tree: MutatedTree, choose: random.Random, victim: Path) -> bytes | Non
     if choose.random() < 0.4:
         return None
     stream = io.BytesIO()
-    with tarfile.open(fileobj=io.BytesIO(mutatedtrees.layer(tree, choose, victim))) as source:
-        with tarfile.open(fileobj=stream, mode="w") as target:
-            for member in source.getmembers():
-                name = member.name.removeprefix("./")
-                if name.split("/")[0] in {"bin", "lib", "share"} and choose.random() < 0.8:
-                    continue
-                member.name = name
+    packed = io.BytesIO(mutatedtrees.layer(tree, choose, victim))
+    with tarfile.open(fileobj=packed) as source, tarfile.open(fileobj=stream, mode="w") as target:
+        for member in source.getmembers():
+            member.name = member.name.removeprefix("./")
+            if member.name.split("/")[0] not in {"bin", "lib", "share"} or choose.random() < 0.2:
                 target.addfile(member, source.extractfile(member) if member.isreg() else None)
     return stream.getvalue()
 
@@ -299,7 +301,7 @@ def test_a_good_tree_is_taken_by_all_of_them(folder: Path, base: Path) -> None:
         with OwnRegistry() as server:
             image = cases.image(guarded, good).read_bytes()
             _fill(server, image, None)
-            shutil.rmtree(guarded.work / "repository")
+            remove(guarded.work / "repository")
             ended = guarded.run("image", "pull", f"deploy::{LABEL}",
                                 STACKPROOF_REGISTRY=server.address)  # fmt: skip
             assert (ended.code, guarded.faults(ended)) == (0, [])
@@ -322,12 +324,16 @@ def test_at_no_moment_anything_hostile_is_there(verb: str, folder: Path, base: P
     need("strace")
     wrong = []
     with OwnRegistry() as server:
-        for guarded, tree, choose in Cases(folder, base, f"watched {verb}", user=None, python="")(WATCHED):
+        for guarded, tree, choose in Cases(folder, base, f"watched {verb}", user=None, python="")(
+            WATCHED
+        ):
             if verb == "pull":
                 _fill(server, Cases.image(None, guarded, tree).read_bytes(), None)  # type: ignore[arg-type]
                 words: tuple[object, ...] = ("image", "pull", f"deploy::{LABEL}")
             else:
-                words = VERBS[verb](Cases(folder, base, verb, user=None, python=""), guarded, tree, choose)
+                words = VERBS[verb](
+                    Cases(folder, base, verb, user=None, python=""), guarded, tree, choose
+                )
             env = {**guarded.env, "STACKPROOF_REGISTRY": server.address}
             seen = watching.watched(
                 guarded.argv(*map(str, words)), place=guarded.work, victim=guarded.victim, env=env
