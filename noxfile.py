@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import nox
@@ -33,17 +34,25 @@ ABREAST, IN_TURN = ("-m", "not in_turn"), ("-m", "in_turn")
 # The tests that need nothing of the machine: enough to see whether a library still fits.
 WITHOUT_TOOLS = ("-m", "not needs and not in_turn")
 QUICK = ("-m", "not needs and not in_turn and not slow", "--hypothesis-profile=quick")
+# How much attacks by chance do in `nox -s attacks`; in `make test` each does a tenth of it, or less.
+ALL_ATTACKS = {
+    "STACKPROOF_ATTACK_ROUNDS": "40",  # hostile trees through each verb (tests/house)
+    "STACKPROOF_ATTACK_TREES": "2000",  # through what unpacks them (tests/image)
+    "STACKPROOF_KILLS": "100",  # of each verb at a random moment (tests/killing.py)
+}
 ON_EACH_CORE = ("-n", "auto", "--maxprocesses", "4", "--dist", "loadfile")
 
 
-def python(session: nox.Session, *arguments: str, **options: str) -> None:
+def python(
+    session: nox.Session, *arguments: str, success_codes: Sequence[int] = (0,), **options: str
+) -> None:
     """Run this Python with arguments and more environment variables.
 
     Bytecode is kept, also where the user's own Python keeps none: tests are compiled on each core,
     and start hundreds of Pythons.
     """
     kept = {"PYTHONDONTWRITEBYTECODE": "", **options}
-    session.run(sys.executable, *arguments, env=kept, external=True)
+    session.run(sys.executable, *arguments, env=kept, external=True, success_codes=success_codes)
 
 
 @nox.session
@@ -100,13 +109,22 @@ def quick(session: nox.Session) -> None:
 
 @nox.session
 def attacks(session: nox.Session) -> None:
-    """The attacks of the suite alone; as root a second time as a user, who has a copy."""
-    python(session, "-m", "pytest", "-q", "-m", "attack", *session.posargs)
-    if os.geteuid() == 0:
-        with tempfile.TemporaryDirectory(prefix="stackproof-attacks-") as folder:
-            _attacks_of_a_user(session, Path(folder))
+    """The attacks of the suite alone, all of each; as root a second time as a user, who has a copy."""
+    with tempfile.TemporaryDirectory(prefix="stackproof-attacks-") as folder:
+        told = Path(folder, "attacks.xml")
+        python(
+            session, "-m", "pytest", "-q", "-m", "attack", f"--junit-xml={told}", *session.posargs,
+            **ALL_ATTACKS, success_codes=_FAILURES_AS_WELL,
+        )  # fmt: skip
+        files = [str(told)]
+        if os.geteuid() == 0:
+            files.append(_attacks_of_a_user(session, Path(folder)))
+        # Its exit code is that of the session.
+        python(session, "tools/count_tests.py", "--attacks", *files)
 
 
+# Of pytest: a test that fails is an attack that succeeded. They are counted when all have been tried.
+_FAILURES_AS_WELL = (0, 1)
 # A Python that everybody may start: that of the tests, or a copy of it.
 _PYTHON = "import pathlib, sys, everybody; print(everybody.python(pathlib.Path(sys.argv[1]))[0])"
 # Many machines let users mount by FUSE; one that does not is to have the attacks all the same.
@@ -116,8 +134,11 @@ exec "$@"
 """
 
 
-def _attacks_of_a_user(session: nox.Session, folder: Path) -> None:
-    """Run the attacks as a user without rights, in a copy of this checkout below a folder."""
+def _attacks_of_a_user(session: nox.Session, folder: Path) -> str:
+    """Run the attacks as a user without rights, in a copy of this checkout below a folder.
+
+    Returns the file that says how each ended.
+    """
     folder.chmod(0o755)
     home, private = folder / "home", folder / "python"
     private.mkdir(mode=0o755)
@@ -130,20 +151,21 @@ def _attacks_of_a_user(session: nox.Session, folder: Path) -> None:
     alone = ("unshare", "--mount", "--propagation", "private", "sh", "-c", _WITH_FUSE, str(folder))
     # By env(1): the first program after setpriv(1) may still be found with root's rights.
     nobody = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "env")
-    env = {"HOME": str(home), "TMPDIR": str(home), "PYTHONPATH": f"{home}/copy/src"}
+    env = {"HOME": str(home), "TMPDIR": str(home), "PYTHONPATH": f"{home}/copy/src", **ALL_ATTACKS}
     with session.chdir(home / "copy"):
         session.run(
             *alone, *nobody, str(told).strip(), "-m", "pytest", "-q", "-m", "attack",
             # No attack is there, and the copy of Python may lack what drives a browser.
             "--ignore=tests/report/test_report_browser.py", "-p", "no:cacheprovider",
-            *session.posargs,
-            env=env, external=True,
+            f"--junit-xml={home}/attacks.xml", *session.posargs,
+            env=env, external=True, success_codes=_FAILURES_AS_WELL,
         )  # fmt: skip
+    return f"{home}/attacks.xml"
 
 
 @nox.session
 def races(session: nox.Session) -> None:
-    """Each race of an attacker with the mount helper for 60 seconds instead of two."""
+    """Each race of an attacker, with the mount helper or a verb, for 60 seconds instead of two."""
     python(session, "-m", "pytest", "-q", "-m", "race", *session.posargs, STACKPROOF_RACE_S="60")
 
 

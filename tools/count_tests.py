@@ -1,6 +1,9 @@
 """Print the seconds of each room of tests, then `N passed, N failed, N skipped`, of JUnit files.
 
 python tools/count_tests.py FILE...
+
+With `--attacks`, `N attacks, N successes` instead: what fails is an attack that succeeded, and then the
+exit code is 1.
 """
 
 from __future__ import annotations
@@ -44,14 +47,26 @@ def render(texts: Sequence[str]) -> str:
     return f"{shown}\n{passed} passed, {failed} failed, {skipped} skipped"
 
 
+def render_attacks(texts: Sequence[str]) -> tuple[str, int]:
+    """Return the line for attacks, and how many of them succeeded."""
+    passed, failed, _ = map(sum, zip(*map(count, texts), strict=True))
+    return f"{passed + failed} attacks, {failed} successes", failed
+
+
 def main() -> None:
     """Print the lines for the files named on the command line; exit with 1 when one is missing."""
-    files = [Path(word) for word in sys.argv[1:]]
+    words = sys.argv[1:]
+    files = [Path(word) for word in words if word != "--attacks"]
     for file in files:
         if not file.exists():
             print(f"{file} is not there: the log above says why", file=sys.stderr)
             sys.exit(1)
-    print(render([file.read_text() for file in files]))
+    texts = [file.read_text() for file in files]
+    if "--attacks" in words:
+        line, successes = render_attacks(texts)
+        print(line)
+        sys.exit(1 if successes else 0)
+    print(render(texts))
 
 
 if __name__ == "__main__":

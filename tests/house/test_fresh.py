@@ -151,6 +151,17 @@ def test_the_last_line_counts_every_file_and_the_one_before_says_the_seconds(
     assert lines == ["mount 200 s, fresh 183 s, core 3 s", "2 passed, 2 failed, 2 skipped"]
 
 
+def test_an_attack_that_fails_as_a_test_has_succeeded(
+    fresh: ModuleType, counting: ModuleType, tmp_path: Path
+) -> None:
+    text = fresh.junit(outcomes(fresh))
+    assert counting.render_attacks([text, text]) == ("4 attacks, 2 successes", 2)
+    (tmp_path / "a.xml").write_text(text)
+    argv = [sys.executable, str(ROOT / "tools" / "count_tests.py"), "--attacks", tmp_path / "a.xml"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "2 attacks, 1 successes\n")
+
+
 def test_no_count_without_a_run(tmp_path: Path) -> None:
     argv = [sys.executable, str(ROOT / "tools" / "count_tests.py"), str(tmp_path / "none.xml")]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
