@@ -34,7 +34,7 @@ ABREAST, IN_TURN = ("-m", "not in_turn"), ("-m", "in_turn")
 # The tests that need nothing of the machine: enough to see whether a library still fits.
 WITHOUT_TOOLS = ("-m", "not needs and not in_turn")
 QUICK = ("-m", "not needs and not in_turn and not slow", "--hypothesis-profile=quick")
-# How much attacks by chance do in `nox -s attacks`; in `make test` each does a tenth of it, or less.
+# How much attacks by chance do in `nox -s attacks`; in `make test` each does a tenth, or less.
 ALL_ATTACKS = {
     "STACKPROOF_ATTACK_ROUNDS": "40",  # hostile trees through each verb (tests/house)
     "STACKPROOF_ATTACK_TREES": "2000",  # through what unpacks them (tests/image)
@@ -109,7 +109,7 @@ def quick(session: nox.Session) -> None:
 
 @nox.session
 def attacks(session: nox.Session) -> None:
-    """The attacks of the suite alone, all of each; as root a second time as a user, who has a copy."""
+    """The attacks of the suite alone, all of each; as root again as a user, who has a copy."""
     with tempfile.TemporaryDirectory(prefix="stackproof-attacks-") as folder:
         told = Path(folder, "attacks.xml")
         python(
@@ -123,7 +123,7 @@ def attacks(session: nox.Session) -> None:
         python(session, "tools/count_tests.py", "--attacks", *files)
 
 
-# Of pytest: a test that fails is an attack that succeeded. They are counted when all have been tried.
+# Of pytest: a test that fails is an attack that succeeded. When all were tried they are counted.
 _FAILURES_AS_WELL = (0, 1)
 # A Python that everybody may start: that of the tests, or a copy of it.
 _PYTHON = "import pathlib, sys, everybody; print(everybody.python(pathlib.Path(sys.argv[1]))[0])"

@@ -2,8 +2,8 @@
 
 python tools/count_tests.py FILE...
 
-With `--attacks`, `N attacks, N successes` instead: what fails is an attack that succeeded, and then the
-exit code is 1.
+With `--attacks`, `N attacks, N successes` instead: what fails is an attack that succeeded, and
+then the exit code is 1.
 """
 
 from __future__ import annotations

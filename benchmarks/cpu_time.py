@@ -1,0 +1,162 @@
+"""How much CPU time the verbs that read and unpack images take, with the code of two trees.
+
+    python benchmarks/cpu_time.py OLD/src NEW/src [--pairs N] [--size MIB]
+
+Each pair runs a command once with either code, in an order that changes, in a folder and with a
+cache of its own; what it leaves is taken away before the next, and not counted. CPU time is user
+and system of the command and of all that it waited for. Printed are medians in ms and the median
+of the ratios of the pairs, with where 10 to 90 % of them lie. It needs gcc, patchelf and
+mksquashfs, as `pack` does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+from packs import CALLS_ANSWER, Stack  # noqa: E402 - tests are found from here on
+from registries import OwnRegistry  # noqa: E402 - as above
+
+LABEL = "tiny/1:v1@here%zen2"
+REMOTE = f"deploy::{LABEL}"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the commands of one tree run: its code, a folder, and a registry with the image."""
+
+    source: Path
+    folder: Path
+    registry: str
+
+    def cpu_ms(self, *words: str) -> float:
+        """Run a command that must end well; return the CPU time that it took."""
+        env = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+        env |= {
+            "PYTHONPATH": str(self.source), "STACKPROOF_CACHE": str(self.folder / "cache"),
+            "STACKPROOF_REPOSITORY": str(self.folder / "repository"), "HOME": str(self.folder),
+            "STACKPROOF_REGISTRY": self.registry,
+        }  # fmt: skip
+        with (self.folder / "said").open("wb") as said:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "stackproof", *words], cwd=self.folder, env=env,
+                stdin=subprocess.DEVNULL, stdout=said, stderr=said,
+            )  # fmt: skip
+            _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode != 0:
+            text = (self.folder / "said").read_text()
+            raise SystemExit(f"{self.source}: {words} ended with {process.returncode}\n{text}")
+        return (used.ru_utime + used.ru_stime) * 1e3
+
+    def without(self, *names: str) -> None:
+        for name in names:
+            path = self.folder / name
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+
+
+def _unlabelled(place: Place) -> None:
+    place.without("repository")
+
+
+def _nothing(_: Place) -> None:
+    pass
+
+
+def _added(place: Place) -> None:
+    if not (place.folder / "repository").exists():
+        place.cpu_ms("image", "add", LABEL, "stack.squashfs")
+
+
+COMMANDS: dict[str, tuple[Callable[[Place], None], tuple[str, ...]]] = {
+    "run": (_nothing, ("run", "stack.squashfs", "--", "true")),
+    "activate": (_nothing, ("activate", "stack.squashfs", "--view", "default")),
+    "image ls": (_added, ("image", "ls")),
+    "inspect": (_nothing, ("inspect", "stack.squashfs")),
+    "image add": (_unlabelled, ("image", "add", LABEL, "stack.squashfs")),
+    "image pull": (_unlabelled, ("image", "pull", REMOTE)),
+    "pack": (
+        lambda place: place.without("out", "out.provenance.json"),
+        ("pack", "stack.squashfs", "-o", "out"),
+    ),
+    "install": (lambda place: place.without("apps"), ("install", "stack.squashfs", "--to", "apps/stack")),
+}  # fmt: skip
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("sources", nargs=2, type=Path, metavar="SRC", help="earlier code, and new")
+    parser.add_argument("--pairs", type=int, default=20, help="pairs of each command")
+    parser.add_argument("--size", type=int, default=20, help="MiB of data in the image")
+    parser.add_argument("--only", nargs="*", default=list(COMMANDS), help="only these commands")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name, OwnRegistry() as server:
+        image = _image(Path(name), args.size)
+        places = []
+        for number, source in enumerate(args.sources):
+            folder = Path(name, str(number))
+            folder.mkdir()
+            os.link(image, folder / "stack.squashfs")
+            places.append(Place(source.resolve(), folder, server.address))
+        places[1].cpu_ms("image", "push", "stack.squashfs", REMOTE)
+        for title in args.only:
+            _show(title, _measured(places, *COMMANDS[title], pairs=args.pairs))
+    print(f"load {os.getloadavg()[0]:.1f}, {args.pairs} pairs, {args.size} MiB in the image")
+
+
+def _image(folder: Path, size: int) -> Path:
+    """Return an image with a program, a library, a thousand small files and some large ones."""
+    stack = Stack(folder / "of")
+    stack.library("libanswer", "int answer(void) { return 42; }")
+    stack.program("hello", CALLS_ANSWER, needs=("answer",))
+    choose = random.Random(1)  # noqa: S311 - the same content each time, no secret
+    for number in range(1000):
+        stack.script(f"share/{number % 40}/{number}.txt", f"{number}\n" * 40)
+    for number in range(4):
+        (stack.tree / f"lib/large{number}.bin").write_bytes(choose.randbytes(size << 18))
+    return stack.image()
+
+
+def _measured(
+    places: list[Place], prepare: Callable[[Place], None], words: tuple[str, ...], *, pairs: int
+) -> list[tuple[float, float]]:
+    """Return CPU times of both, in ms; the first pair fills caches and is not counted."""
+    found = []
+    for number in range(pairs + 1):
+        times = {}
+        for which in (0, 1) if number % 2 else (1, 0):
+            prepare(places[which])
+            times[which] = places[which].cpu_ms(*words)
+        if number:
+            found.append((times[0], times[1]))
+    return found
+
+
+def _show(title: str, found: list[tuple[float, float]]) -> None:
+    ratios = sorted(new / old for old, new in found)
+    low, high = ratios[len(ratios) // 10], ratios[-1 - len(ratios) // 10]
+    old, new = (statistics.median(times) for times in zip(*found, strict=True))
+    print(
+        f"{title:12} before {old:7.0f} ms   now {new:7.0f} ms   "
+        f"ratio {statistics.median(ratios):5.2f} (10-90 %: {low:.2f} to {high:.2f})",
+        flush=True,
+    )
+
+
+if __name__ == "__main__":
+    main()
