@@ -61,6 +61,7 @@ class Place:
         return (used.ru_utime + used.ru_stime) * 1e3
 
     def without(self, *names: str) -> None:
+        """Take away what a command left."""
         for name in names:
             path = self.folder / name
             if path.is_dir() and not path.is_symlink():
@@ -93,7 +94,10 @@ COMMANDS: dict[str, tuple[Callable[[Place], None], tuple[str, ...]]] = {
         lambda place: place.without("out", "out.provenance.json"),
         ("pack", "stack.squashfs", "-o", "out"),
     ),
-    "install": (lambda place: place.without("apps"), ("install", "stack.squashfs", "--to", "apps/stack")),
+    "install": (
+        lambda place: place.without("apps"),
+        ("install", "stack.squashfs", "--to", "apps/stack"),
+    ),
 }  # fmt: skip
 
 
