@@ -6,7 +6,7 @@
 
 The guard has what links of a hostile tree lead to: a key, credentials, programs, a project. All of it
 must be afterwards as it was (`snapshot`), and its texts nowhere else. In the place itself nothing may be
-set-uid, a device, a FIFO, a socket, or owned by anybody but the caller. `watching` has rules for each
+set-uid, for everybody to write to, a device, a FIFO, a socket, or owned by anybody but the caller. `watching` has rules for each
 moment between.
 """
 
@@ -146,6 +146,7 @@ class Guarded:
             "PATH": os.environ.get("PATH", "/usr/bin:/bin"), "HOME": f"{self.work}/home",
             "TMPDIR": f"{self.work}/tmp", "STACKPROOF_CACHE": f"{self.work}/cache", "NO_COLOR": "1",
             "STACKPROOF_REPOSITORY": f"{self.work}/repository", "LC_ALL": "C.UTF-8",
+            **{name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ},
         }  # fmt: skip
 
     def run(self, *words: object, **more: str) -> Ended:
@@ -278,7 +279,7 @@ def _wrong(path: Path, owners: set[int]) -> list[str]:
         return []
     kind = _KINDS.get(stat.S_IFMT(seen.st_mode), "")
     told = [f"{path} is {kind}"] if kind else []
-    if seen.st_mode & 0o6000 and not stat.S_ISLNK(seen.st_mode):
+    if seen.st_mode & 0o6002 and not stat.S_ISLNK(seen.st_mode):
         told.append(f"{path} has the mode {stat.S_IMODE(seen.st_mode):o}")
     if seen.st_uid not in owners:
         told.append(f"{path} belongs to {seen.st_uid}")

@@ -178,13 +178,13 @@ def squashfs(tree: MutatedTree, image: Path) -> Path:
 def _put(folder: Path, plant: Plant, nodes: dict[bytes, str]) -> None:
     """Put something into a folder; what a folder cannot have becomes a definition of mksquashfs."""
     place = os.path.join(os.fsencode(folder), plant.path)
-    above = os.path.dirname(plant.path)
     for part in _above(plant.path):  # a link, or what was planted before, gives way
         nodes.pop(part, None)
         there = os.path.join(os.fsencode(folder), part)
         if os.path.islink(there) or (os.path.lexists(there) and not os.path.isdir(there)):
             os.unlink(there)
-    os.makedirs(os.path.join(os.fsencode(folder), above), exist_ok=True)
+        if not os.path.lexists(there):
+            os.mkdir(there)
     if os.path.isdir(place) and not os.path.islink(place):
         remove(Path(os.fsdecode(place)))
     elif os.path.lexists(place):

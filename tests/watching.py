@@ -39,6 +39,8 @@ _KINDS = {
     b"S_IFSOCK": "a socket",
 }
 _SET_ID = (b"S_ISUID", b"S_ISGID")
+# Users that no account is: as one of these a parser without rights writes to a private folder.
+_NOBODYS = range(0x70000000, 0x70000000 + (1 << 22) + 1)
 _FOLLOWING = frozenset({"chmod", "chown", "setxattr", "truncate", "fchmodat", "utimensat"})
 # What another user sees of a place: each folder that they can list with something in it, as often as
 # they get round, and when they began. It ends with its standard input.
@@ -155,7 +157,7 @@ def _told_of(call: str, arguments: bytes, shown: str, allowed: set[int]) -> Iter
             yield f"{shown}: set-uid or set-gid"
     if call.endswith("chown") or call == "fchownat":
         ids = {int(text) for text in re.findall(rb"(?<=, )(-?\d+)(?=,|$)", arguments)[:2]}
-        if foreign := ids - allowed - {-1, 4294967295}:
+        if foreign := {one for one in ids - allowed - {-1, 4294967295} if one not in _NOBODYS}:
             yield f"{shown}: to {sorted(foreign)}"
     if call.endswith("setxattr"):
         yield f"{shown}: an extended attribute"
