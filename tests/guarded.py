@@ -247,8 +247,13 @@ class Guarded:
         told += [f"it said `{word}`: {ended.said[-2000:]}"
                  for word in ("Traceback", "a bug in stackproof", SECRET) if word in ended.said]  # fmt: skip
         for path in paths(self.work):
-            told += _wrong(path, {self.user, *owners})
+            told += _wrong(path, {self.user, *owners}, open_to_all=self._is_open(path))
         return told
+
+    def _is_open(self, path: Path) -> bool:
+        """Return true where everybody can enter all folders down to a path."""
+        above = path.parents[: len(path.relative_to(self.work).parts)]
+        return all(folder.stat().st_mode & 0o001 for folder in above)
 
 
 def _waited(pid: int) -> int | None:
@@ -271,7 +276,7 @@ def _text(path: Path) -> str:
     return path.read_bytes().decode("utf-8", "replace") if path.exists() else ""
 
 
-def _wrong(path: Path, owners: set[int]) -> list[str]:
+def _wrong(path: Path, owners: set[int], *, open_to_all: bool) -> list[str]:
     """Return what is wrong with an entry of the place."""
     try:
         seen = path.lstat()
@@ -279,7 +284,8 @@ def _wrong(path: Path, owners: set[int]) -> list[str]:
         return []
     kind = _KINDS.get(stat.S_IFMT(seen.st_mode), "")
     told = [f"{path} is {kind}"] if kind else []
-    if seen.st_mode & 0o6002 and not stat.S_ISLNK(seen.st_mode):
+    bad = 0o6002 if open_to_all else 0o6000
+    if seen.st_mode & bad and not stat.S_ISLNK(seen.st_mode):
         told.append(f"{path} has the mode {stat.S_IMODE(seen.st_mode):o}")
     if seen.st_uid not in owners:
         told.append(f"{path} belongs to {seen.st_uid}")

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from stackproof.core import limits
+from stackproof.core.effects import removal
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.limits import Limit
 
@@ -41,9 +42,10 @@ _WITHOUT_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS})
 """What NFS without lockd, and Lustre without `flock`, answer to who locks a file."""
 
 
-def translate(error: OSError, path: os.PathLike[str] | str) -> StackproofError:
+def translate(error: OSError, path: os.PathLike[str] | str | bytes) -> StackproofError:
     """Return the error of ours that says what an `OSError` on `path` means to a user."""
-    where = Location(file=os.fspath(path))
+    path = os.fsdecode(path)  # an error of what was opened by bytes has bytes
+    where = Location(file=path)
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
         return fail(
             Reason.DISK_FULL,
@@ -336,27 +338,10 @@ def remove(path: os.PathLike[str] | str) -> None:
     target = os.fspath(path)
     try:
         if os.path.isdir(target) and not os.path.islink(target):
-            _remove_tree(target)
+            removal.remove_tree(target)
         else:
             os.unlink(target)
     except FileNotFoundError:
         return
     except OSError as error:
         raise translate(error, target) from error
-
-
-def _remove_tree(folder: str) -> None:
-    try:
-        shutil.rmtree(folder)
-    except PermissionError:
-        _open_folders(folder)
-        shutil.rmtree(folder)
-
-
-def _open_folders(folder: str) -> None:
-    """Let the owner of folders enter them and write to them, from the top down."""
-    os.chmod(folder, 0o700)
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                _open_folders(entry.path)

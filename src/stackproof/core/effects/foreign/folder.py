@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Self
 
 from stackproof.core import ownership
-from stackproof.core.effects import files
+from stackproof.core.effects import files, removal
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.limits import Limit
 
@@ -221,7 +221,7 @@ class OpenFolder:
                 state = self.state(name)
                 if state is None or not stat.S_ISDIR(state.st_mode):
                     raise
-                _remove_tree(self.descriptor, name)
+                removal.remove_tree(name, at=self.descriptor)
 
     def sync(self) -> None:
         """Have the names of this folder on the disk."""
@@ -394,45 +394,3 @@ def _translated(path: Path, link: str = "") -> Iterator[None]:
         if link and error.errno == errno.ENOTDIR:
             raise refused(path, "is no folder") from error
         raise files.translate(error, path) from error
-
-
-def _remove_tree(at: int, name: str) -> None:
-    """Delete a folder with all in it; what lies deeper is brought up first: no path is walked."""
-    top = _open_to_delete(name, at)
-    try:
-        _empty(top, top)
-        while inner := os.listdir(top):
-            for below in inner:
-                descriptor = _open_to_delete(below, top)
-                try:
-                    _empty(descriptor, top)
-                finally:
-                    os.close(descriptor)
-                os.rmdir(below, dir_fd=top)
-    finally:
-        os.close(top)
-    os.rmdir(name, dir_fd=at)
-
-
-def _empty(descriptor: int, top: int) -> None:
-    """Delete the files of a folder, and move the folders in it to the top of the tree."""
-    with os.scandir(descriptor) as entries:
-        every = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
-    for name, is_folder in every:
-        if not is_folder:
-            os.unlink(name, dir_fd=descriptor)
-        elif descriptor != top:
-            os.close(_open_to_delete(name, descriptor))  # only who may write to it may move it
-            os.rename(name, os.urandom(12).hex(), src_dir_fd=descriptor, dst_dir_fd=top)
-
-
-def _open_to_delete(name: str, at: int) -> int:
-    """Open a folder, and let its owner write to it: installed software has it closed."""
-    handle = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
-    try:
-        state = os.fstat(handle)
-        if state.st_uid == os.geteuid() and state.st_mode & 0o700 != 0o700:
-            os.chmod(f"/proc/self/fd/{handle}", 0o700)
-        return os.open(".", _FOLDER, dir_fd=handle)
-    finally:
-        os.close(handle)
