@@ -345,8 +345,8 @@ int sp_trust_check(const struct sp_trust_site *site, const struct sp_trust_subje
         return 0;
     }
     why.message[0] = '\0';
-    int result = sp_record_find(site->records, site->records_path, subject->image, &text, &record, &stale,
-                                error);
+    int result = sp_record_find(site->records, site->records_path, subject->image, &text, &record,
+                                &stale, error);
     enum sp_trust_action action =
         result == 0
             ? sp_trust_decide(&site->trust, &record, subject->label, (int64_t)time(NULL), &why)
