@@ -13,7 +13,6 @@ import os
 import select
 import time
 
-from stackproof.core.effects.foreign import walls
 from stackproof.core.limits import MIB
 
 _SIGKILL = 9
@@ -151,6 +150,9 @@ def _run(
     program = find(argv[0])
     if not program:
         return None, "No such file or directory"
+    # Whoever only looks for a program needs none of this.
+    from stackproof.core.effects.foreign import walls  # noqa: F401, PLC0415
+
     said, complaints, trouble = os.pipe(), os.pipe(), os.pipe()
     child = os.fork()
     if child == 0:
@@ -187,6 +189,8 @@ def _be(
     bounds: Bounds,
 ) -> None:
     """Become the parser; `places` are its folder, its output and its complaints."""
+    from stackproof.core.effects.foreign import walls  # noqa: PLC0415 - see above
+
     os.setsid()
     walls.default_signals(_IGNORED_BY_PYTHON)
     folder, *outputs = places
@@ -221,6 +225,8 @@ def _above(descriptor: int) -> int:
 
 
 def _limit(bounds: Bounds) -> None:
+    from stackproof.core.effects.foreign import walls  # noqa: PLC0415 - see above
+
     space = _OF_A_READER + (os.cpu_count() or 1) * _OF_A_CORE
     walls.limit(_CORE, 0)
     walls.limit(_FILE_SIZE, bounds.file)
