@@ -152,8 +152,8 @@ class ImageRepository:
 
     def _check(self, connection: sqlite3.Connection, *, whole: bool) -> None:
         """Bound what SQLite does; raise UNSUPPORTED for an index that is not as it is made here."""
-        end = time.monotonic() + limits.INDEX.seconds
-        connection.set_progress_handler(lambda: time.monotonic() > end, _STEPS)
+        end = time.process_time() + limits.INDEX.seconds
+        connection.set_progress_handler(lambda: time.process_time() > end, _STEPS)
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, limits.INDEX_TEXT.bytes)
         for pragma in ("trusted_schema = OFF", "cell_size_check = ON"):
             connection.execute(f"PRAGMA {pragma}")
