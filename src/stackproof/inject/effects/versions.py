@@ -10,9 +10,11 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import fcntl
 import os
 import re
 import stat
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,6 +27,7 @@ from stackproof.core.errors import Location, Reason, StackproofError, fail
 KEEP = ".stackproof"
 """The folder beside a place that holds its versions."""
 _LOCK_S = 10.0
+_ALONE_S = 1.0
 _RENAME_EXCHANGE = 2  # renameat2(2), <linux/fs.h>
 _STAGING, _TREE = "staging.", "tree"
 _FOUND = re.compile(r".+\.found\.[0-9]+")
@@ -139,18 +142,61 @@ def staging(keep: Keep) -> Iterator[str]:
 def beside(output: str, what: str) -> Iterator[str]:
     """Give an empty folder on the file system of an output, which is gone afterwards.
 
-    Nobody else can enter it; others may rename it, which changes nothing. Raises `StackproofError`.
+    Nobody else can enter it; others may rename it, which changes nothing. It is locked as long as
+    it is in use: what a killed command of this user left is deleted. Raises `StackproofError`.
     """
-    name = f".stackproof-{what}-{os.urandom(6).hex()}"
+    start = f".stackproof-{what}-"
+    name = f"{start}{os.urandom(6).hex()}"
     above = Path(output).parent
     with contextlib.ExitStack() as held:
         opened = held.enter_context(foreign_folder.open_folder(above, any_owner=True))
-        folder = opened.make_folder(name, 0o700)
+        with _alone(opened) as alone:
+            for left in opened.names() if alone else ():
+                if left.startswith(start):
+                    _remove_left(opened, left)
+            folder = opened.make_folder(name, 0o700)
+            _lock(folder.descriptor)
         held.callback(_remove_empty, opened, name)
         held.enter_context(folder)
         held.callback(_clear, folder)
         with _named(folder):
             yield _way(folder)
+
+
+@contextlib.contextmanager
+def _alone(folder: OpenFolder) -> Iterator[bool]:
+    """Hold a folder itself, so that no other one of these commands is between making and locking.
+
+    It gives false where anybody holds it for long.
+    """
+    end = time.monotonic() + _ALONE_S
+    while not (held := _lock(folder.descriptor)) and time.monotonic() < end:
+        time.sleep(0.01)
+    try:
+        yield held
+    finally:
+        if held:
+            fcntl.flock(folder.descriptor, fcntl.LOCK_UN)
+
+
+def _lock(descriptor: int) -> bool:
+    """Lock an open folder; return false where somebody else has, or its file system cannot."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _remove_left(above: OpenFolder, name: str) -> None:
+    """Delete a folder of this user's that no command is using; leave everything else."""
+    state = above.state(name)
+    if state is None or state.st_uid != os.geteuid() or not stat.S_ISDIR(state.st_mode):
+        return
+    with contextlib.suppress(StackproofError, OSError), above.open_folder(name) as folder:
+        if _lock(folder.descriptor):
+            _clear(folder)
+            _remove_empty(above, name)
 
 
 def _clear(folder: OpenFolder) -> None:
