@@ -42,8 +42,9 @@ _SET_ID = (b"S_ISUID", b"S_ISGID")
 # Users that no account is: as one of these a parser without rights writes to a private folder.
 _NOBODYS = range(0x70000000, 0x70000000 + (1 << 22) + 1)
 _FOLLOWING = frozenset({"chmod", "chown", "setxattr", "truncate", "fchmodat", "utimensat"})
-# What another user sees of a place: each folder that they can list with something in it, as often as
-# they get round, and when they began. It ends with its standard input.
+# What another user sees of a place: each folder that they can list with something in it, once, with what
+# is in it then; and when they began. A slash parts names, and there is none in the folder's. It ends with
+# its standard input.
 _LOOK = """
 import os, select, sys
 seen = set()
@@ -51,7 +52,8 @@ while True:
     for place, folders, names in os.walk(sys.argv[1]):
         if names and place not in seen:
             seen.add(place)
-            os.write(1, os.fsencode(place) + b"\\0")
+            told = "/".join([place.replace("/", "\\n"), *folders, *names])
+            os.write(1, os.fsencode(told) + b"\\0")
     if "" not in seen:
         seen.add("")
         os.write(1, b"begun\\0")
@@ -88,9 +90,10 @@ def watched(
             traced, cwd=place, env=dict(env), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, timeout=TIMEOUT_S, check=False,
         )  # fmt: skip
-        told = list(_entered(looking, place))
-        for calls in sorted(Path(folder).iterdir()):
-            told += told_by(calls.read_bytes(), allowed, place=place, victim=victim)
+        calls = [file.read_bytes() for file in sorted(Path(folder).iterdir())]
+        told = list(_entered(looking, place, [one for text in calls for one in _renames(text)]))
+        for text in calls:
+            told += told_by(text, allowed, place=place, victim=victim)
     said = done.stdout.decode(errors="replace")
     return Watched(code=done.returncode, said=said, told=tuple(dict.fromkeys(told)))
 
@@ -113,15 +116,33 @@ def _stranger(place: Path) -> subprocess.Popen[bytes] | None:
     return looking
 
 
-def _entered(looking: subprocess.Popen[bytes] | None, place: Path) -> Iterator[str]:
-    """Tell of folders that the other user saw, and that were for a time only."""
+def _entered(
+    looking: subprocess.Popen[bytes] | None, place: Path, renames: Sequence[tuple[bytes, bytes]]
+) -> Iterator[str]:
+    """Tell of folders that the other user saw, and that were for a time only.
+
+    One that was whole when it was first seen, and then got its name, is as it should be.
+    """
     if looking is None:
         return
     out, _ = looking.communicate(b"", timeout=60)
-    for name in out.split(b"\0")[:-1]:
-        if not os.path.isdir(name):
-            text = os.fsdecode(name)
-            yield f"anybody could enter {text.removeprefix(f'{place}/')}"
+    for row in out.split(b"\0")[:-1]:
+        folder, *names = row.split(b"/")
+        name = folder.replace(b"\n", b"/")
+        if os.path.isdir(name):
+            continue
+        later = next((new + name[len(old) :] for old, new in renames if _is_below(name, old)), b"")
+        if not os.path.isdir(later) or sorted(os.listdir(later)) != sorted(names):
+            yield f"anybody could enter {os.fsdecode(name).removeprefix(f'{place}/')}"
+
+
+def _renames(calls: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Give the paths of each rename of a process that succeeded: before, and after."""
+    for line in calls.splitlines():
+        match = _LINE.match(line)
+        if match is not None and match[1].startswith(b"rename") and int(match[3]) == 0:
+            old, new, *_ = _paths(match[2])
+            yield old, new
 
 
 def told_by(calls: bytes, allowed: set[int], *, place: Path, victim: Path) -> Iterator[str]:

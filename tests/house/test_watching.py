@@ -25,7 +25,7 @@ with open("staging/tool", "w") as file: file.write("x")
 os.chmod("staging/tool", 0o755)
 os.symlink("../victim", "staging/link")
 os.mkdir("staging/inner"); open("staging/inner/x", "w").close()
-os.rename("staging", "whole"); os.chmod("whole", 0o755)
+os.chmod("staging", 0o755); os.rename(os.path.abspath("staging"), os.path.abspath("whole"))
 """
 _WRONG = {
     "open('x', 'w').close(); os.chmod('x', 0o4755); os.chmod('x', 0o755)": "set-uid",
@@ -45,7 +45,9 @@ _WRONG = {
 _WRONG_OF_ROOT = {
     "open('x', 'w').close(); os.chown('x', 31001, -1); os.chown('x', 0, 0)": "to [31001]",
     "os.mknod('d', 0o600 | stat.S_IFCHR, os.makedev(1, 3)); os.unlink('d')": "a device",
-    "os.mkdir('st'); open('st/x', 'w').close(); os.rename('st', 'x')": "anybody could enter st",
+    "os.mkdir('st'); open('st/x', 'w').close(); open('y', 'w').close(); os.rename('y', 'st/y'); "
+    "os.rename(os.path.abspath('st'), os.path.abspath('x'))": "anybody could enter st",
+    "os.mkdir('st'); open('st/x', 'w').close(); os.rename('st/x', 'y'); os.rmdir('st')": "enter st",
     "if os.fork(): os.wait()\nelse: os.mkfifo('f')": "a FIFO",
 }  # fmt: skip
 
