@@ -15,6 +15,7 @@ from stackproof.core.errors import StackproofError
 from stackproof.inject.findings.symbols import InjectionAttempt
 from stackproof.inject.model import Cause, Effect, Finding
 from stackproof.linking.loader import Closure, LoaderSettings, MappedObject, load_program
+from stackproof.mpi import abi
 
 # Which way each launcher offers; Slurm's srun depends on --mpi, so that it must be said.
 OFFERS = {
@@ -45,7 +46,7 @@ def launcher_findings(case: InjectionAttempt, launcher: str, file: str = "") -> 
     if offer in speaks:
         if main.family.name == "openmpi" and launcher == "prte" and _is_openmpi4(case):
             yield _refused(case, launcher, "PRRTE does not start Open MPI 4 as one job")
-        elif file and launcher == "orterun" and _is_openmpi4(case) and not case.owns(file):
+        elif file and launcher == "orterun" and _is_openmpi4(case) and not is_own(case, file):
             yield Finding(
                 cause=Cause.LAUNCHER,
                 effect=Effect.CANNOT_TELL,
@@ -82,8 +83,8 @@ def environment_findings(
     case: InjectionAttempt, file: str, environment: Mapping[str, str]
 ) -> Iterator[Finding]:
     """Yield whether a launcher must be kept from the variables that its ranks need."""
-    view, searcher = case.after.searcher.view, case.after.searcher
-    if case.owns(file) or view.look(file) is None:
+    view = case.after.searcher.view
+    if view.look(file) is None or is_own(case, file):
         return
     paths = environment.get("LD_LIBRARY_PATH", "")
     preload = environment.get("LD_PRELOAD", "")
@@ -91,9 +92,8 @@ def environment_findings(
         library_path=tuple(paths.split(":")) if paths else (),
         preload=tuple(preload.split(":")) if preload else (),
     )
-    try:
-        closure = load_program(view, file, machine=searcher.machine, setting=setting)
-    except StackproofError:  # a script, for example
+    closure = _closure_of(case, file, setting)
+    if closure is None:
         return
     taken = [loaded.path for loaded in closure.objects[1:] if case.owns(loaded.path)]
     if "OPAL_PREFIX" in environment and _is_of_openmpi(closure):
@@ -127,6 +127,49 @@ def _refused(case: InjectionAttempt, launcher: str, why: str) -> Finding:
     )
 
 
+def is_own(case: InjectionAttempt, file: str) -> bool:
+    """Tell if a launcher is of the injected MPI: in its prefix, or on the same run-time library.
+
+    In a folder of the system several MPIs lie beside each other: there the file that the launcher
+    itself loads as Open MPI's run-time library decides, or another copy of the same build.
+    """
+    if case.owns(file):
+        return True
+    runtimes = {one.elf.build_id or one.file.identity for one in _loaded(case) if _is_runtime(one)}
+    own = _closure_of(case, file)
+    loaded = own.objects[1:] if own else ()
+    used = [one.elf.build_id or one.file.identity for one in loaded if _is_runtime(one)]
+    return bool(used) and runtimes.issuperset(used)
+
+
+def _is_runtime(loaded: MappedObject) -> bool:
+    name = loaded.elf.soname or posixpath.basename(loaded.path)
+    return name.startswith(("libopen-rte.", "libprrte."))
+
+
+def _loaded(case: InjectionAttempt) -> tuple[MappedObject, ...]:
+    """Return what is loaded with the injected MPI, also where a program opens that only later."""
+    objects = case.after.objects
+    main = case.main
+    if main is None or any(case.is_injected(one) and abi.family_of(one.elf) for one in objects):
+        return objects
+    own = _closure_of(case, main.path, case.after.searcher.setting)
+    return (*objects, *own.objects) if own else objects
+
+
+def _closure_of(
+    case: InjectionAttempt, path: str, setting: LoaderSettings | None = None
+) -> Closure | None:
+    """Return what a file loads by itself, None where the loader cannot read it: a script."""
+    searcher = case.after.searcher
+    try:
+        return load_program(
+            searcher.view, path, machine=searcher.machine, setting=setting or LoaderSettings()
+        )
+    except StackproofError:
+        return None
+
+
 def _spoken(case: InjectionAttempt) -> frozenset[str]:
     """Return the ways that the injected MPI can take."""
     main = case.main
@@ -135,7 +178,7 @@ def _spoken(case: InjectionAttempt) -> frozenset[str]:
     found = set()
     # PMIx is a library of its own; Open MPI 4 has it inside.
     if main.family.abi == "openmpi" or any(
-        "PMIx_Init" in loaded.elf.exports for loaded in case.after.objects
+        "PMIx_Init" in loaded.elf.exports for loaded in _loaded(case)
     ):
         found.add("pmix")
     if main.family.abi != "openmpi" and _has_words(case, "PMI_FD"):
@@ -144,25 +187,15 @@ def _spoken(case: InjectionAttempt) -> frozenset[str]:
 
 
 def _has_words(case: InjectionAttempt, word: str) -> bool:
-    """Return whether an injected library names a variable or a function."""
-    mains = [loaded for loaded in case.after.objects if _is_main(case, loaded)]
-    for loaded in mains:
-        try:
-            if word in case.view.traces(loaded.file).words:
-                return True
-        except StackproofError:
-            continue
-    return False
-
-
-def _is_main(case: InjectionAttempt, loaded: MappedObject) -> bool:
-    return case.main is not None and loaded.file.identity == case.main.file.identity
+    """Return whether the injected MPI names a variable or a function, under whatever name it is."""
+    try:
+        return case.main is not None and word in case.view.traces(case.main.file).words
+    except StackproofError:
+        return False
 
 
 def _is_openmpi4(case: InjectionAttempt) -> bool:
-    return any(
-        loaded.path.rpartition("/")[2].startswith("libopen-rte.") for loaded in case.after.objects
-    )
+    return any(posixpath.basename(one.path).startswith("libopen-rte.") for one in _loaded(case))
 
 
 def namespace_findings(case: InjectionAttempt, namespaces: str) -> Iterator[Finding]:
