@@ -79,3 +79,36 @@ def test_a_launcher_that_is_not_there(lab):
     with pytest.raises(StackproofError) as raised:
         named.launcher_kind(lab.path("nowhere/mpiexec"), findings_launcher.OFFERS)
     assert raised.value.reason is Reason.FILE_MISSING
+
+
+@pytest.mark.parametrize("how", ["plain name", "opened later"])
+def test_whatever_name_the_mpi_has(tmp_path: Path, how: str) -> None:
+    """Wheels have copies where links were, and a program may ask for one or open another."""
+    need("gcc")
+    lab = Lab(tmp_path)
+    every = ["MPI_Init", "MPI_Recv", "MPII_Win_get_attr"]
+    for name in ("libmpi.so", "libmpi.so.12"):
+        lab.library(f"mpi/lib/{name}", defines=every, soname="libmpi.so.12", texts=["PMI_FD"])
+    lab.library("stub/libmpi.so", defines=every)
+    linked = {"needs": ["stub/libmpi.so"], "calls": ["MPI_Init"]} if how == "plain name" else {}
+    declared = (
+        "void MPI_Recv(int); void use(void) { MPI_Recv(0x4c000405); MPI_Recv(0x4c00080b); }\n"
+    )
+    program = lab.program(**linked, declarations=declared if linked else "")
+    view = RootView()
+    for launcher, fails in (("intel-hydra", False), ("hydra", False), ("prte", True)):
+        question = Question(machine=this_machine(), launcher=launcher)
+        found = judge(view, program, find_replacement(view, lab.path("mpi")), question)
+        told = [one.effect for one in found.findings if one.cause is Cause.LAUNCHER]
+        assert told == ([Effect.FAILS] if fails else [])
+
+
+def test_the_launcher_of_the_system(lab):
+    """It lies beside others: what it loads as run-time library says whose it is."""
+    beside = lab.path("new/bin/mpiexec")
+    copy = lab.folder / "elsewhere" / "mpiexec"
+    copy.parent.mkdir()
+    copy.write_bytes(Path(beside).read_bytes())
+    copy.chmod(0o755)
+    found = judged(lab, "elsewhere/mpiexec")
+    assert not [one for one in found.findings if one.cause is Cause.LAUNCHER]

@@ -519,3 +519,16 @@ def test_the_tree_names_every_root(lab):
     depths = [(line.name, line.depth) for line in found.tree]
     assert ("libmpi.so.12", 1) in depths
     assert ("libfabric.so.1", 2) in depths
+
+
+@pytest.mark.parametrize("how", ["prefix", "library"])
+def test_an_mpi_of_unknown_make(lab, how):
+    """That every symbol is there says nothing of what handles mean to it."""
+    calls = [*MPICH, *(f"P{name}" for name in MPICH)]
+    path = lab.library("new/lib/libmpi.so.12", defines=[*calls, "MPI_Recv"])
+    program = program_for_mpich(lab)
+    found = judged(lab, program, lab.path("new") if how == "prefix" else path)
+    assert found.verdict is InjectionVerdict.UNKNOWN
+    (one,) = [one for one in found.findings if one.cause is Cause.ABI_UNKNOWN]
+    assert one.file.endswith("libmpi.so.12")
+    assert "MPII_" in one.message

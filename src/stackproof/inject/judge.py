@@ -147,6 +147,7 @@ def _findings(
         return
     yield from abi.abi_findings(case)
     yield from constants.constant_findings(case)
+    yield from constants.value_findings(case)
     yield from constants.descriptor_findings(case)
     yield from symbols.file_findings(case)
     yield from abi.taken_findings(case, way)

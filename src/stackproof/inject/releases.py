@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stackproof.core.errors import StackproofError
+from stackproof.inject.values import KnownValue
 
 if TYPE_CHECKING:
     from stackproof.core.document import Document
@@ -18,10 +19,11 @@ _NODE = re.compile(r"([A-Z][A-Z0-9]*)_(\d+(?:\.\d+)*)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Releases:
-    """What nodes mean, by node: `FABRIC_1.7` to `libfabric 1.20`."""
+    """What nodes mean, by node: `FABRIC_1.7` to `libfabric 1.20`; and values handed to MPI."""
 
     meanings: dict[str, str]
     sources: dict[str, str]
+    values: tuple[KnownValue, ...] = ()
 
     def nodes_of(self, product: str, release: str) -> dict[str, str]:
         """Return the newest node of each kind that a release of a product has."""

@@ -8,7 +8,7 @@ import os
 import posixpath
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from stackproof.core import limits, mountlist, noun
 from stackproof.core.effects import files, shipped
@@ -20,6 +20,7 @@ from stackproof.image.effects import load as image_load
 from stackproof.inject.manifest import Manifest, ManifestView
 from stackproof.inject.program import calls_mpi
 from stackproof.inject.releases import Releases, parse_releases
+from stackproof.inject.values import parse_values
 from stackproof.linking.effects import view as linking_view
 from stackproof.linking.effects.view import FileSource, RootView
 from stackproof.linking.elf import read
@@ -273,12 +274,14 @@ def _callers(folder: str, view: RootView) -> Iterator[str]:
 
 @functools.cache
 def load_releases() -> Releases:
-    """Return what version nodes mean, from the shipped knowledge."""
+    """Return what version nodes and values handed to MPI mean, from the shipped knowledge."""
     from stackproof.core.effects import documents  # noqa: PLC0415 - slow to import, rarely needed
 
-    return parse_releases(
-        documents.load(str(shipped.find("knowledge", "symbol-versions.yaml")), ours=True)
+    nodes, values = (
+        documents.load(str(shipped.find("knowledge", name)), ours=True)
+        for name in ("symbol-versions.yaml", "mpi-constants.yaml")
     )
+    return replace(parse_releases(nodes), values=parse_values(values))
 
 
 def setting_of(environment: Mapping[str, str]) -> LoaderSettings:

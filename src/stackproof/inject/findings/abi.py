@@ -106,6 +106,7 @@ def _no_mpi(closure: Closure) -> Finding:
 def abi_findings(case: InjectionAttempt) -> Iterator[Finding]:
     """Yield whether program and replacement are of one ABI, by what both show."""
     main, demand = case.main, case.demand
+    yield from _unidentified(case)
     if main is None or not demand.users:
         return
     family = main.family
@@ -147,6 +148,29 @@ def abi_findings(case: InjectionAttempt) -> Iterator[Finding]:
             provider=main.path,
             remedy="find out with which MPI it was built",
         )
+
+
+def _unidentified(case: InjectionAttempt) -> Iterator[Finding]:
+    """Yield an injected library that defines MPI and shows nothing of whose it is."""
+    for loaded in case.after.objects[1:]:
+        elf = loaded.elf
+        if not _OF_EVERY_MPI & elf.exports.keys() or abi.family_of(elf) or abi.calls_below(elf):
+            continue
+        if case.is_injected(loaded) and case.demand.users:
+            yield Finding(
+                cause=Cause.ABI_UNKNOWN,
+                effect=Effect.CANNOT_TELL,
+                message="it defines MPI, and nothing shows of which ABI: it exports no handle of "
+                "Open MPI (`ompi_mpi_comm_world`), no inner function of MPICH (`MPII_…`, "
+                "`MPIR_…`), and is no `libmpi_abi.so` with `MPI_Abi_get_version`",
+                file=loaded.path,
+                provider=loaded.path,
+                remedy="name the prefix of an MPI; of a wrapper, the MPI that it opens. Or try it: "
+                "`inject prove`",
+            )
+
+
+_OF_EVERY_MPI = frozenset({"MPI_Init", "MPI_Init_thread", "PMPI_Init"})
 
 
 def taken_findings(case: InjectionAttempt, way: Way) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""Whether program and library mean the same by constants of the standard ABI, and of Fortran's.
+"""Whether program and library mean the same by constants, and by descriptors of Fortran.
 
 What a symbol is called says nothing of the values that are handed to it: a library that means
 another thing by `MPI_SEEK_SET` runs, and reads the wrong bytes.
@@ -9,9 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stackproof.core.errors import StackproofError
-from stackproof.inject.findings.symbols import InjectionAttempt, release_before, release_injected
+from stackproof.inject.findings.symbols import (
+    InjectionAttempt,
+    asks_for_the_version,
+    maker_before,
+    maker_injected,
+    release_before,
+    release_injected,
+)
 from stackproof.inject.model import Cause, Effect, Finding
+from stackproof.inject.values import EVERY, Meaning, find
 from stackproof.linking.loader import FileView, MappedObject
+from stackproof.mpi import families
 from stackproof.mpi.abi import constants
 from stackproof.mpi.abi.constants import Group
 
@@ -69,6 +78,96 @@ def _other_meaning(
         symbols=names,
         remedy="build the program with the header of the MPI that it runs with",
     )
+
+
+def value_findings(case: InjectionAttempt) -> Iterator[Finding]:
+    """Yield the values that a program hands to MPI and the injected release lacks or takes amiss.
+
+    What only stands in code or data, or is handed over by a program that asks for the version of
+    the MPI, may never reach it.
+    """
+    main = case.main
+    if main is None or main.family.abi not in {"mpich", "openmpi"}:
+        return
+    if case.demand.abi != main.family.abi:
+        return
+    for user in case.demand.users:
+        try:
+            traces = case.view.traces(user.file)
+        except StackproofError:
+            continue
+        seen = {one.value for one in traces.handed}
+        loose = [value for value in traces.newer if value not in seen]
+        worst: dict[int, Finding] = {}
+        for value, function in [(o.value, o.function) for o in traces.handed] + [
+            (value, "") for value in loose
+        ]:
+            found = _value_finding(case, user, value, function)
+            if found and (value not in worst or found.effect is Effect.FAILS):
+                worst[value] = found
+        yield from worst.values()
+
+
+def _value_finding(
+    case: InjectionAttempt, user: MappedObject, value: int, function: str
+) -> Finding | None:
+    known = find(case.releases().values, value, function)
+    if known is None or case.main is None:
+        return None
+    makers = frozenset({"openmpi"} if case.main.family.abi == "openmpi" else _MPICH_MAKERS)
+    built = known.meaning(*maker_before(case))
+    # What lacks it is not what the program was built with, whatever it finds now.
+    names = (built.name,) if built and built.name else known.names(makers)
+    maker, release = maker_injected(case)
+    theirs = known.meaning(maker, release)
+    if not names or (theirs is not None and theirs.name in names):
+        return None
+    effect, words = _judged(theirs, function)
+    if effect is None:
+        return None
+    if asks_for_the_version(user):
+        effect = Effect.CANNOT_TELL if effect is Effect.FAILS else Effect.NOTE
+        words += "; it asks for the version of the MPI, and may not hand it over"
+    constant = " or ".join(f"`{name}`" for name in names)
+    at = f"hands {constant} to {function.upper()}" if function else f"has {constant} ({value:#x})"
+    has = ", ".join(
+        f"{_title(one.family)} from {'.'.join(map(str, one.first))} on"
+        for one in known.meanings
+        if one.name in names and one.first and not one.last
+    )
+    return Finding(
+        cause=Cause.CONSTANTS,
+        effect=effect,
+        message=f"it {at}, and {_title(maker)} {release}".rstrip() + f" {words}",
+        file=user.path,
+        provider=case.main.path,
+        symbols=names,
+        remedy=f"inject a release that has it{f' ({has})' if has else ''}, or build the program "
+        "with the header of this one",
+    )
+
+
+_MPICH_MAKERS = ("mpich", "intel-mpi", "cray-mpich")
+
+
+def _title(maker: str) -> str:
+    return families.REGISTRY[maker].title if maker in families.REGISTRY else maker or "this MPI"
+
+
+def _judged(theirs: Meaning | None, function: str) -> tuple[Effect | None, str]:
+    """Return what comes of a value that MPI does not take as the program means it, and why."""
+    if theirs is None:
+        return Effect.CANNOT_TELL, "is not known to have it"
+    if theirs.name:
+        return (Effect.FAILS if function else Effect.CANNOT_TELL), f"means `{theirs.name}` by that"
+    if function in theirs.fails:
+        return Effect.FAILS, "lacks it"
+    if function in theirs.harmless or (EVERY in theirs.harmless and (function or not theirs.fails)):
+        return None, ""
+    if function and EVERY in theirs.fails:
+        return Effect.FAILS, "lacks it"
+    unseen = "what comes of that is not known" if function else "whether it gets it is not seen"
+    return Effect.CANNOT_TELL, f"lacks it, and {unseen}"
 
 
 def descriptor_findings(case: InjectionAttempt) -> Iterator[Finding]:

@@ -149,7 +149,7 @@ def _is_runtime(loaded: MappedObject) -> bool:
 
 def _loaded(case: InjectionAttempt) -> tuple[MappedObject, ...]:
     """Return what is loaded with the injected MPI, also where a program opens that only later."""
-    objects = case.after.objects
+    objects = tuple(case.after.objects)
     main = case.main
     if main is None or any(case.is_injected(one) and abi.family_of(one.elf) for one in objects):
         return objects

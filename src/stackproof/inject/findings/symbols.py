@@ -229,7 +229,7 @@ def symbol_findings(case: InjectionAttempt) -> Iterator[Finding]:
         if path == opened and not of_mpi and (before or case.before.missing):
             yield _host_defines(path, names)
             continue
-        asks = path in users and of_mpi and not eager and _asks_for_the_version(users[path])
+        asks = path in users and of_mpi and not eager and asks_for_the_version(users[path])
         # What another MPI lacks too says nothing of the program's calls: that one was no better.
         # A part of an MPI that stays may never be asked for what needs the missing ones.
         called = path in users and (of_mpi or not before)
@@ -265,7 +265,7 @@ def _is_idle(case: InjectionAttempt, path: str, functions: list[str]) -> bool:
     return not fortran.may_call([name for name in asked if name in part.elf.exports], functions)
 
 
-def _asks_for_the_version(user: MappedObject) -> bool:
+def asks_for_the_version(user: MappedObject) -> bool:
     """Return whether an object may call a function only where the MPI is new enough for it."""
     return any(entry.name == "MPI_Get_version" for entry in user.elf.imports)
 
@@ -454,6 +454,36 @@ def release_injected(case: InjectionAttempt) -> str:
     """Return the release that the injected MPI names in its constants, empty without."""
     view = case.after.searcher.view
     return _release_of(view, view.look(case.main.path)) if case.main else ""
+
+
+def maker_before(case: InjectionAttempt) -> tuple[str, str]:
+    """Return family and release of the MPI that the program has without the injection."""
+    for loaded in case.before.objects[1:]:
+        if abi.family_of(loaded.elf) is not None:
+            return _maker_of(case.before.searcher.view, loaded.file)
+    return "", ""
+
+
+def maker_injected(case: InjectionAttempt) -> tuple[str, str]:
+    """Return family and release of the injected MPI, empty where nothing tells."""
+    return _maker_of(case.after.searcher.view, case.main.file) if case.main else ("", "")
+
+
+def _maker_of(view: FileView, file: File) -> tuple[str, str]:
+    """Return family and release that a main library names; one of the MPICH ABI has many makers."""
+    try:
+        traces = view.traces(file)
+    except StackproofError:
+        return "", ""
+    found = abi.family_of(view.elf(file))
+    if found is None or not traces.release:
+        return "", ""
+    if found[0].abi != "mpich":
+        return found[0].abi, traces.release
+    for word, family in (("CRAY MPICH", "cray-mpich"), ("MVAPICH", "mvapich")):
+        if word in traces.words:
+            return family, traces.release
+    return ("intel-mpi" if traces.release.startswith("20") else "mpich"), traces.release
 
 
 def _release_of(view: FileView, file: File | None) -> str:

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from stackproof.core import limits
+from stackproof.linking.elf import calls
+from stackproof.linking.elf.calls import Handed
 from stackproof.linking.elf.layout import (
     PF_W,
     PF_X,
@@ -34,8 +36,10 @@ _WORDS = (
     "PMIX_NAMESPACE",
     "PMIX_RANK",
     "process_vm_readv",
+    "CRAY MPICH",
+    "MVAPICH",
 )
-"""Texts that are looked for as they are: variables of launchers, and system calls."""
+"""Texts that are looked for as they are: variables of launchers, system calls, and makers."""
 
 _LIBRARY = re.compile(rb"(?:[\w.+$/{}-]*/)?lib[\w.+-]{1,80}?\.so(?:\.\d{1,4}){0,3}\0")
 _FOLDERS = re.compile(rb"(?:/[\w.+-]+(?:/[\w.+-]+){0,20}/\0){2,16}")
@@ -43,6 +47,7 @@ _CACHE = re.compile(rb"(/[\w.+/-]{1,200}/ld\.so\.cache)\0")
 _RELEASE = re.compile(rb"release version 2\.(\d{1,3})[.\s]")
 _AFTER_PREFIX = b"\0${exec_prefix}/bin\0"
 _MPI_LIBRARY = b"\0PMPI_Init\0"
+_MPI_NAME = re.compile(rb"\0P?(?:MPI|mpi)_")
 # How MPI_Get_library_version's numbers stand in MPICH and, with a `v`, in Open MPI. Intel MPI's
 # begin with the year, and the first of a series has no third one.
 _MPI_RELEASE = re.compile(
@@ -57,8 +62,9 @@ class Traces:
     `handles` are handles of the MPICH ABI that its code loads, at most `ENOUGH`; `opened` the names
     of libraries among its constants; `words` the texts of launchers; `prefix` the folder that
     Open MPI was configured for; `release` what an MPI's main library says that it is; `constants`
-    those of the standard ABI that its code loads and that MPIs disagree on. The rest is of a
-    dynamic loader.
+    those of the standard ABI that its code loads and that MPIs disagree on. `newer` are the handles
+    in code or data that not every release of an MPI has, `handed` what code hands to MPI that not
+    every release knows. The rest is of a dynamic loader.
     """
 
     handles: tuple[int, ...] = ()
@@ -67,6 +73,8 @@ class Traces:
     prefix: str = ""
     release: str = ""
     constants: tuple[int, ...] = ()
+    newer: tuple[int, ...] = ()
+    handed: tuple[Handed, ...] = ()
     loader_folders: tuple[str, ...] = ()
     loader_cache: str = ""
     glibc_minor: int | None = None
@@ -80,6 +88,7 @@ def read_traces(source: ReadableFile) -> Traces:
     loader = b"LD_LIBRARY_PATH\0" in data and b"/ld.so.cache\0" in data
     folders = _FOLDERS.search(data) if loader else None
     cache = _CACHE.search(data) if loader else None
+    calls_mpi = _MPI_LIBRARY not in frame.strings and _MPI_NAME.search(frame.strings) is not None
     return Traces(
         handles=_handles(frame.machine, frame.order, code),
         opened=_libraries(data),
@@ -87,6 +96,8 @@ def read_traces(source: ReadableFile) -> Traces:
         prefix=_prefix(data),
         release=_release(data) if _MPI_LIBRARY in frame.strings else "",
         constants=_disputed(frame.machine, frame.order, code),
+        newer=calls.shown_handles(frame) if calls_mpi else (),
+        handed=calls.handed(frame) if calls_mpi and frame.machine == _X86_64 else (),
         loader_folders=_split(folders.group()) if folders else (),
         loader_cache=_text(cache.group(1)) if cache else "",
         glibc_minor=int(release.group(1)) if release else None,

@@ -1,0 +1,116 @@
+"""What values that are handed to MPI mean, by MPI and release: `knowledge/mpi-constants.yaml`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stackproof.core.errors import StackproofError
+
+if TYPE_CHECKING:
+    from stackproof.core.document import Document
+
+SCHEMA = "mpi-constants"
+EVERY = "*"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Meaning:
+    """What releases of one MPI mean by a value.
+
+    `name` is the constant, empty where they lack it: then `fails` are the functions that go wrong
+    with it, `harmless` those that do not care. `first` and `last` are empty for no end.
+    """
+
+    family: str
+    first: tuple[int, ...] = ()
+    last: tuple[int, ...] = ()
+    name: str = ""
+    fails: frozenset[str] = frozenset({EVERY})
+    harmless: frozenset[str] = frozenset()
+
+    def holds_for(self, family: str, release: tuple[int, ...]) -> bool:
+        """Return true for a release of the MPI that the meaning holds for."""
+        before = not self.last or release[: len(self.last)] <= self.last
+        return family == self.family and self.first <= release and before
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownValue:
+    """A value, the functions that it has its meanings for (none stands for all), and these."""
+
+    value: int
+    functions: frozenset[str]
+    meanings: tuple[Meaning, ...]
+
+    def meaning(self, family: str, release: str) -> Meaning | None:
+        """Return what a release means by it, None where that is not known."""
+        numbers = _numbers(release)
+        if not numbers:
+            return None
+        return next((one for one in self.meanings if one.holds_for(family, numbers)), None)
+
+    def names(self, families: frozenset[str]) -> tuple[str, ...]:
+        """Return the constants that have the value in any release of some MPIs."""
+        return tuple(
+            dict.fromkeys(one.name for one in self.meanings if one.name and one.family in families)
+        )
+
+
+def find(values: tuple[KnownValue, ...], value: int, function: str) -> KnownValue | None:
+    """Return what is known of a value as an argument of a function; empty stands for any."""
+    for one in values:
+        if one.value == value and (function in one.functions or not one.functions):
+            return one
+    return None
+
+
+def _numbers(release: str) -> tuple[int, ...]:
+    match = re.match(r"\d+(?:\.\d+)*", release)
+    return tuple(map(int, match.group().split("."))) if match else ()
+
+
+def parse_values(document: Document) -> tuple[KnownValue, ...]:
+    """Return what a document says of values; raises `StackproofError` with every problem."""
+    from stackproof.core import document as documents  # noqa: PLC0415 - slow to import, rarely needed
+
+    found = [*documents.problems(document, SCHEMA)]
+    if not found:
+        for number, constant in enumerate(document.data["constants"]):
+            for row, entry in enumerate(constant["rows"]):
+                if entry["of"] not in document.data["sources"]:
+                    place = ("constants", number, "rows", row, "of")
+                    text = f"`{entry['of']}` is not one of the `sources`"
+                    found.append(document.problem(place, text, "add it there"))
+    if found:
+        raise StackproofError(*found)
+    groups = document.data["groups"]
+    return tuple(
+        KnownValue(
+            value=constant["value"],
+            functions=frozenset(constant.get("handed-to", ())),
+            meanings=tuple(_meaning(entry, groups) for entry in constant["rows"]),
+        )
+        for constant in document.data["constants"]
+    )
+
+
+def _meaning(entry: Mapping[str, object], groups: Mapping[str, list[str]]) -> Meaning:
+    first, _, last = str(entry["releases"]).partition("..")
+    return Meaning(
+        family=str(entry["of"]),
+        first=_numbers(first),
+        last=_numbers(last),
+        name=str(entry.get("is", "")),
+        fails=_functions(entry.get("fails-in", [EVERY]), groups),
+        harmless=_functions(entry.get("harmless-in", ()), groups),
+    )
+
+
+def _functions(words: object, groups: Mapping[str, list[str]]) -> frozenset[str]:
+    found: set[str] = set()
+    for word in words if isinstance(words, list) else ():
+        found.update(groups.get(word, (word,)))
+    return frozenset(found)

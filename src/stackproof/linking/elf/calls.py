@@ -1,0 +1,404 @@
+"""Calls of MPI in the code of x86-64, and which constants each is given.
+
+A function is read from its start to its end, once; what registers and words on the stack hold is
+followed along the way that goes on, and along branches that go forward. Whatever is not understood
+makes a value unknown: what is reported was handed over on some path through the function. Where the
+value is what the function itself was given, those that call it are looked at too.
+"""
+
+from __future__ import annotations
+
+import bisect
+import re
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from stackproof.core.errors import StackproofError
+from stackproof.linking.elf import telling, x86
+from stackproof.linking.elf.layout import (
+    DT_JMPREL,
+    DT_PLTRELSZ,
+    DT_RELA,
+    DT_RELASZ,
+    DT_SYMTAB,
+    PF_W,
+    PF_X,
+    PT_LOAD,
+    ElfSegment,
+    Frame,
+)
+
+_CALL = re.compile(r"P?(MPIX?_\w+)|p?(mpix?_\w+?)(?:_f08(?:ts)?)?_+")
+_ARGUMENTS = (x86.RDI, x86.RSI, x86.RDX, x86.RCX, 8, 9)
+_OF_THE_CALLED = (x86.RAX, x86.RCX, x86.RDX, x86.RSI, x86.RDI, 8, 9, 10, 11)
+_PT_EH_FRAME, _TABLE = 0x6474E550, bytes((1, 0x1B, 0x03, 0x3B))
+_SLOT_KINDS = {6, 7}  # R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT
+_MOST_BYTES, _MOST_ROUNDS = 1 << 20, 3
+_WORDS = re.compile(b"|".join(re.escape(struct.pack("<I", one)) for one in telling.HANDLES))
+
+
+class Handed(NamedTuple):
+    """A constant that code hands to a function: by the function's name in C, in small letters."""
+
+    function: str
+    position: int
+    value: int
+
+
+class _Given(NamedTuple):
+    """What a function got as an argument of its own."""
+
+    position: int
+
+
+class _Pointer(NamedTuple):
+    """An address of the program."""
+
+    address: int
+
+
+_Value = int | _Given | _Pointer
+_Argument = tuple[int, int]
+_State = dict[x86.Operand, frozenset[_Value]]
+
+
+def shown_handles(frame: Frame) -> tuple[int, ...]:
+    """Return the telling handles that stand in code or data, handed to a function or not."""
+    found = set()
+    for segment in _loaded(frame):
+        content = frame.bytes_at(segment.offset, segment.file_size)
+        for match in _WORDS.finditer(content):
+            if segment.flags & PF_X or not (segment.address + match.start()) % 4:
+                found.add(int.from_bytes(match.group(), "little"))
+    return tuple(sorted(found))
+
+
+def handed(frame: Frame) -> tuple[Handed, ...]:
+    """Return the telling constants that code hands to MPI, nothing where it cannot be followed."""
+    try:
+        return tuple(sorted(_Search(frame).found()))
+    except StackproofError:
+        return ()
+
+
+def _loaded(frame: Frame) -> Iterator[ElfSegment]:
+    return (one for one in frame.segments if one.kind == PT_LOAD and one.file_size)
+
+
+@dataclass(slots=True)
+class _Flow:
+    """What was seen: constants and own arguments at calls of MPI, and at calls of functions."""
+
+    handed: set[Handed] = field(default_factory=set)
+    passed_on: dict[_Argument, set[tuple[str, int]]] = field(default_factory=dict)
+    given: dict[_Argument, set[int]] = field(default_factory=dict)
+    edges: dict[_Argument, set[_Argument]] = field(default_factory=dict)
+
+    def given_to(self, argument: _Argument) -> set[int]:
+        """Return the constants that an argument may have, by those that pass theirs on to it."""
+        found: set[int] = set()
+        seen = {argument}
+        left = [argument]
+        while left:
+            one = left.pop()
+            found |= self.given.get(one, set())
+            left += self.edges.get(one, set()) - seen
+            seen |= self.edges.get(one, set())
+        return found
+
+
+class _Search:
+    """The functions of one file in which telling constants stand."""
+
+    def __init__(self, frame: Frame) -> None:
+        self.frame = frame
+        self.parts = [
+            (one.address, frame.bytes_at(one.offset, one.file_size))
+            for one in _loaded(frame)
+            if one.flags & PF_X
+        ]
+        self.slots = dict(_slots(frame))
+        self.stubs = dict(self._stubs())
+        self.starts = _starts(frame)
+        self.flow = _Flow()
+
+    def found(self) -> Iterable[Handed]:
+        """Return the telling constants that reach a call of MPI."""
+        if not self.slots:
+            return ()
+        left = _MOST_BYTES
+        done: set[int] = set()
+        wanted = {self._start_of(address) for address in self._places()}
+        for _ in range(_MOST_ROUNDS):
+            for start in sorted(wanted - done):
+                done.add(start)
+                end = self._end_of(start)
+                left -= end - start
+                if left < 0:
+                    return self._all()
+                _Reading(self, start, end).read()
+            wanted = {target for target, _ in (*self.flow.given, *self.flow.edges)}
+        return self._all()
+
+    def _all(self) -> set[Handed]:
+        flow = self.flow
+        found = set(flow.handed)
+        for argument, calls in flow.passed_on.items():
+            values = flow.given_to(argument)
+            found |= {Handed(*call, value) for call in calls for value in values}
+        return {one for one in found if telling.is_telling(*one)}
+
+    def _places(self) -> Iterator[int]:
+        """Yield addresses of code where a telling handle stands, or a telling function is called.
+
+        Fortran hands over addresses of constants: where data have some, every call of it counts.
+        """
+        in_data = any(
+            _WORDS.search(self.frame.bytes_at(one.offset, one.file_size))
+            for one in _loaded(self.frame)
+            if not one.flags & (PF_X | PF_W)
+        )
+        wanted = {
+            at
+            for table in (self.stubs, self.slots)
+            for at, name in table.items()
+            if name.lstrip("&") in telling.FUNCTIONS or (in_data and name.startswith("&"))
+        }
+        for address, code in self.parts:
+            yield from (address + match.start() for match in _WORDS.finditer(code))
+            for match in re.finditer(rb"[\xe8\xe9]|\xff[\x15\x25]", code) if wanted else ():
+                end = match.end() + 4
+                distance = int.from_bytes(code[end - 4 : end], "little", signed=True)
+                if address + end + distance in wanted:
+                    yield address + match.start()
+
+    def _stubs(self) -> Iterator[tuple[int, str]]:
+        """Yield the addresses that calls of imported functions go to, with the functions."""
+        for address, code in self.parts:
+            for match in re.finditer(rb"(\xf3\x0f\x1e\xfa)?(\xf2)?\xff\x25(.{4})", code, re.DOTALL):
+                distance = int.from_bytes(match.group(3), "little", signed=True)
+                name = self.slots.get(address + match.end() + distance)
+                if name:
+                    yield address + match.start(), name
+                    yield address + match.end() - 6, name
+
+    def _start_of(self, address: int) -> int:
+        place = bisect.bisect_right(self.starts, address)
+        return self.starts[place - 1] if place else max(self._part(address)[0], address - 4096)
+
+    def _end_of(self, start: int) -> int:
+        base, code = self._part(start)
+        place = bisect.bisect_right(self.starts, start)
+        after = self.starts[place] if place < len(self.starts) else start + 8192
+        return min(after, base + len(code))
+
+    def _part(self, address: int) -> tuple[int, bytes]:
+        return next(
+            ((base, code) for base, code in self.parts if base <= address < base + len(code)),
+            (address, b""),
+        )
+
+    def text(self, start: int, end: int) -> bytes:
+        """Return the code between two addresses."""
+        base, code = self._part(start)
+        return code[start - base : end - base]
+
+    def name_of(self, told: x86.Instruction) -> str:
+        """Return the function of MPI that is called, empty for any other."""
+        if isinstance(told.source, x86.Place) and told.source.base == x86.AT:
+            return self.slots.get(told.source.distance, "")
+        return self.stubs.get(told.value, "") if told.value is not None else ""
+
+    def word_at(self, address: int) -> int | None:
+        """Return the constant at an address, None where something may write there."""
+        for one in _loaded(self.frame):
+            if one.address <= address <= one.address + one.file_size - 4 and not one.flags & PF_W:
+                place = one.offset + address - one.address
+                return int.from_bytes(self.frame.bytes_at(place, 4), "little")
+        return None
+
+
+class _Reading:
+    """One function that is read, and what its registers hold at the place that is read."""
+
+    def __init__(self, search: _Search, start: int, end: int) -> None:
+        self.search, self.flow = search, search.flow
+        self.start, self.end = start, end
+        self.state: _State = {
+            register: frozenset({_Given(number)}) for number, register in enumerate(_ARGUMENTS)
+        }
+        self.later: dict[int, _State] = {}
+        self.known_outside: set[x86.Operand] = set()
+
+    def read(self) -> None:
+        """Follow the function to its end."""
+        code = self.search.text(self.start, self.end)
+        at = 0
+        while at < len(code):
+            address = self.start + at
+            if waiting := self.later.pop(address, None):
+                self._join(waiting)
+            told = x86.decode(code, at, address)
+            if told is None or told.length <= 0:
+                return
+            self._do(told)
+            at += told.length
+
+    def _join(self, other: _State) -> None:
+        for place, values in other.items():
+            self.state[place] = self.state.get(place, frozenset()) | values
+
+    def _do(self, told: x86.Instruction) -> None:
+        kind = told.kind
+        if kind == "move":
+            values = self._values(told.source) if told.value is None else frozenset({told.value})
+            self._set(told.target, values)
+        elif kind == "zero":
+            self._set(told.target, frozenset({0}))
+        elif kind == "add":  # `a ? B : C` may become a sum with one of the two
+            self._set(told.target, _only_telling(told.value))
+        elif kind == "either":
+            self._set(told.target, self._values(told.target) | self._values(told.source))
+        elif kind == "address":
+            self._address(told)
+        elif kind in {"push", "pop"}:
+            self._stack(told)
+        elif kind == "call":
+            self._call(told)
+        elif kind in {"jump", "branch", "end"}:
+            self._leave(told)
+        else:
+            for place in told.changes:
+                self._set(place, frozenset())
+
+    def _values(self, place: x86.Operand) -> frozenset[_Value]:
+        return self.state.get(place, frozenset())
+
+    def _set(self, place: x86.Operand, values: frozenset[_Value]) -> None:
+        if place is None:
+            return
+        if place in {x86.RSP, x86.RBP}:
+            self._forget_stack(place)
+        if values and (not isinstance(place, x86.Place) or place.base in {x86.RSP, x86.RBP}):
+            self.state[place] = values
+        else:
+            self.state.pop(place, None)
+
+    def _forget_stack(self, base: x86.Operand) -> None:
+        for place in [p for p in self.state if isinstance(p, x86.Place) and p.base == base]:
+            del self.state[place]
+
+    def _address(self, told: x86.Instruction) -> None:
+        place = told.source
+        pointer: frozenset[_Value] = frozenset()
+        if isinstance(place, x86.Place):
+            if place.base == x86.AT:
+                pointer = frozenset({_Pointer(place.distance)})
+            elif pointer := _only_telling(place.distance):
+                pass
+            else:  # whoever gets it may write there
+                self.known_outside.add(place)
+                self.state.pop(place, None)
+        self._set(told.target, pointer)
+
+    def _stack(self, told: x86.Instruction) -> None:
+        """Follow the constant of `push 3; pop rsi`; all else that goes through there is lost."""
+        pushed = frozenset({told.value}) if told.value is not None else self._values(told.source)
+        kept = self.state.get(x86.RSP, frozenset())
+        self._forget_stack(x86.RSP)
+        if told.kind == "push":
+            self.state[x86.RSP] = pushed
+        else:
+            self._set(told.target, kept)
+            self.state.pop(x86.RSP, None)
+
+    def _call(self, told: x86.Instruction) -> None:
+        self._hand_over(told)
+        for register in _OF_THE_CALLED:
+            self.state.pop(register, None)
+        self.state.pop(x86.RSP, None)
+        for place in self.known_outside:
+            self.state.pop(place, None)
+
+    def _hand_over(self, told: x86.Instruction) -> None:
+        name = self.search.name_of(told)
+        for position, register in enumerate(_ARGUMENTS):
+            for value in self._values(register):
+                if name:
+                    self._to_mpi(name, position, value)
+                elif told.value is not None:
+                    self._to_own(told.value, position, value)
+
+    def _to_own(self, target: int, position: int, value: _Value) -> None:
+        """Note what a function of the program is given."""
+        if isinstance(value, int):
+            self.flow.given.setdefault((target, position), set()).add(value)
+        elif isinstance(value, _Given):
+            key = (self.start, value.position)
+            self.flow.edges.setdefault((target, position), set()).add(key)
+
+    def _to_mpi(self, name: str, position: int, value: _Value) -> None:
+        """Note what MPI is given; Fortran's functions, in `name` with a `&`, get addresses."""
+        by_address = name.startswith("&")
+        function = name.lstrip("&")
+        if isinstance(value, _Given):
+            if not by_address:
+                key = (self.start, value.position)
+                self.flow.passed_on.setdefault(key, set()).add((function, position))
+            return
+        if by_address:
+            address = value.address if isinstance(value, _Pointer) else value
+            word = self.search.word_at(address)
+            if word is not None:
+                self.flow.handed.add(Handed(function, position, word))
+        elif isinstance(value, int):
+            self.flow.handed.add(Handed(function, position, value))
+
+    def _leave(self, told: x86.Instruction) -> None:
+        target = told.value
+        if told.kind == "jump" and (target is None or not self.start <= target < self.end):
+            self._hand_over(told)
+        elif target is not None and target > self.start and told.kind != "end":
+            waiting = self.later.setdefault(target, {})
+            for place, values in self.state.items():
+                waiting[place] = waiting.get(place, frozenset()) | values
+        if told.kind != "branch":
+            self.state = {}
+
+
+def _only_telling(value: int | None) -> frozenset[_Value]:
+    number = (value or 0) & 0xFFFFFFFF
+    return frozenset({number}) if number in telling.HANDLES else frozenset()
+
+
+def _starts(frame: Frame) -> list[int]:
+    """Return where functions begin, by the table for unwinding (LSB Core, `.eh_frame_hdr`)."""
+    segment = next((one for one in frame.segments if one.kind == _PT_EH_FRAME), None)
+    if segment is None or segment.file_size < 12:
+        return []
+    content = frame.bytes_at(segment.offset, segment.file_size)
+    if content[:4] != _TABLE:
+        return []
+    (count,) = frame.unpack("I", content, 8)
+    table = content[12 : 12 + 8 * count]
+    pairs = struct.iter_unpack("<ii", table[: len(table) & ~7])
+    return sorted(segment.address + start for start, _ in pairs)
+
+
+def _slots(frame: Frame) -> Iterator[tuple[int, str]]:
+    """Yield the words that the loader fills in with functions of MPI, and those by name."""
+    symbols = frame.one(DT_SYMTAB)
+    if symbols is None or frame.bits != 64 or frame.order != "<":
+        return
+    for table, size in ((DT_RELA, DT_RELASZ), (DT_JMPREL, DT_PLTRELSZ)):
+        place, count = frame.one(table), frame.one(size)
+        if place is None or not count:
+            continue
+        for slot, info, _ in struct.iter_unpack("<QQq", frame.memory(place, count // 24 * 24)):
+            if info & 0xFFFFFFFF not in _SLOT_KINDS:
+                continue
+            (name,) = frame.unpack("I", frame.memory(symbols + 24 * (info >> 32), 4))
+            if match := _CALL.fullmatch(frame.text(name)):
+                yield slot, match[1].lower() if match[1] else f"&{match[2]}"

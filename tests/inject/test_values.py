@@ -1,0 +1,192 @@
+"""Values that programs hand to MPI: the shipped table, faults in one, and what is said of programs."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from elflab import Lab
+from need import need
+from stackproof.core import document
+from stackproof.core.errors import Reason, StackproofError
+from stackproof.inject.effects.named import load_releases
+from stackproof.inject.judge import Question, judge
+from stackproof.inject.model import Cause, Finding, InjectionVerdict, Judgement
+from stackproof.inject.replacement import find_replacement
+from stackproof.inject.values import find, parse_values
+from stackproof.linking.effects.view import RootView, this_machine
+from stackproof.linking.elf import telling
+from stackproof.linking.loader import LoaderSettings
+
+COVERS = ("inject/findings/constants.py",)
+
+GOOD = """
+sources:
+  mpich: {title: a header, url: "https://example.org/mpi.h"}
+groups:
+  sizes: [mpi_type_size]
+constants:
+  - value: 0x54000003
+    rows:
+      - {of: mpich, releases: "..3.4.3", harmless-in: [sizes]}
+      - {of: mpich, releases: "4.0.2..", is: MPI_ERRORS_ABORT}
+"""
+
+
+def parsed(text):
+    return parse_values(document.parse(text, file="values.yaml"))
+
+
+def test_a_table():
+    (known,) = parsed(GOOD)
+    assert known.meaning("mpich", "4.1").name == "MPI_ERRORS_ABORT"
+    assert known.meaning("mpich", "3.4.3").name == ""
+    assert known.meaning("mpich", "3.4.3").harmless == {"mpi_type_size"}
+    assert known.meaning("mpich", "4.0.1") is None
+    assert known.meaning("mpich", "") is None
+    assert known.meaning("intel-mpi", "2021.13") is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("of: mpich", "of: nothing", Reason.INVALID_VALUE),
+        ('"4.0.2.."', '"4.0.2"', Reason.INVALID_VALUE),
+        ("is: MPI", "is: mpi", Reason.INVALID_VALUE),
+        ("value: 0x54000003", "value: many", Reason.WRONG_TYPE),
+        ("rows:", "rowes:", Reason.UNKNOWN_KEY),
+    ],
+)
+def test_faults(old, new, reason):
+    with pytest.raises(StackproofError) as caught:
+        parsed(GOOD.replace(old, new))
+    assert reason in {problem.reason for problem in caught.value.problems}
+
+
+def test_the_shipped_table():
+    """Code is searched for what the table knows of, and no release has two rows."""
+    values = load_releases().values
+    assert {one.value for one in values if not one.functions} == telling.HANDLES
+    assert {name for one in values for name in one.functions} == set(telling.FUNCTIONS)
+    for known in values:
+        for family in {one.family for one in known.meanings}:
+            rows = [one for one in known.meanings if one.family == family]
+            ends = sorted((one.first, one.last or (9999,)) for one in rows)
+            assert all(one[1] < two[0] for one, two in itertools.pairwise(ends)), known
+
+
+@pytest.mark.parametrize(
+    ("value", "function", "maker", "name"),
+    [
+        (0x54000003, "", ("mpich", "3.4.3"), ""),
+        (0x54000003, "", ("intel-mpi", "2021.13"), "MPI_ERRORS_ABORT"),
+        (2, "mpi_comm_split_type", ("mpich", "3.4.3"), "MPIX_COMM_TYPE_NEIGHBORHOOD"),
+        (2, "mpi_comm_split_type", ("mpich", "5.0.2"), "MPI_COMM_TYPE_HW_GUIDED"),
+        (3, "mpi_comm_split_type", ("intel-mpi", "2021.13"), "MPI_COMM_TYPE_HW_GUIDED"),
+        (3, "mpi_comm_split_type", ("intel-mpi", "2021.14.2"), "MPI_COMM_TYPE_HW_UNGUIDED"),
+        (13, "mpi_comm_split_type", ("openmpi", "4.1.4"), ""),
+        (0x4C00024C, "", ("mpich", "5.0.0"), "MPIX_BFLOAT16"),
+        (0x4C00024C, "", ("intel-mpi", "2021.18.1"), ""),
+        (0x4C000247, "", ("intel-mpi", "2021.18.1"), "MPIX_C_BF16"),
+    ],
+)
+def test_what_releases_mean(value, function, maker, name):
+    assert find(load_releases().values, value, function).meaning(*maker).name == name
+
+
+EVERY = ("MPI_Init", "MPI_Recv", "MPI_Type_size", "MPI_Allreduce", "MPI_Comm_split_type",
+         "MPI_Comm_set_errhandler", "MPI_Get_version", "PMPI_Init", "MPII_Win_get_attr")  # fmt: skip
+USES_MPICH = "void MPI_Recv(int); void use(void) { MPI_Recv(0x4c000405); MPI_Recv(0x4c00080b); }\n"
+CODE = {
+    "abort": "void MPI_Comm_set_errhandler(int, int);\n"
+    "void hand(void) { MPI_Comm_set_errhandler(0x44000000, 0x54000003); }\n",
+    "sum": "void MPI_Allreduce(int *, int *, int, int, int, int);\n"
+    "void hand(void) { MPI_Allreduce(0, 0, 1, 0x4c00024c, 0x58000003, 7); }\n",
+    "size": "void MPI_Type_size(int, int *);\n"
+    "void hand(void) { int size; MPI_Type_size(0x4c00024c, &size); }\n",
+    "intel": "void MPI_Type_size(int, int *);\n"
+    "void hand(void) { int size; MPI_Type_size(0x4c000247, &size); }\n",
+    "guided": "void MPI_Comm_split_type(int, int, int);\n"
+    "void hand(void) { MPI_Comm_split_type(7, 2, 0); }\n",
+    "data": "int types[] = {0x4c000405, 0x4c00024c};\n",
+    "asks": "void MPI_Comm_set_errhandler(int, int); int MPI_Get_version(void);\n"
+    "void hand(void) { if (MPI_Get_version() > 3) MPI_Comm_set_errhandler(0, 0x54000003); }\n",
+}
+
+
+def mpi(lab: Lab, release: str, *more: str) -> str:
+    folder = f"mpi-{release}{len(more)}"
+    lab.library(
+        f"{folder}/lib/libmpi.so.12", defines=EVERY, texts=[f'\\0""{release}', "PMI_FD", *more]
+    )
+    return lab.path(folder)
+
+
+def said_of(tmp_path: Path, code: str, built: str, target: str, *more: str) -> Judgement:
+    need("gcc")
+    lab = Lab(tmp_path)
+    own = mpi(lab, built)
+    program = lab.program(
+        needs=[f"{own}/lib/libmpi.so.12"], calls=["MPI_Init"], declarations=USES_MPICH + CODE[code]
+    )
+    setting = LoaderSettings(library_path=(f"{own}/lib",))
+    question = Question(machine=this_machine(), setting=setting, releases=load_releases)
+    view = RootView()
+    return judge(view, program, find_replacement(view, mpi(lab, target, *more)), question)
+
+
+def of_constants(found: Judgement) -> list[Finding]:
+    return [one for one in found.findings if one.cause is Cause.CONSTANTS]
+
+
+@pytest.mark.parametrize(
+    ("code", "built", "target", "verdict"),
+    [
+        ("abort", "5.0.2", "4.0.2", InjectionVerdict.WORKS),
+        ("abort", "5.0.2", "3.4.3", InjectionVerdict.FAILS),
+        ("abort", "2021.19.0", "3.4.3", InjectionVerdict.FAILS),
+        ("abort", "5.0.2", "4.0.1", InjectionVerdict.UNKNOWN),
+        ("asks", "5.0.2", "3.4.3", InjectionVerdict.UNKNOWN),
+        ("guided", "5.0.2", "4.0.2", InjectionVerdict.WORKS),
+        ("guided", "5.0.2", "3.4.3", InjectionVerdict.FAILS),
+        ("guided", "5.0.2", "2021.13.1", InjectionVerdict.FAILS),
+        ("guided", "3.4.3", "2021.13.1", InjectionVerdict.WORKS),
+        ("sum", "5.0.2", "5.0.0", InjectionVerdict.WORKS),
+        ("sum", "5.0.2", "4.2.3", InjectionVerdict.FAILS),
+        ("sum", "5.0.2", "2021.18.1", InjectionVerdict.FAILS),
+        ("size", "5.0.2", "4.2.3", InjectionVerdict.WORKS),
+        ("intel", "2021.19.0", "2021.13.1", InjectionVerdict.WORKS),
+        ("intel", "2021.19.0", "5.0.2", InjectionVerdict.FAILS),
+        ("data", "5.0.2", "5.0.1", InjectionVerdict.WORKS),
+        ("data", "5.0.2", "4.2.3", InjectionVerdict.UNKNOWN),
+    ],
+)
+def test_programs(tmp_path, code, built, target, verdict):
+    found = said_of(tmp_path, code, built, target)
+    assert found.verdict is verdict, found.findings
+    assert bool(of_constants(found)) is (verdict is not InjectionVerdict.WORKS)
+
+
+def test_what_is_said(tmp_path):
+    (one,) = of_constants(said_of(tmp_path, "abort", "5.0.2", "3.4.3"))
+    assert one.symbols == ("MPI_ERRORS_ABORT",)
+    assert "MPI_COMM_SET_ERRHANDLER" in one.message
+    assert "MPICH 3.4.3 lacks it" in one.message
+    assert "MPICH from 4.0.2 on" in one.remedy
+
+
+@pytest.mark.parametrize(
+    ("word", "release", "verdict"),
+    [
+        ("CRAY MPICH version", "8.1.30", InjectionVerdict.FAILS),
+        ("CRAY MPICH version", "9.0.1", InjectionVerdict.UNKNOWN),
+        ("MVAPICH Version", "4.1.0", InjectionVerdict.UNKNOWN),
+        ("MPICH Version", "4.1.0", InjectionVerdict.WORKS),
+    ],
+)
+def test_makers_of_the_same_abi(tmp_path, word, release, verdict):
+    """They count their releases each in its own way: 4.1.0 of one is not that of another."""
+    found = said_of(tmp_path, "abort", "5.0.2", release, word)
+    assert found.verdict is verdict, found.findings
