@@ -7,7 +7,7 @@ import posixpath
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from stackproof.inject.findings import abi, constants, libraries, symbols
+from stackproof.inject.findings import abi, constants, libraries, opening, symbols
 from stackproof.inject.findings import launcher as findings_launcher
 from stackproof.inject.findings.gpu import gpu_findings
 from stackproof.inject.findings.symbols import InjectionAttempt
@@ -15,6 +15,7 @@ from stackproof.inject.model import Cause, Effect, Finding, Judgement, Way, verd
 from stackproof.inject.program import Demand, demand_of
 from stackproof.inject.releases import Releases, nothing_known
 from stackproof.inject.replacement import Replacement
+from stackproof.inject.startup import Startup
 from stackproof.inject.target import Target, target_findings
 from stackproof.inject.tree import tree_of
 from stackproof.inject.ways import ALIASES, Overlay, ways
@@ -41,7 +42,8 @@ class Question:
     `namespaces` is `per-rank`, `per-node` or `none`; `with_plugins` looks at plug-ins too.
     `releases` is asked only when a version is missing, or with a `target`, the machine that the
     program will run on when it is not this one. With `before`, a view without the
-    injection, what is in place in the other one is judged, and no way is tried.
+    injection, what is in place in the other one is judged, and no way is tried. `startup` is what a
+    script does before the program runs.
     """
 
     machine: Machine
@@ -53,6 +55,12 @@ class Question:
     releases: Callable[[], Releases] = nothing_known
     target: Target | None = None
     before: FileView | None = None
+    startup: Startup | None = None
+
+    @property
+    def first(self) -> tuple[str, ...]:
+        """Return the folders that come before all others, whatever is injected."""
+        return self.startup.first if self.startup else ()
 
 
 def judge(view: FileView, program: str, replacement: Replacement, question: Question) -> Judgement:
@@ -65,7 +73,8 @@ def judge(view: FileView, program: str, replacement: Replacement, question: Ques
         question.setting, secure=question.setting.secure or bool(file and file.set_id)
     )
     view_before = question.before or view
-    before = load_program(view_before, program, machine=question.machine, setting=setting)
+    at_first = replace(setting, library_path=(*question.first, *setting.library_path))
+    before = load_program(view_before, program, machine=question.machine, setting=at_first)
     demand = demand_of(view_before, before)
     main = replacement.main_for(demand.abi)
     best: tuple[int, Way, InjectionAttempt, tuple[Finding, ...]] | None = None
@@ -75,7 +84,7 @@ def judge(view: FileView, program: str, replacement: Replacement, question: Ques
     elif any(replacement.owns(loaded.path) for loaded in before.objects[1:]):
         tries = itertools.chain([Way(name="as-is")], tries)  # a DT_RPATH leads there already
     for way in tries:
-        after = _loaded(view, program, way, question.machine, setting)
+        after = _loaded(view, program, way, question, setting)
         case = InjectionAttempt(
             view=view,
             before=before,
@@ -110,15 +119,15 @@ def _weight(finding: Finding) -> int:
 
 
 def _loaded(
-    view: FileView, program: str, way: Way, machine: Machine, setting: LoaderSettings
+    view: FileView, program: str, way: Way, question: Question, setting: LoaderSettings
 ) -> Closure:
     overlay = Overlay(view, links=way.links, rpath=way.rpath, program=program)
     new = replace(
         setting,
-        library_path=(*way.library_path, *setting.library_path),
+        library_path=(*question.first, *way.library_path, *setting.library_path),
         preload=(*setting.preload, *way.preload, *way.opened),
     )
-    return load_program(overlay, program, machine=machine, setting=new)
+    return load_program(overlay, program, machine=question.machine, setting=new)
 
 
 def _pruned(way: Way, case: InjectionAttempt) -> Way:
@@ -170,6 +179,8 @@ def _findings(
         yield from findings_launcher.environment_findings(case, question.launcher_file, changed)
     yield from findings_launcher.namespace_findings(case, question.namespaces)
     yield from abi.borrowed_findings(case)
+    if question.startup is not None:
+        yield from opening.startup_findings(case, way, question.startup)
     yield from abi.step_findings(case, way)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from stackproof.core import harmless
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.image.container.effects import roots
-from stackproof.inject.effects import named, scripts
+from stackproof.inject.effects import hosts, named, scripts
 from stackproof.inject.effects import target as inject_target
 from stackproof.inject.effects.named import NamedPath
 from stackproof.inject.findings import launcher as findings_launcher
@@ -18,8 +18,11 @@ from stackproof.inject.judge import Question, judge
 from stackproof.inject.manifest import Manifest, MergedView, describe
 from stackproof.inject.model import Judgement
 from stackproof.inject.replacement import Replacement, find_replacement
+from stackproof.inject.startup import Startup
 from stackproof.linking.effects.view import RootView
-from stackproof.linking.loader import FileView, LoaderSettings, Machine
+from stackproof.linking.loader import FileView, LoaderSettings, Machine, load_program
+
+_MOST_SCRIPTS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,8 +104,9 @@ def judge_named(
         asked = inject_target.asked_in(place, of.root, asked)
         view = inject_target.seen_there(view, place, of.root, asked)
         for path in paths:
-            program = _run_by(own, path, place, of.root)
-            one = judge(view, program, replacement, asked)
+            program, startup = _run_by(own, path, place, of.root)
+            here = replace(asked, startup=startup or _host(own, program, asked))
+            one = judge(view, program, replacement, here)
             found.append((text, one if program == path else scripts.of_script(one, path)))
         _tell_skipped(own, say)
     if not found:
@@ -151,13 +155,35 @@ def manifest_of(name: str, of: ProgramOptions) -> Manifest:
     return describe(view, path, programs, machine=machine_of(of.isa), setting=setting_of(of))
 
 
-def _run_by(view: FileView, path: str, place: NamedPath, root: str) -> str:
-    """Return the program that runs a script, else the path itself."""
+def _run_by(view: FileView, path: str, place: NamedPath, root: str) -> tuple[str, Startup | None]:
+    """Return the program that a script starts or that runs it, else the path itself.
+
+    With a script of a shell that says plainly what it starts comes what it does before.
+    """
     if not isinstance(view, RootView):
-        return path
-    here = root == "/" and not place.image
-    paths = os.environ if here else place.root(root).config.environment
-    return scripts.program_of(view, path, paths.get("PATH", "/usr/bin:/bin").split(":"))
+        return path, None
+    startup: Startup | None = None
+    program = path
+    for _ in range(_MOST_SCRIPTS):
+        found = hosts.started_by(view, program)
+        if found is None or not found.program.startswith("/") or not view.look(found.program):
+            break
+        program, startup = found.program, found if found.first or startup is None else startup
+    at_home = root == "/" and not place.image
+    paths = os.environ if at_home else place.root(root).config.environment
+    folders = paths.get("PATH", "/usr/bin:/bin").split(":")
+    return scripts.program_of(view, program, folders), startup
+
+
+def _host(view: FileView, program: str, question: Question) -> Startup | None:
+    """Return what the host of a program does before it runs; only files of a root tell of that."""
+    if not isinstance(view, RootView):
+        return None
+    try:
+        closure = load_program(view, program, machine=question.machine, setting=question.setting)
+    except StackproofError:  # whoever judges it says what is wrong with it
+        return None
+    return hosts.startup_of(view, closure)
 
 
 def _tell_skipped(view: FileView, say: Callable[[str], None]) -> None:

@@ -205,6 +205,8 @@ def _bound_main(case: InjectionAttempt) -> MappedObject | None:
 def _stays(case: InjectionAttempt, name: str, loaded: MappedObject) -> Finding:
     asking = case.after.objects[loaded.by or 0]
     by_path = any("/" in word for word in loaded.names)
+    first = "a folder that something else puts first has it: use LD_PRELOAD, or take that away"
+    rpath = "DT_RPATH wins over LD_LIBRARY_PATH: use LD_PRELOAD, or change the DT_RPATH"
     return Finding(
         cause=Cause.NOT_INJECTED,
         effect=Effect.FAILS,
@@ -214,7 +216,7 @@ def _stays(case: InjectionAttempt, name: str, loaded: MappedObject) -> Finding:
         remedy="it is asked for by its path, which no variable changes: "
         f"patchelf --replace-needed {loaded.path} {name} COPY"
         if by_path
-        else "DT_RPATH wins over LD_LIBRARY_PATH: use LD_PRELOAD, or change the DT_RPATH",
+        else (first if loaded.how == "LD_LIBRARY_PATH" else rpath),
     )
 
 

@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from stackproof.core.errors import StackproofError
 from stackproof.inject.findings.libraries import fault_of
 from stackproof.inject.findings.symbols import InjectionAttempt
-from stackproof.inject.model import Cause, Effect, Finding
+from stackproof.inject.model import Cause, Effect, Finding, Way
 from stackproof.inject.replacement import find_replacement
+from stackproof.inject.startup import Startup
 from stackproof.linking.loader import MappedObject
 from stackproof.linking.loader.search import Hit
 from stackproof.mpi import abi
@@ -42,6 +43,29 @@ def nothing_findings(case: InjectionAttempt) -> Iterator[Finding]:
             + (f", and cannot: {fault}" if fault else ""),
             file=who,
             provider=path,
+        )
+
+
+def startup_findings(case: InjectionAttempt, way: Way, startup: Startup) -> Iterator[Finding]:
+    """Yield what a script that runs before the program does to the folders of an injection."""
+    script = startup.scripts[0] if startup.scripts else case.after.program.path
+    if startup.first:
+        yield Finding(
+            cause=Cause.HOST,
+            effect=Effect.NOTE,
+            message=f"`{script}` runs before it and puts first in LD_LIBRARY_PATH: "
+            + ":".join(startup.first),
+            file=script,
+            provider=startup.first[0],
+        )
+    if startup.anew and way.library_path:
+        yield Finding(
+            cause=Cause.HOST,
+            effect=Effect.CANNOT_TELL,
+            message=f"`{script}` runs before it and may set LD_LIBRARY_PATH anew, without the "
+            "folders of the injection",
+            file=script,
+            remedy="set it in that script, behind the line that does; or start the program itself",
         )
 
 

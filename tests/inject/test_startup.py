@@ -1,0 +1,173 @@
+"""Scripts that run before a program: what they put first, and what is then said of an injection."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from elflab import Lab, run
+from need import need
+from stackproof.inject.effects import check, hosts
+from stackproof.inject.effects.check import CheckOptions, ProgramOptions
+from stackproof.inject.model import Cause, InjectionVerdict
+from stackproof.inject.startup import follow
+from stackproof.linking.effects.view import RootView
+
+COVERS = ("inject/effects/hosts.py", "inject/findings/opening.py")
+
+# `etc/ldpaths` of R 4.2 as Debian 12 has it, without its comments.
+LDPATHS = """: ${JAVA_HOME=/usr/lib/jvm/default-java}
+: ${R_JAVA_LD_LIBRARY_PATH=${JAVA_HOME}/lib/server}
+if test -n "SYSTEM"; then
+: ${R_LD_LIBRARY_PATH=${R_HOME}/lib:SYSTEM}
+else
+: ${R_LD_LIBRARY_PATH=${R_HOME}/lib}
+fi
+if test -n "${R_JAVA_LD_LIBRARY_PATH}"; then
+  R_LD_LIBRARY_PATH="${R_LD_LIBRARY_PATH}:${R_JAVA_LD_LIBRARY_PATH}"
+fi
+if test -z "${LD_LIBRARY_PATH}"; then
+  LD_LIBRARY_PATH="${R_LD_LIBRARY_PATH}"
+else
+  LD_LIBRARY_PATH="${R_LD_LIBRARY_PATH}:${LD_LIBRARY_PATH}"
+fi
+export LD_LIBRARY_PATH
+"""
+
+
+def followed(text, known=None, **files):
+    texts = {"/opt/start.sh": text, **{f"/opt/{name}": more for name, more in files.items()}}
+    return follow("/opt/start.sh", lambda path: texts.get(path, ""), known)
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "anew"),
+    [
+        ("export LD_LIBRARY_PATH=/a:/b:$LD_LIBRARY_PATH", ("/a", "/b"), False),
+        ("LD_LIBRARY_PATH=/a${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}; export X", ("/a",), False),
+        ("LD_LIBRARY_PATH=/a${LD_LIBRARY_PATH:+:${LD_LIBRARY_PATH}}", ("/a",), False),
+        ("X=/x\nexport LD_LIBRARY_PATH=$X/lib:$LD_LIBRARY_PATH", ("/x/lib",), False),
+        ("export LD_LIBRARY_PATH=$LD_LIBRARY_PATH:/a", (), False),
+        ("export LD_LIBRARY_PATH=/a", ("/a",), True),
+        ("export LD_LIBRARY_PATH=$(where)/lib:/b:$LD_LIBRARY_PATH", ("/b",), False),
+        ("export LD_LIBRARY_PATH=$NOBODY_KNOWS/lib:$LD_LIBRARY_PATH", (), False),
+        ('H=$(dirname "$0")\nLD_LIBRARY_PATH=$H/lib:$LD_LIBRARY_PATH', ("/opt/lib",), False),
+        ("LD_LIBRARY_PATH=/a:$LD_LIBRARY_PATH\nLD_LIBRARY_PATH=/b:$LD_LIBRARY_PATH",
+         ("/b", "/a"), False),
+        ("# LD_LIBRARY_PATH=/a:$LD_LIBRARY_PATH", (), False),
+        (". /opt/more", ("/more",), False),
+    ],
+)  # fmt: skip
+def test_folders(text, first, anew):
+    found = followed(text, more="LD_LIBRARY_PATH=/more:$LD_LIBRARY_PATH")
+    assert (found.first, found.anew) == (first, anew)
+
+
+def test_the_script_of_r():
+    found = followed(LDPATHS.replace("SYSTEM", "/usr/lib/x"), {"R_HOME": "/usr/lib/R"})
+    java = "/usr/lib/jvm/default-java/lib/server"
+    assert found.first == ("/usr/lib/R/lib", "/usr/lib/x", java)
+    assert not found.anew
+
+
+def test_scripts_without_end():
+    assert followed(". /opt/start.sh\n" * 3).first == ()
+
+
+EVERY = ["MPI_Init", "MPI_Recv", "MPII_Win_get_attr"]
+USES_MPICH = "void MPI_Recv(int); void use(void) { MPI_Recv(0x4c000405); MPI_Recv(0x4c00080b); }\n"
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    """A program whose MPI is found by LD_LIBRARY_PATH, and two MPIs."""
+    need("gcc")
+    lab = Lab(tmp_path)
+    for name in ("system", "new"):
+        lab.library(f"{name}/lib/libmpi.so.12", defines=EVERY)
+    lab.program(
+        needs=["system/lib/libmpi.so.12"], calls=["MPI_Init"], declarations=USES_MPICH,
+        name="env/bin/program",
+    )  # fmt: skip
+    return lab
+
+
+def judged(lab, program):
+    of = ProgramOptions(programs=(lab.path(program),))
+    question = check.question_of(of, CheckOptions())
+    ((_, found),) = check.judge_named(of, lab.path("new"), question)
+    return found
+
+
+def write(lab, name, text):
+    path = Path(lab.path(name))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_without_a_script(lab):
+    assert judged(lab, "env/bin/program").verdict is InjectionVerdict.WORKS
+
+
+def test_a_script_that_puts_folders_first(lab):
+    """LD_LIBRARY_PATH of the injection comes too late there; LD_PRELOAD does not."""
+    program, system = lab.path("env/bin/program"), lab.path("system/lib")
+    script = write(
+        lab, "wrapped", f'#!/bin/sh\nLD_LIBRARY_PATH={system}:$LD_LIBRARY_PATH\n'
+        f'export LD_LIBRARY_PATH\nexec {program} "$@"\n',
+    )  # fmt: skip
+    found = judged(lab, "wrapped")
+    assert found.verdict is InjectionVerdict.STEPS
+    assert found.way.name == "preload"
+    assert any(one.cause is Cause.HOST and system in one.message for one in found.findings)
+    real = run(script, env=dict(found.environment))
+    assert real.answers == {"MPI_Init": "new/lib/libmpi.so.12"}
+    late = {"LD_LIBRARY_PATH": found.environment["LD_LIBRARY_PATH"]}
+    assert run(script, env=late).answers == {"MPI_Init": "system/lib/libmpi.so.12"}
+
+
+def test_a_script_that_forgets_the_folders(lab):
+    program, system = lab.path("env/bin/program"), lab.path("system/lib")
+    write(lab, "wrapped", f"#!/bin/bash\nexport LD_LIBRARY_PATH={system}\nexec {program}\n")
+    found = judged(lab, "wrapped")
+    assert found.verdict is InjectionVerdict.UNKNOWN
+
+
+def test_scripts_that_start_each_other(lab):
+    for one, two in (("a", "b"), ("b", "a")):
+        write(lab, one, f"#!/bin/sh\nexec {lab.path(two)}\n")
+    assert judged(lab, "a").verdict is not InjectionVerdict.WORKS
+
+
+def test_an_environment_of_conda(lab):
+    """Its activation runs before the program."""
+    write(lab, "env/conda-meta/history", "")
+    assert judged(lab, "env/bin/program").way.name == "library-path"
+    text = f"export LD_LIBRARY_PATH={lab.path('system/lib')}:$LD_LIBRARY_PATH\n"
+    write(lab, "env/etc/conda/activate.d/mpi.sh", text)
+    assert judged(lab, "env/bin/program").way.name == "preload"
+
+
+@pytest.mark.parametrize("how", ["linked", "not linked"])
+def test_a_module_of_r(lab, how):
+    """R puts its own folders and the system's before those of LD_LIBRARY_PATH."""
+    home = Path(lab.path("lib/R"))
+    write(lab, "lib/R/etc/ldpaths", LDPATHS.replace("SYSTEM", lab.path("system/lib")))
+    lab.library("lib/R/lib/libR.so", defines=["R_registerRoutines"])
+    needs = ["system/lib/libmpi.so.12", *(["lib/R/lib/libR.so"] if how == "linked" else [])]
+    lab.library(
+        "lib/R/library/Rmpi/libs/Rmpi.so", needs=needs, imports=["MPI_Init", "R_registerRoutines"],
+        soname="", flags=[f"-Wl,--enable-new-dtags,-rpath,{home / 'lib'}"],
+    )  # fmt: skip
+    found = judged(lab, "lib/R/library/Rmpi/libs/Rmpi.so")
+    assert found.way.name == "preload"
+    assert any(one.cause is Cause.HOST and "ldpaths" in one.message for one in found.findings)
+
+
+def test_what_is_no_script_of_a_shell(lab):
+    write(lab, "python", "#!/usr/bin/env python3\nLD_LIBRARY_PATH=/a\n")
+    assert hosts.started_by(RootView(), lab.path("python")) is None
+    assert hosts.started_by(RootView(), lab.path("env/bin/program")) is None
