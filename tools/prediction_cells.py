@@ -21,6 +21,7 @@ from pathlib import Path
 from stackproof.core.command import Command, EnvPatch
 from stackproof.core.effects.run import check, run
 from stackproof.inject.effects import named
+from stackproof.inject.findings.launcher import OFFERS
 from stackproof.inject.judge import Question, judge
 from stackproof.inject.model import InjectionVerdict, Judgement
 from stackproof.inject.program import demand_of
@@ -113,11 +114,13 @@ class Cell:
         return (self.verdict is InjectionVerdict.FAILS) == self.runs
 
 
-def programs(mpi: Mpi, names: Sequence[str], folder: Path, fortran: str = "") -> Iterator[Program]:
+def programs(
+    mpi: Mpi, names: Sequence[str], folder: Path, fortran: str = "", sources: Path = SOURCES
+) -> Iterator[Program]:
     """Compile programs with an MPI, `name:variant` each; what has no compiler is left out."""
     for text in names:
         name, _, variant = text.partition(":")
-        fc = next(iter(SOURCES.glob(f"{name}.f*")), None)
+        fc = next(iter(sources.glob(f"{name}.f*")), None)
         if fc is not None and not fortran:
             continue
         target = folder / f"{name}{f'-{variant}' if variant else ''}.{mpi.name}"
@@ -134,7 +137,7 @@ def programs(mpi: Mpi, names: Sequence[str], folder: Path, fortran: str = "") ->
             )
             continue
         else:
-            _compile(("gcc", "-O1"), SOURCES / f"{name}.c", mpi, target, variant)
+            _compile(("gcc", "-O1"), sources / f"{name}.c", mpi, target, variant)
         yield Program(name=target.name, mpi=mpi, judged=str(target), argv=(str(target),))
 
 
@@ -151,6 +154,9 @@ def _compile(compiler: tuple[str, ...], source: Path, mpi: Mpi, target: Path, va
         *(() if variant == "bare" else (f"-Wl,{how},-rpath,{folder}",)),
     )  # fmt: skip
     check(Command(argv=argv, timeout_s=_TIMEOUT_S))
+    if variant == "plain":
+        plain = ("--replace-needed", posixpath.basename(library), "libmpi.so")
+        check(Command(argv=("patchelf", *plain, str(target)), timeout_s=_TIMEOUT_S))
 
 
 def _fortran_parts(folder: str) -> list[str]:
@@ -179,7 +185,10 @@ def cell(program: Program, mpi: Mpi, work: Path, kept: Mapping[str, str] | None 
     """
     view = RootView()
     setting = LoaderSettings(library_path=program.mpi.needs)
-    question = Question(machine=this_machine(), setting=setting, releases=named.load_releases)
+    question = Question(
+        machine=this_machine(), setting=setting, releases=named.load_releases,
+        launcher=named.launcher_kind(mpi.mpiexec, OFFERS), launcher_file=mpi.mpiexec,
+    )  # fmt: skip
     replacement = find_replacement(view, mpi.prefix)
     found = judge(view, program.judged, replacement, question)
     causes = tuple(sorted({one.cause.value for one in found.findings}))

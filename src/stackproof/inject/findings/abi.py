@@ -50,7 +50,7 @@ def start_findings(case: InjectionAttempt) -> Iterator[Finding]:
             remedy="build the program, or its container, on glibc",
         )
     if case.main is not None and not case.demand.users:
-        yield _no_mpi(case.after)
+        yield opening.by_name(case) or _no_mpi(case.after)
 
 
 # The C library opens its own plug-ins (iconv, names of hosts), as every program has it.

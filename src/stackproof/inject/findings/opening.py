@@ -46,6 +46,30 @@ def nothing_findings(case: InjectionAttempt) -> Iterator[Finding]:
         )
 
 
+def by_name(case: InjectionAttempt) -> Finding | None:
+    """Return that a program opens the injected MPI while it runs, by a name that leads there."""
+    family = case.main.family.abi if case.main else ""
+    for path, (opener, who) in _opened_later(case):
+        name = posixpath.basename(path)
+        promise = abi.abi_of_name(name)
+        asks = any(entry.name in {"dlopen", "dlmopen"} for entry in opener.elf.imports)
+        by_path = name not in case.view.traces(opener.file).opened
+        if promise is None or promise[0] != family or not asks or by_path:
+            continue
+        if case.replacement.owns(who):
+            continue
+        fault = fault_of(case.after, path, opener.number, case.scope)
+        return Finding(
+            cause=Cause.OPENED_LATER,
+            effect=Effect.CANNOT_TELL if fault else Effect.NOTE,
+            message=f"it opens `{name}` while it runs, and calls what it looks up in there"
+            + (f"; it cannot: {fault}" if fault else ""),
+            file=who,
+            provider=path,
+        )
+    return None
+
+
 def startup_findings(case: InjectionAttempt, way: Way, startup: Startup) -> Iterator[Finding]:
     """Yield what a script that runs before the program does to the folders of an injection."""
     script = startup.scripts[0] if startup.scripts else case.after.program.path
