@@ -19,8 +19,8 @@ from stackproof.core import limits
 from stackproof.core.effects import files
 from stackproof.core.effects.foreign import parser, tars, walls
 from stackproof.core.effects.foreign import unpack as foreign_unpack
-from stackproof.core.effects.foreign.tree import Tree
-from stackproof.core.effects.foreign.unpack import Packed, Rules
+from stackproof.core.effects.foreign.tree import ForeignTree
+from stackproof.core.effects.foreign.unpack import Packed, UnpackRules
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.core.links import ROOT_FILE_SYSTEM, LinkRules
 from stackproof.image.effects import image_file, meta_files, tree
@@ -377,7 +377,7 @@ def test_a_parser_that_does_not_end_is_ended(tmp_path: Path, monkeypatch) -> Non
     (tmp_path / "image").write_text("x")
     monkeypatch.setattr(parser, "find", lambda _: "/usr/bin/sleep")
     monkeypatch.setattr(Packed, "argv", lambda _: ("sleep", "60"))
-    rules = Rules(seconds=1)
+    rules = UnpackRules(seconds=1)
     with pytest.raises(StackproofError) as caught:
         foreign_unpack.unpack(Packed(path=str(tmp_path / "image")), tmp_path / "target", rules)
     assert caught.value.reason is Reason.IMAGE_UNREADABLE
@@ -396,7 +396,7 @@ def test_paths_of_a_tree_stay_in_it(tmp_path: Path) -> None:
     }.items():  # fmt: skip
         (root / name).symlink_to(target)
     before = state_of(tmp_path)
-    with Tree.at(root, LinkRules(root="/mount")) as opened:
+    with ForeignTree.at(root, LinkRules(root="/mount")) as opened:
         assert opened.read("mounted", limits.DOCUMENT) == b"inside"
         assert opened.read("folder/../a/./file", limits.DOCUMENT) == b"inside"
         assert opened.real("folder/file") == "a/file"
@@ -424,7 +424,7 @@ def test_paths_of_a_tree_stay_in_it(tmp_path: Path) -> None:
         opened.remove("absolute")
     assert (tmp_path / "secret").read_text() == "secret"
     assert (root / "out").read_text() == "mine"
-    with Tree.at(root, ROOT_FILE_SYSTEM) as opened:
+    with ForeignTree.at(root, ROOT_FILE_SYSTEM) as opened:
         assert opened.read("../../a/file", limits.DOCUMENT) == b"inside"
         assert opened.stat("mounted") is None
 
@@ -438,6 +438,6 @@ def test_a_tar_writes_nothing_through_its_links(tmp_path: Path) -> None:
         link.type, link.linkname = tarfile.SYMTYPE, "../guard"
         archive.addfile(link)
         archive.addfile(tarfile.TarInfo("link/file"))
-    with Tree.at(tmp_path / "root") as opened, pytest.raises(StackproofError):
+    with ForeignTree.at(tmp_path / "root") as opened, pytest.raises(StackproofError):
         tars.extract(packed, opened)
     assert os.listdir(tmp_path / "guard") == []

@@ -12,7 +12,7 @@ from stackproof.build.effects.workspace import Workspace
 from stackproof.build.plan import Step
 from stackproof.core.effects import cache_folder, files
 from stackproof.core.effects.foreign import tars
-from stackproof.core.effects.foreign.tree import Tree
+from stackproof.core.effects.foreign.tree import ForeignTree
 from stackproof.core.errors import StackproofError
 
 
@@ -27,7 +27,7 @@ def restore(step: Step, space: Workspace, folder: Path) -> bool:
     for output in step.outputs:
         inside.place(space.store, output)
     try:
-        with Tree.at(space.store) as store:
+        with ForeignTree.at(space.store) as store:
             tars.extract(path, store)
         cache_folder.used(path)
     except StackproofError:

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from stackproof.core import limits
 from stackproof.core.effects.foreign import unpack as foreign_unpack
-from stackproof.core.effects.foreign.tree import Tree
-from stackproof.core.effects.foreign.unpack import Packed, Rules
+from stackproof.core.effects.foreign.tree import ForeignTree
+from stackproof.core.effects.foreign.unpack import Packed, UnpackRules
 from stackproof.core.errors import Reason, StackproofError
 
 FOLDER = "meta"
@@ -36,7 +36,7 @@ def read(image: str) -> MetaFiles | None:
     Raises `StackproofError`: TOOL_MISSING, DISK_FULL, FILE_MISSING.
     """
     most = limits.IMAGE_MEMBER
-    rules = Rules(seconds=most.seconds, file_bytes=most.bytes)
+    rules = UnpackRules(seconds=most.seconds, file_bytes=most.bytes)
     packed = Packed(path=image, member=FOLDER, processors=1)
     with tempfile.TemporaryDirectory(prefix="stackproof-meta-") as aside:
         try:
@@ -48,7 +48,7 @@ def read(image: str) -> MetaFiles | None:
             raise
 
 
-def _read(tree: Tree) -> MetaFiles | None:
+def _read(tree: ForeignTree) -> MetaFiles | None:
     if not tree.is_folder(FOLDER, follow=False):
         return None
     files: dict[str, bytes] = {}
@@ -66,8 +66,8 @@ def _read(tree: Tree) -> MetaFiles | None:
 
 
 def write(meta: MetaFiles, folder: Path) -> None:
-    """Write a folder `meta` into a folder, for everybody to read; raises as `Tree` does."""
-    with Tree.at(folder) as tree:
+    """Write a folder `meta` into a folder, for everybody to read; raises as `ForeignTree` does."""
+    with ForeignTree.at(folder) as tree:
         tree.make_folder(FOLDER)
         for path in meta.folders:
             tree.make_folder(path)

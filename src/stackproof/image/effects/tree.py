@@ -9,8 +9,8 @@ from pathlib import Path
 from stackproof.core import noun
 from stackproof.core.effects import cache_kinds, files
 from stackproof.core.effects.foreign import unpack as foreign_unpack
-from stackproof.core.effects.foreign.tree import Tree
-from stackproof.core.effects.foreign.unpack import Packed, Rules
+from stackproof.core.effects.foreign.tree import ForeignTree
+from stackproof.core.effects.foreign.unpack import Packed, UnpackRules
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.links import LinkRules
 from stackproof.image.effects import image_file, tree_digest
@@ -88,7 +88,7 @@ def _differs(image: str, detail: str) -> StackproofError:
     )
 
 
-def unpack(image: str, target: Path, mount: str = "") -> Tree:
+def unpack(image: str, target: Path, mount: str = "") -> ForeignTree:
     """Unpack an image into a folder that is not there yet, or is empty; return it, open.
 
     It holds regular files, folders and links of the caller, with permission bits alone, and no
@@ -97,4 +97,6 @@ def unpack(image: str, target: Path, mount: str = "") -> Tree:
 
     Raises `StackproofError`: DISK_FULL, IMAGE_UNREADABLE, NOT_PERMITTED, TOO_LARGE, TOOL_MISSING.
     """
-    return foreign_unpack.unpack(Packed(path=image), target, Rules(links=LinkRules(root=mount)))
+    return foreign_unpack.unpack(
+        Packed(path=image), target, UnpackRules(links=LinkRules(root=mount))
+    )

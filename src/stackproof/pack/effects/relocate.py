@@ -18,7 +18,7 @@ from stackproof.linking.elf import ElfFile
 from stackproof.pack import prefixes
 from stackproof.pack.layout import C_LIBRARY, program_place, run_path
 from stackproof.pack.model import LIBRARIES, LOADER, STACK, Moved, TextKind
-from stackproof.pack.prefixes import Content
+from stackproof.pack.prefixes import FileContent
 
 _SHEBANG = b"#!"
 
@@ -149,7 +149,7 @@ def left(
 
 
 @contextlib.contextmanager
-def content_of(path: Path) -> Iterator[Content]:
+def content_of(path: Path) -> Iterator[FileContent]:
     """Give what is in a file, mapped: an image can hold files that are larger than the memory."""
     with path.open("rb") as stream:
         if not os.fstat(stream.fileno()).st_size:

@@ -7,7 +7,7 @@ import platform
 
 from stackproof.core import limits, noun
 from stackproof.core.effects import files
-from stackproof.core.effects.foreign.tree import Tree
+from stackproof.core.effects.foreign.tree import ForeignTree
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.image.effects import tree
 from stackproof.linking.effects import runpath
@@ -80,7 +80,7 @@ def _told(folder: str) -> Pack:
     """Return what is told of a pack in it, or beside it by its name."""
     plain = os.path.abspath(folder)
     beside = [f"{plain}{ending}.provenance.json" for ending in _BESIDE]
-    with Tree.at(folder) as tree:
+    with ForeignTree.at(folder) as tree:
         if tree.stat(PROVENANCE.partition("/")[0]) and tree.stat(PROVENANCE):
             content = tree.read(PROVENANCE, limits.LOCK)
             return noun.from_json(Pack, content, file=os.path.join(plain, PROVENANCE))

@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import tarfile
 
-from stackproof.core.effects.foreign.tree import Tree
+from stackproof.core.effects.foreign.tree import ForeignTree
 from stackproof.core.errors import Location, Reason, fail
 
 
-def extract(path: str | os.PathLike[str], tree: Tree) -> None:
+def extract(path: str | os.PathLike[str], tree: ForeignTree) -> None:
     """Unpack a tar; what is there of the same name is replaced, never followed.
 
     Raises `StackproofError`: IMAGE_UNREADABLE for devices, pipes and damaged archives, and what the
-    methods of `Tree` raise.
+    methods of `ForeignTree` raise.
     """
     folders: list[tarfile.TarInfo] = []
     try:
@@ -34,7 +34,7 @@ def extract(path: str | os.PathLike[str], tree: Tree) -> None:
         tree.set_time(member.name, member.mtime)
 
 
-def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo, tree: Tree) -> None:
+def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo, tree: ForeignTree) -> None:
     if member.isdir():
         tree.make_folder(member.name)
         tree.set_mode(member.name, 0o700)

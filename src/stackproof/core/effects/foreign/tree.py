@@ -24,7 +24,7 @@ from stackproof.core.links import PLAIN, LinkRules
 _FOLDER = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Tree:
+class ForeignTree:
     """An open folder whose paths stay in it; `name` stands in messages.
 
     Every method raises `StackproofError`: IMAGE_UNREADABLE where a link leads out of the tree, and

@@ -20,7 +20,7 @@ from stackproof.core import limits, links
 from stackproof.core.effects import files, sandbox
 from stackproof.core.effects.foreign import parser
 from stackproof.core.effects.foreign.parser import Bounds, Ended, StartError
-from stackproof.core.effects.foreign.tree import Tree, set_mode
+from stackproof.core.effects.foreign.tree import ForeignTree, set_mode
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.links import LinkRules
 
@@ -58,7 +58,7 @@ class Packed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class UnpackRules:
     """The rules for what comes out of an image.
 
     `links` says what links mean. Devices, pipes and sockets are refused, or left out where
@@ -71,7 +71,7 @@ class Rules:
     file_bytes: int = limits.LAYER.bytes
 
 
-def unpack(packed: Packed, into: str | os.PathLike[str], rules: Rules) -> Tree:
+def unpack(packed: Packed, into: str | os.PathLike[str], rules: UnpackRules) -> ForeignTree:
     """Unpack an image into a folder that is not there yet, or is empty, and return it, open.
 
     It appears with its content whole and judged: regular files, folders and links of the caller,
@@ -95,10 +95,10 @@ def unpack(packed: Packed, into: str | os.PathLike[str], rules: Rules) -> Tree:
     finally:
         if holder:
             files.remove(holder)
-    return Tree(top, rules.links, name=str(target))
+    return ForeignTree(top, rules.links, name=str(target))
 
 
-def _filled(packed: Packed, holder: int, rules: Rules) -> tuple[int, int]:
+def _filled(packed: Packed, holder: int, rules: UnpackRules) -> tuple[int, int]:
     """Fill a new folder in a private one; return the mode that it is to have, and it, open."""
     os.mkdir(_NAME, 0o700, dir_fd=holder)
     top = os.open(_NAME, _FOLDER, dir_fd=holder)
@@ -119,7 +119,7 @@ def _filled(packed: Packed, holder: int, rules: Rules) -> tuple[int, int]:
     return mode, top
 
 
-def _parsed(packed: Packed, top: int, rules: Rules) -> Ended:
+def _parsed(packed: Packed, top: int, rules: UnpackRules) -> Ended:
     bounds = Bounds(seconds=rules.seconds, output=limits.MIB, file=rules.file_bytes)
     with _image(packed.path) as image:
         return parser.parse(packed.argv(), image, bounds, folder=top)
@@ -162,7 +162,7 @@ def not_started(error: StartError) -> StackproofError:
     )
 
 
-def _judge(packed: Packed, ended: Ended, settled: _Settling, rules: Rules) -> None:
+def _judge(packed: Packed, ended: Ended, settled: _Settling, rules: UnpackRules) -> None:
     """Raise for a parser that ended badly, and for what it left."""
     said = [line for line in ended.complaints.decode(errors="replace").splitlines() if line.strip()]
     told = [match[1].removeprefix("./") for match in map(_SPECIAL.fullmatch, said) if match]

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from stackproof.core import limits
 from stackproof.core.effects import cache_folder, cache_kinds, files
 from stackproof.core.effects.foreign import unpack as foreign_unpack
-from stackproof.core.effects.foreign.unpack import Packed, Rules
+from stackproof.core.effects.foreign.unpack import Packed, UnpackRules
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.links import ROOT_FILE_SYSTEM
 from stackproof.image import superblock
@@ -237,7 +237,7 @@ def _unpacked(packed: Packed, blob: Blob) -> str:
     """Return the folder in the cache that a root file system was unpacked to."""
     cache_kinds.in_use()
     place = cache_kinds.home("trees") / layers.digest_of(blob)
-    rules = Rules(links=ROOT_FILE_SYSTEM, whole_system=True)
+    rules = UnpackRules(links=ROOT_FILE_SYSTEM, whole_system=True)
     with cache_folder.alone(place):
         if (place / "root").is_dir():
             cache_folder.used(place)
