@@ -185,7 +185,7 @@ def test_a_folder_on_path_that_is_a_link_is_not_moved(stack, home, work, form, v
 @pytest.mark.parametrize("verb", ["pack", "install"])
 @pytest.mark.parametrize("words", ["path", "mpi", "benchmark", "root"])
 def test_paths_of_the_metadata_do_not_lead_out(stack, home, work, words, verb) -> None:
-    """Without any link: `MOUNT/../../home/x/bin` begins with the mount point as well."""
+    """Without any link: `MOUNT/../../elsewhere/bin` begins with the mount point as well."""
     out_of = f"{MOUNT}/" + "../" * 24 + str(home.folder)[1:]
     if words == "path":
         image = on_path(stack, f"{out_of}/bin")
@@ -447,12 +447,13 @@ def test_a_pack_of_somebody_else_is_all_in_its_folder(stack, home, work, form) -
     pack = noun.from_json(Pack, told.read_text())
     assert unpacked.load_pack(str(place)) == pack
     if form == "program":
-        pack = replace(pack, programs={"hello": f"../../home/{home.folder.name}/bin/deploy"})
+        pack = replace(pack, programs={"hello": f"../../{home.folder.name}/bin/deploy"})
     elif form == "mpi":
         facts = MpiFacts(family="mpich", version="4", prefix=str(home.folder), launcher="x")
         pack = replace(pack, mpi=facts)
     elif form in {"link", "absolute"}:
-        target = home.folder / "bin" if form == "absolute" else "../../home/bin"
+        climbing = f"../../../{home.folder.name}/bin"
+        target = home.folder / "bin" if form == "absolute" else climbing
         (place / "stack/more").symlink_to(target)
     pack = replace(pack, tree=tree.of_folder(place, ("meta",)).sha256)
     told.write_text(noun.to_json(pack))

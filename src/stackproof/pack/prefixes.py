@@ -11,7 +11,6 @@ import re
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from stackproof.pack.model import Moved, TextKind
 
@@ -115,25 +114,7 @@ class Sighting:
         return Moved(file=self.file, offset=self.offset, kind=kind, text=shown, done=done)
 
 
-class FileContent(Protocol):
-    """What is in a file: bytes, or the memory that a large file is mapped to."""
-
-    def __buffer__(self, flags: int, /) -> memoryview: ...
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, part: slice, /) -> bytes: ...
-
-    def find(self, sub: bytes, start: int = ..., end: int = ..., /) -> int:
-        """Return where bytes stand first, -1 for nowhere."""
-        ...
-
-    def rfind(self, sub: bytes, start: int = ..., end: int = ..., /) -> int:
-        """Return where bytes stand last, -1 for nowhere."""
-        ...
-
-
-def sightings(file: str, content: FileContent, prefix: bytes) -> Iterator[Sighting]:
+def sightings(file: str, content: bytes, prefix: bytes) -> Iterator[Sighting]:
     """Yield each text of a file in which a prefix stands as a path."""
     elf = content[:4] == b"\x7fELF"
     sections = _sections(content) if elf else ()
@@ -189,7 +170,7 @@ def _of_elf(seen: Sighting, name: str, prefix: str, set_for: Mapping[str, str]) 
     return seen.moved(kind, done)
 
 
-def _sections(content: FileContent) -> tuple[tuple[str, int, int], ...]:
+def _sections(content: bytes) -> tuple[tuple[str, int, int], ...]:
     """Return names, begins and ends of the sections of a 64-bit ELF file; none without a table."""
     try:
         table, size, count, names = struct.unpack_from("<Q10xHHH", content, 40)
@@ -219,7 +200,7 @@ _MACHINES = (
 )
 
 
-def machine_paths(file: str, content: FileContent) -> Iterator[Moved]:
+def machine_paths(file: str, content: bytes) -> Iterator[Moved]:
     """Yield where a library of this machine names its folders, the first of each kind."""
     for pattern, kind in _MACHINES:
         match = pattern.search(content)

@@ -9,6 +9,7 @@ import posixpath
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import cast
 
 from stackproof.core import limits
 from stackproof.core.effects import files
@@ -18,7 +19,6 @@ from stackproof.linking.elf import ElfFile
 from stackproof.pack import prefixes
 from stackproof.pack.layout import C_LIBRARY, program_place, run_path
 from stackproof.pack.model import LIBRARIES, LOADER, STACK, Moved, TextKind
-from stackproof.pack.prefixes import FileContent
 
 _SHEBANG = b"#!"
 
@@ -149,14 +149,14 @@ def left(
 
 
 @contextlib.contextmanager
-def content_of(path: Path) -> Iterator[FileContent]:
+def content_of(path: Path) -> Iterator[bytes]:
     """Give what is in a file, mapped: an image can hold files that are larger than the memory."""
     with path.open("rb") as stream:
         if not os.fstat(stream.fileno()).st_size:
             yield b""
             return
         with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            yield content
+            yield cast("bytes", content)  # it is searched and sliced alike
 
 
 def shebang(path: Path) -> tuple[str, str] | None:
