@@ -24,10 +24,11 @@ import uenvsql
 from images import make_image
 from need import as_unprivileged, need
 from stackproof.core import limits
+from stackproof.core.effects.foreign import index_file
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.core.limits import Limit
 from stackproof.share import labels
-from stackproof.share.effects import attachments, checking, index_file, storing
+from stackproof.share.effects import attachments, checking, storing
 from stackproof.share.effects.repository import ImageRepository
 from stackproof.share.effects.storing import AddOptions
 from swaplab import journal_naming

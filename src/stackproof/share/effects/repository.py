@@ -24,9 +24,9 @@ from pathlib import Path
 from stackproof.core import limits
 from stackproof.core.effects import files
 from stackproof.core.effects.foreign import folder as folders
+from stackproof.core.effects.foreign import index_file
 from stackproof.core.effects.foreign.folder import OpenFolder, umask
 from stackproof.core.errors import Location, Reason, StackproofError, fail
-from stackproof.share.effects import index_file
 from stackproof.share.index_schema import SCHEMA, is_ours
 from stackproof.share.labels import Label, LabelRecord
 
