@@ -37,7 +37,8 @@ QUICK = ("-m", "not needs and not in_turn and not slow", "--hypothesis-profile=q
 # How much attacks by chance do in `nox -s attacks`; in `make test` each does a tenth, or less.
 ALL_ATTACKS = {
     "STACKPROOF_ATTACK_ROUNDS": "40",  # hostile trees through each verb (tests/house)
-    "STACKPROOF_ATTACK_TREES": "2000",  # through what unpacks them (tests/image)
+    "STACKPROOF_TREES": "2000",  # through what unpacks them (tests/core)
+    "STACKPROOF_FUZZ_CASES": "2500",  # malformed answers of registries (tests/share)
     "STACKPROOF_KILLS": "100",  # of each verb at a random moment (tests/killing.py)
 }
 ON_EACH_CORE = ("-n", "auto", "--maxprocesses", "4", "--dist", "loadfile")
