@@ -35,6 +35,7 @@ SOURCES = Path(__file__).parent / "prediction_programs"
 RANKS = 2
 RUNS = "runs"
 _RESULT = re.compile(r"RESULT size=(\d+) ok=(\d)")
+_MAIN = re.compile(r"libmpi(?:ch)?\.so")
 _TIMEOUT_S = 60.0
 # Linked against a library without its own dependencies: whatever it needs is found at the start.
 _LINK = ("-Wl,--allow-shlib-undefined", "-Wl,--unresolved-symbols=ignore-all", "-Wl,-z,lazy")
@@ -264,7 +265,9 @@ def _ran(
     program: Program, mpi: Mpi, ranks: Mapping[str, str], replacement: Replacement, work: Path
 ) -> tuple[bool, str]:
     done, words, maps = _started(program, mpi, {**program.variables, **ranks}, work)
-    mains = {os.path.realpath(main.path) for main in replacement.mains}
+    # Wheels have copies where links were, and a program may ask for any of them.
+    copies = [path for name, path in replacement.names.items() if _MAIN.match(name)]
+    mains = {os.path.realpath(path) for path in (*copies, *(one.path for one in replacement.mains))}
     mapped = [paths & mains for paths in maps]
     if done and (len(mapped) != RANKS or not all(mapped)):
         return False, "runs with another MPI"

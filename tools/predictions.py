@@ -154,7 +154,9 @@ def _packages(work: Path) -> list[Mpi]:
         root = work / name
         if not root.exists() and not _unpacked(packages, root):
             continue
-        lib = next(iter((root / "usr" / "lib").glob("*-linux-gnu")))
+        lib = next(iter((root / "usr" / "lib").glob("*-linux-gnu")), None)
+        if lib is None:  # apt downloads nothing that is installed: see `system_mpis`
+            continue
         is_mpich = name == "debian-mpich"
         include = root / "usr" / "include" / lib.name / "mpich"
         modules = next(iter((lib / "fortran").glob("gfortran-mod-*")), lib)
@@ -202,7 +204,7 @@ def system_mpis() -> list[Mpi]:
 def _chosen(names: str, work: Path) -> list[Mpi]:
     """Return the MPIs of a list, `name==version` for a wheel; all for an empty list."""
     if not names:
-        return [*(wheel_mpi(one, work) for one in WHEELS), *_packages(work)]
+        return [*(wheel_mpi(one, work) for one in WHEELS), *(_packages(work) or system_mpis())]
     others = {one.name: one for one in system_mpis()}
     if "debian-" in names:
         others |= {one.name: one for one in _packages(work)}

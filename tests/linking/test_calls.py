@@ -23,6 +23,10 @@ int MPI_Allreduce(int *, int *, int, int, int, int), MPI_Buffer_attach(void *, i
 volatile int deciding;
 static FAR int size_of(int type) { int size = 0; MPI_Type_size(type, &size); return size; }
 static FAR int further(int a, int type) { return size_of(type) + a; }
+static FAR int split(int kind) { return MPI_Comm_split_type(7, kind, 0) + 1; }
+static FAR int again(int a, int kind) { return split(kind) + a; }
+FAR int elsewhere(void) { return again(2, 3) + 1; }
+static const int resource = 5;
 static FAR void stores(int *place) { *place = 0x4c00024c; }
 int main(void) {
     int types[2] = {deciding, 0}, size = 0;
@@ -34,6 +38,8 @@ int main(void) {
     size += further(3, 0x4c000246);
     MPI_Buffer_attach((void *)-2, 0);
     stores(types);
+    MPI_Comm_split_type(7, resource, 0);
+    size += elsewhere();
     static const int fortran = 77;
     mpi_error_string_(&fortran, &size);
     return size + types[0];
@@ -42,6 +48,8 @@ int main(void) {
 EXPECTED = {
     Handed("mpi_comm_split_type", 1, 2),
     Handed("mpi_comm_split_type", 1, 4),
+    Handed("mpi_comm_split_type", 1, 5),
+    Handed("mpi_comm_split_type", 1, 3),
     Handed("mpi_allreduce", 4, 0x5800000F),
     Handed("mpi_type_size", 0, 0x4C000449),
     Handed("mpi_type_size", 0, 0x4C000246),

@@ -35,6 +35,7 @@ _ARGUMENTS = (x86.RDI, x86.RSI, x86.RDX, x86.RCX, 8, 9)
 _OF_THE_CALLED = (x86.RAX, x86.RCX, x86.RDX, x86.RSI, x86.RDI, 8, 9, 10, 11)
 _PT_EH_FRAME, _TABLE = 0x6474E550, bytes((1, 0x1B, 0x03, 0x3B))
 _SLOT_KINDS = {6, 7}  # R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT
+_LOADS = tuple(bytes((opcode,)) for opcode in (*range(0xB8, 0xC0), 0x68, 0x05))
 _MOST_BYTES, _MOST_ROUNDS = 1 << 20, 3
 _WORDS = re.compile(b"|".join(re.escape(struct.pack("<I", one)) for one in telling.HANDLES))
 
@@ -65,12 +66,18 @@ _State = dict[x86.Operand, frozenset[_Value]]
 
 
 def shown_handles(frame: Frame) -> tuple[int, ...]:
-    """Return the telling handles that stand in code or data, handed to a function or not."""
+    """Return the telling handles that stand in code or data, handed to a function or not.
+
+    In code one counts behind an opcode that takes a constant: the same bytes may be part of two.
+    """
     found = set()
     for segment in _loaded(frame):
         content = frame.bytes_at(segment.offset, segment.file_size)
         for match in _WORDS.finditer(content):
-            if segment.flags & PF_X or not (segment.address + match.start()) % 4:
+            at = match.start()
+            before = content[max(0, at - 7) : at]
+            loads = before[-1:] in _LOADS or b"\xc7" in before or b"\x81" in before[-2:]
+            if loads if segment.flags & PF_X else not (segment.address + at) % 4:
                 found.add(int.from_bytes(match.group(), "little"))
     return tuple(sorted(found))
 
@@ -108,6 +115,17 @@ class _Flow:
             seen |= self.edges.get(one, set())
         return found
 
+    def wrappers(self) -> set[int]:
+        """Return the functions that hand an argument of theirs on to a telling one."""
+        reached = {
+            argument
+            for argument, calls in self.passed_on.items()
+            if any(telling.FUNCTIONS.get(name) == position for name, position in calls)
+        }
+        for _ in range(_MOST_ROUNDS):
+            reached |= {one for to in reached & self.edges.keys() for one in self.edges[to]}
+        return {start for start, _ in reached}
+
 
 class _Search:
     """The functions of one file in which telling constants stand."""
@@ -140,6 +158,7 @@ class _Search:
                     return self._all()
                 _Reading(self, start, end).read()
             wanted = {target for target, _ in (*self.flow.given, *self.flow.edges)}
+            wanted |= {self._start_of(at) for at in self._calls_to(self.flow.wrappers())}
         return self._all()
 
     def _all(self) -> set[Handed]:
@@ -168,7 +187,12 @@ class _Search:
         }
         for address, code in self.parts:
             yield from (address + match.start() for match in _WORDS.finditer(code))
-            for match in re.finditer(rb"[\xe8\xe9]|\xff[\x15\x25]", code) if wanted else ():
+        yield from self._calls_to(wanted)
+
+    def _calls_to(self, wanted: set[int]) -> Iterator[int]:
+        """Yield the addresses of calls that go to an address, or to what a word there names."""
+        for address, code in self.parts if wanted else ():
+            for match in re.finditer(rb"[\xe8\xe9]|\xff[\x15\x25]", code):
                 end = match.end() + 4
                 distance = int.from_bytes(code[end - 4 : end], "little", signed=True)
                 if address + end + distance in wanted:
@@ -274,6 +298,9 @@ class _Reading:
                 self._set(place, frozenset())
 
     def _values(self, place: x86.Operand) -> frozenset[_Value]:
+        if isinstance(place, x86.Place) and place.base == x86.AT:
+            word = self.search.word_at(place.distance)
+            return frozenset() if word is None else frozenset({word})
         return self.state.get(place, frozenset())
 
     def _set(self, place: x86.Operand, values: frozenset[_Value]) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from stackproof.core import limits
-from stackproof.linking.elf import calls
+from stackproof.linking.elf import calls, telling
 from stackproof.linking.elf.calls import Handed
 from stackproof.linking.elf.layout import (
     PF_W,
@@ -96,7 +96,7 @@ def read_traces(source: ReadableFile) -> Traces:
         prefix=_prefix(data),
         release=_release(data) if _MPI_LIBRARY in frame.strings else "",
         constants=_disputed(frame.machine, frame.order, code),
-        newer=calls.shown_handles(frame) if calls_mpi else (),
+        newer=_newer(frame, code) if calls_mpi else (),
         handed=calls.handed(frame) if calls_mpi and frame.machine == _X86_64 else (),
         loader_folders=_split(folders.group()) if folders else (),
         loader_cache=_text(cache.group(1)) if cache else "",
@@ -216,6 +216,16 @@ def _disputed(machine: int, order: str, code: bytes) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
+def _newer(frame: Frame, code: bytes) -> tuple[int, ...]:
+    """Return the handles in code or data that not every release has."""
+    found = set(calls.shown_handles(frame))
+    if frame.machine == _AARCH64 and frame.order == "<":
+        highs = {value >> 16 for value in telling.HANDLES}
+        loaded = {value for high in highs for value in _of_aarch64(code, high)}
+        found |= loaded & telling.HANDLES
+    return tuple(sorted(found))
+
+
 def _of_x86(code: bytes) -> Iterator[int]:
     """Yield the 32-bit immediates 0x4c00nnnn behind the opcode that loads one."""
     at = code.find(b"\x00\x4c", 3)
@@ -225,15 +235,15 @@ def _of_x86(code: bytes) -> Iterator[int]:
         at = code.find(b"\x00\x4c", at + 2)
 
 
-def _of_aarch64(code: bytes) -> Iterator[int]:
-    """Yield what `movz w, #low` and, within four instructions, `movk w, #0x4c00, lsl 16` load."""
+def _of_aarch64(code: bytes, high: int = 0x4C00) -> Iterator[int]:
+    """Yield what `movz w, #low` and, within four instructions, `movk w, #high, lsl 16` load."""
     for register in range(32):
-        word = struct.pack("<I", 0x72A00000 | 0x4C00 << 5 | register)
+        word = struct.pack("<I", 0x72A00000 | high << 5 | register)
         at = code.find(word)
         while at >= 0:
             if at % 4 == 0:
                 for before in range(max(0, at - 16), at, 4):
                     (instruction,) = struct.unpack_from("<I", code, before)
                     if instruction & 0xFFE0001F == 0x52800000 | register:
-                        yield 0x4C000000 | instruction >> 5 & 0xFFFF
+                        yield high << 16 | instruction >> 5 & 0xFFFF
             at = code.find(word, at + 4)
