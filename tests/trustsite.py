@@ -21,12 +21,11 @@ from need import need, private_namespaces
 from signers import Signer
 from stackproof.core.effects.libc import MountFailure
 from stackproof.core.errors import Reason
-from stackproof.share.effects import admission, signing, storing
+from stackproof.share.effects import admission, signing, storing, trusted
 from stackproof.share.effects.repository import ImageRepository
 from stackproof.share.effects.storing import AddOptions
 from stackproof.share.labels import LabelRecord, parse
 from stackproof.share.trust import policy
-from stackproof.share.trust.effects import trusted
 from stackproof.share.trust.policy import SignedLabel
 
 FULL = "tiny/1:v1@here%x86_64"

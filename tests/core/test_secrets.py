@@ -57,7 +57,7 @@ STAY = [
     "PMI_RANK=0", "PMI_SIZE=2", "PMI_FD=7", "PMIX_RANK=0", "key=value", "{'key': 'value'}",
     "sort_key=size", '"cache_key": "abc123"', "FI_PROVIDER=cxi;ofi_rxm", "MPIR_CVAR_KEYVALS=4",
     "libkeyutils.so.1 => /lib/libkeyutils.so.1", "tokens per second 12", "max_tokens=512",
-    "token_count: 12", "KeyError: 'mpi'", "AuthType=auth/munge", "author: anna", "PWD=/home/user",
+    "token_count: 12", "KeyError: 'mpi'", "AuthType=auth/munge", "author: anna", "PWD=/srv/x",
     "OLDPWD=/tmp", "pass: 12 fail: 0", "PASS latency 8 B", "bypass=1", "compass=north",
     "monkey = 1", "keyboard: de", "mr_key: 0x7f001234", "rkey=0x1234abcd lkey=0x12",
     "Host key verification failed.", "Permission denied (publickey,password).",

@@ -17,6 +17,9 @@ from stackproof.core.effects.foreign import walls
 
 pytestmark = pytest.mark.in_turn
 
+# Started by the text below, in a process of its own.
+COVERS = ("mount/effects/confine.py",)
+
 NATIVE = Path(__file__).parents[2] / "native" / "helper" / "confine.c"
 # Names that asm-generic/unistd.h has otherwise than libc.
 _GENERIC = {

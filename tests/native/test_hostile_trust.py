@@ -18,12 +18,11 @@ import yaml
 import trustsite
 from images import env_json, make_image
 from machine import HELPER, NOBODY, RACING, Machine, as_attacker, mount, reasons
-from stackproof.share.effects import measuring, storing
+from stackproof.share.effects import measuring, storing, trusted
 from stackproof.share.effects.repository import ImageRepository
 from stackproof.share.effects.storing import AddOptions
 from stackproof.share.labels import parse
 from stackproof.share.trust import policy
-from stackproof.share.trust.effects import trusted
 from stackproof.share.trust.policy import SignedLabel
 
 pytestmark = pytest.mark.in_turn

@@ -18,8 +18,8 @@ from signers import Signer
 from stackproof import cli
 from stackproof.core.effects import files
 from stackproof.share.attested import kinds
+from stackproof.share.effects import trusted
 from stackproof.share.trust import policy
-from stackproof.share.trust.effects import trusted
 from synthetic import Noise, Plan, simulate, write_results
 
 COVERS = (

@@ -34,13 +34,14 @@ from stackproof.share.effects import (
     remotes,
     signing,
     storing,
+    trusted,
 )
 from stackproof.share.effects.remotes import RemoteOptions
 from stackproof.share.effects.repository import ImageRepository
 from stackproof.share.effects.storing import AddOptions
 from stackproof.share.labels import parse
 from stackproof.share.trust import policy, sigstore
-from stackproof.share.trust.effects import cosign, trusted
+from stackproof.share.trust.effects import cosign
 
 FULL = "tiny/1:v1@here%x86_64"
 PUBLIC = """-----BEGIN PUBLIC KEY-----

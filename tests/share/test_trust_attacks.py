@@ -18,9 +18,8 @@ from need import need
 from registries import OwnRegistry
 from signers import Signer
 from stackproof.core.errors import Reason, StackproofError
-from stackproof.share.effects import attachments, judging, signing
+from stackproof.share.effects import attachments, judging, signing, trusted
 from stackproof.share.trust import policy
-from stackproof.share.trust.effects import trusted
 from trustsite import Place
 
 WANTED = "prgenv/3:v9@here%x86_64"

@@ -31,10 +31,10 @@ from stackproof.share.effects import (
     pushing,
     remotes,
     signing,
+    trusted,
 )
 from stackproof.share.effects.remotes import RemoteOptions
 from stackproof.share.effects.repository import ImageRepository
-from stackproof.share.trust.effects import trusted
 from trustsite import FULL, Place
 
 COVERS = ("share/cli/trust.py", "share/cli/trust_arguments.py")

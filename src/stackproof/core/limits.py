@@ -175,6 +175,10 @@ TREE = Limit(
 LINKS = Limit(
     "links followed in a path", "the kernel's own: path_resolution(7)", count=(40, "links")
 )
+SCRIPTS = Limit(
+    "scripts that start a program, each started by the one before", "one or two",
+    count=(5, "scripts"),
+)  # fmt: skip
 LINK_STEPS = Limit(
     "names in the links of a tree, each followed to its end", "tens a link",
     count=(20_000_000, "names"),

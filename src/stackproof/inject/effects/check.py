@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from stackproof.core import harmless
+from stackproof.core import harmless, limits
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.image.container.effects import roots
 from stackproof.inject.effects import hosts, named, scripts
@@ -21,8 +21,6 @@ from stackproof.inject.replacement import Replacement, find_replacement
 from stackproof.inject.startup import Startup
 from stackproof.linking.effects.view import RootView
 from stackproof.linking.loader import FileView, LoaderSettings, Machine, load_program
-
-_MOST_SCRIPTS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +162,7 @@ def _run_by(view: FileView, path: str, place: NamedPath, root: str) -> tuple[str
         return path, None
     startup: Startup | None = None
     program = path
-    for _ in range(_MOST_SCRIPTS):
+    for _ in range(limits.SCRIPTS.count):
         found = hosts.started_by(view, program)
         if found is None or not found.program.startswith("/") or not view.look(found.program):
             break

@@ -11,9 +11,8 @@ from collections.abc import Callable
 
 from stackproof.core.effects.libc import MountFailure
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
-from stackproof.share.effects import attachments, signing
+from stackproof.share.effects import attachments, signing, trusted
 from stackproof.share.trust import policy
-from stackproof.share.trust.effects import trusted
 from stackproof.share.trust.policy import TrustAction, TrustDecision
 
 

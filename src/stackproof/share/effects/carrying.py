@@ -17,13 +17,12 @@ from stackproof.core import ids, limits
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.share import manifests
 from stackproof.share.attested import attestation, kinds
-from stackproof.share.effects import attaching, attachments, documents, judging, signing
+from stackproof.share.effects import attaching, attachments, documents, judging, signing, trusted
 from stackproof.share.effects.attachments import FoundSignature
 from stackproof.share.effects.oci import OciRegistry
 from stackproof.share.effects.pulling import RemoteImage
 from stackproof.share.manifests import OciDescriptor, OciManifest
 from stackproof.share.trust import policy, sigstore, statement
-from stackproof.share.trust.effects import trusted
 from stackproof.share.trust.policy import SignedLabel, TrustAction
 
 SIGNATURE = manifests.SIGNATURE

@@ -26,10 +26,10 @@ from stackproof.share.attested import attestation, kinds, provenance, verdict
 from stackproof.share.attested.attestation import Attestation
 from stackproof.share.attested.provenance import Provenance
 from stackproof.share.attested.verdict import AttestedVerdict
-from stackproof.share.effects import attachments, measuring, signing
+from stackproof.share.effects import attachments, measuring, signing, trusted
 from stackproof.share.effects.signing import VerifiedSignature
 from stackproof.share.trust import policy
-from stackproof.share.trust.effects import seals, trusted
+from stackproof.share.trust.effects import seals
 from stackproof.share.trust.effects.seals import Sealed
 from stackproof.share.trust.policy import TrustDecision
 

@@ -11,11 +11,10 @@ from pathlib import Path
 from stackproof.core import limits
 from stackproof.core.effects import files
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
-from stackproof.share.effects import attachments, documents, measuring, places, signing
+from stackproof.share.effects import attachments, documents, measuring, places, signing, trusted
 from stackproof.share.effects.signing import VerifiedSignature
 from stackproof.share.labels import LabelRecord
 from stackproof.share.trust import policy, sshsig, statement
-from stackproof.share.trust.effects import trusted
 from stackproof.share.trust.policy import SignedLabel, TrustAction, TrustDecision, TrustRule
 
 
