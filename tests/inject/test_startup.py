@@ -14,7 +14,7 @@ from stackproof.inject.model import Cause, InjectionVerdict
 from stackproof.inject.startup import follow
 from stackproof.linking.effects.view import RootView
 
-COVERS = ("inject/effects/hosts.py", "inject/findings/opening.py")
+COVERS = ("inject/effects/hosts.py",)
 
 # `etc/ldpaths` of R 4.2 as Debian 12 has it, without its comments.
 LDPATHS = """: ${JAVA_HOME=/usr/lib/jvm/default-java}

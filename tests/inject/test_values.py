@@ -20,8 +20,6 @@ from stackproof.linking.effects.view import RootView, this_machine
 from stackproof.linking.elf import telling
 from stackproof.linking.loader import LoaderSettings
 
-COVERS = ("inject/findings/constants.py",)
-
 GOOD = """
 sources:
   mpich: {title: a header, url: "https://example.org/mpi.h"}
