@@ -70,7 +70,7 @@ def write_pack(image: str, wishes: PackWishes, target: Delivery) -> tuple[Pack, 
         formats.WRITERS[target.kind](tree, output, pack)
     if target.provenance == "beside":
         outputs.write(beside, text, "provenance")
-    return pack, size if target.is_folder else output.stat().st_size
+    return pack, size if target.is_folder else _file_size(output)
 
 
 def explain_pack(image: str, wishes: PackWishes) -> Pack:
@@ -93,6 +93,13 @@ def _staging(output: Path) -> Iterator[Path]:
             yield Path(folder)
         except OSError as error:
             raise files.translate(error, output) from error
+
+
+def _file_size(output: Path) -> int:
+    try:
+        return output.lstat().st_size
+    except OSError as error:  # others may write to its folder
+        raise files.translate(error, output) from error
 
 
 def _size(tree: Path) -> int:
