@@ -142,10 +142,11 @@ def of_constants(found: Judgement) -> list[Finding]:
 @pytest.mark.parametrize(
     ("code", "built", "target", "verdict"),
     [
-        ("abort", "5.0.2", "4.0.2", InjectionVerdict.WORKS),
+        ("abort", "5.0.2", "4.0.3", InjectionVerdict.WORKS),
+        ("abort", "5.0.2", "4.0.2", InjectionVerdict.FAILS),
         ("abort", "5.0.2", "3.4.3", InjectionVerdict.FAILS),
         ("abort", "2021.19.0", "3.4.3", InjectionVerdict.FAILS),
-        ("abort", "5.0.2", "4.0.1", InjectionVerdict.UNKNOWN),
+        ("data", "5.0.2", "4.9.1", InjectionVerdict.UNKNOWN),
         ("asks", "5.0.2", "3.4.3", InjectionVerdict.UNKNOWN),
         ("guided", "5.0.2", "4.0.2", InjectionVerdict.WORKS),
         ("guided", "5.0.2", "3.4.3", InjectionVerdict.FAILS),
@@ -172,7 +173,7 @@ def test_what_is_said(tmp_path):
     assert one.symbols == ("MPI_ERRORS_ABORT",)
     assert "MPI_COMM_SET_ERRHANDLER" in one.message
     assert "MPICH 3.4.3 lacks it" in one.message
-    assert "MPICH from 4.0.2 on" in one.remedy
+    assert "MPICH from 4.0.3 on" in one.remedy
 
 
 @pytest.mark.parametrize(

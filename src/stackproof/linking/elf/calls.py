@@ -32,6 +32,7 @@ from stackproof.linking.elf.layout import (
 
 _CALL = re.compile(r"P?(MPIX?_\w+)|p?(mpix?_\w+?)(?:_f08(?:ts)?)?_+")
 _ARGUMENTS = (x86.RDI, x86.RSI, x86.RDX, x86.RCX, 8, 9)
+_RETURNED = (x86.RAX, x86.RDX)
 _OF_THE_CALLED = (x86.RAX, x86.RCX, x86.RDX, x86.RSI, x86.RDI, 8, 9, 10, 11)
 _PT_EH_FRAME, _TABLE = 0x6474E550, bytes((1, 0x1B, 0x03, 0x3B))
 _SLOT_KINDS = {6, 7}  # R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT
@@ -343,7 +344,9 @@ class _Reading:
 
     def _call(self, told: x86.Instruction) -> None:
         self._hand_over(told)
-        for register in _OF_THE_CALLED:
+        # A compiler may know that a function of the same file leaves a register alone.
+        own = told.value is not None and told.value not in self.search.stubs
+        for register in _RETURNED if own else _OF_THE_CALLED:
             self.state.pop(register, None)
         self.state.pop(x86.RSP, None)
         for place in self.known_outside:
