@@ -155,7 +155,6 @@ def _findings(
     if any(finding.effect is Effect.FAILS for finding in start):
         return
     yield from abi.abi_findings(case)
-    yield from constants.constant_findings(case)
     yield from constants.value_findings(case)
     yield from constants.descriptor_findings(case)
     yield from symbols.file_findings(case)

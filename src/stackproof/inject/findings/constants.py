@@ -14,70 +14,11 @@ from stackproof.inject.findings.symbols import (
     asks_for_the_version,
     maker_before,
     maker_injected,
-    release_before,
-    release_injected,
 )
 from stackproof.inject.model import Cause, Effect, Finding
-from stackproof.inject.values import EVERY, Meaning, find
-from stackproof.linking.loader import FileView, MappedObject
+from stackproof.inject.values import EVERY, KnownValue, Meaning, find
+from stackproof.linking.loader import MappedObject
 from stackproof.mpi import families
-from stackproof.mpi.abi import constants
-from stackproof.mpi.abi.constants import Group
-
-
-def constant_findings(case: InjectionAttempt) -> Iterator[Finding]:
-    """Yield the constants that a program of the standard ABI hands over with another meaning."""
-    main = case.main
-    if main is None or main.family.abi != "standard" or case.demand.abi != "standard":
-        return
-    own, new = release_before(case), release_injected(case)
-    if own and own == new:
-        return
-    had, has = constants.edition_of(own), constants.edition_of(new)
-    if had and had == has:
-        return
-    for group in constants.GROUPS:
-        for user in case.demand.users:
-            loaded = _loads(case.view, user, group)
-            if loaded:
-                yield _other_meaning(case, user, group, loaded, known=bool(had and has))
-
-
-def _loads(view: FileView, user: MappedObject, group: Group) -> tuple[str, ...]:
-    """Return the constants of a group that an object may hand over, by the standard's names."""
-    if not any(entry.name in group.functions for entry in user.elf.imports):
-        return ()
-    try:
-        values = view.traces(user.file).constants
-    except StackproofError:
-        return ()
-    return tuple(name for name, value in group.standard.items() if value in values)
-
-
-def _other_meaning(
-    case: InjectionAttempt, user: MappedObject, group: Group, names: tuple[str, ...], *, known: bool
-) -> Finding:
-    main = case.main
-    path = main.path if main else ""
-    words = ", ".join(f"`{name}`" for name in group.standard)
-    if known:
-        message = f"`{path}` has other values for {words} than the MPI that it was built with"
-        effect = Effect.FAILS
-    else:
-        message = (
-            f"libraries of the standard ABI disagree on {words}, and it is not known which values "
-            f"the program and `{path}` have"
-        )
-        effect = Effect.CANNOT_TELL
-    return Finding(
-        cause=Cause.CONSTANTS,
-        effect=effect,
-        message=message,
-        file=user.path,
-        provider=path,
-        symbols=names,
-        remedy="build the program with the header of the MPI that it runs with",
-    )
 
 
 def value_findings(case: InjectionAttempt) -> Iterator[Finding]:
@@ -86,10 +27,7 @@ def value_findings(case: InjectionAttempt) -> Iterator[Finding]:
     What only stands in code or data, or is handed over by a program that asks for the version of
     the MPI, may never reach it.
     """
-    main = case.main
-    if main is None or main.family.abi not in {"mpich", "openmpi"}:
-        return
-    if case.demand.abi != main.family.abi:
+    if case.main is None or case.demand.abi != case.main.family.abi:
         return
     for user in case.demand.users:
         try:
@@ -114,15 +52,19 @@ def _value_finding(
     known = find(case.releases().values, value, function)
     if known is None or case.main is None:
         return None
-    makers = frozenset({"openmpi"} if case.main.family.abi == "openmpi" else _MPICH_MAKERS)
-    built = known.meaning(*maker_before(case))
+    own, (maker, release) = maker_before(case), maker_injected(case)
+    built, theirs = known.meaning(*own), known.meaning(maker, release)
     # What lacks it is not what the program was built with, whatever it finds now.
-    names = (built.name,) if built and built.name else known.names(makers)
-    maker, release = maker_injected(case)
-    theirs = known.meaning(maker, release)
-    if not names or (theirs is not None and theirs.name in names):
+    names = (built.name,) if built and built.name else _possible(known, case.main.family.abi)
+    if not names or (theirs is None and release and own == (maker, release)):
         return None
-    effect, words = _judged(theirs, function)
+    if theirs is not None and theirs.name in names:
+        if len(names) == 1:
+            return None
+        effect: Effect | None = Effect.CANNOT_TELL
+        words = f"means `{theirs.name}` by that"
+    else:
+        effect, words = _judged(theirs, function)
     if effect is None:
         return None
     if asks_for_the_version(user):
@@ -147,10 +89,21 @@ def _value_finding(
     )
 
 
-_MPICH_MAKERS = ("mpich", "intel-mpi", "cray-mpich")
+_MAKERS = {
+    "openmpi": frozenset({"openmpi"}),
+    "mpich": frozenset({"mpich", "intel-mpi", "cray-mpich"}),
+    "standard": frozenset({"mpich-standard", "intel-mpi-standard"}),
+}
+
+
+def _possible(known: KnownValue, family: str) -> tuple[str, ...]:
+    """Return which constant a program may mean, of the standard where there are such."""
+    names = known.names(_MAKERS.get(family, frozenset()))
+    return tuple(name for name in names if not name.startswith("MPIX_")) or names
 
 
 def _title(maker: str) -> str:
+    maker = maker.removesuffix("-standard")
     return families.REGISTRY[maker].title if maker in families.REGISTRY else maker or "this MPI"
 
 
@@ -179,10 +132,10 @@ def descriptor_findings(case: InjectionAttempt) -> Iterator[Finding]:
     main = case.main
     if main is None or main.family.abi != "mpich":
         return
-    own, new = _is_intel(release_before(case)), _is_intel(release_injected(case))
+    own, new = maker_before(case)[0], maker_injected(case)[0]
     for user in case.demand.users:
         names = [e.name for e in user.elf.imports if "_f08ts" in e.name or "_cdesc" in e.name]
-        if names and own != new:
+        if names and (own == "intel-mpi") != (new == "intel-mpi"):
             yield Finding(
                 cause=Cause.ABI_UNKNOWN,
                 effect=Effect.CANNOT_TELL,
@@ -193,8 +146,3 @@ def descriptor_findings(case: InjectionAttempt) -> Iterator[Finding]:
                 symbols=tuple(sorted(names)),
                 remedy="try it: `inject prove`; or build it with the other MPI's `mpi_f08`",
             )
-
-
-def _is_intel(release: str) -> bool:
-    """Return whether a release is Intel's, which counts by years."""
-    return release.startswith("20")

@@ -433,27 +433,13 @@ def _fits(case: InjectionAttempt, main: Main, part: LibraryRole) -> str:
         return ""
     if main.family.abi == "mpich":
         return "the MPICH ABI holds between its main library and those of Fortran and C++"
-    old, new = _series(release_before(case)), _series(release_injected(case))
+    old, new = _series(maker_before(case)[1]), _series(maker_injected(case)[1])
     return f"both are of Open MPI {new}" if new and new == old else ""
 
 
 def _series(release: str) -> str:
     """Return the first two numbers of a release."""
     return ".".join(release.split(".")[:2])
-
-
-def release_before(case: InjectionAttempt) -> str:
-    """Return the release of the MPI that the program has without the injection, empty without."""
-    for loaded in case.before.objects[1:]:
-        if abi.family_of(loaded.elf) is not None:
-            return _release_of(case.before.searcher.view, loaded.file)
-    return ""
-
-
-def release_injected(case: InjectionAttempt) -> str:
-    """Return the release that the injected MPI names in its constants, empty without."""
-    view = case.after.searcher.view
-    return _release_of(view, view.look(case.main.path)) if case.main else ""
 
 
 def maker_before(case: InjectionAttempt) -> tuple[str, str]:
@@ -478,16 +464,10 @@ def _maker_of(view: FileView, file: File) -> tuple[str, str]:
     found = abi.family_of(view.elf(file))
     if found is None or not traces.release:
         return "", ""
-    if found[0].abi != "mpich":
-        return found[0].abi, traces.release
+    if found[0].abi == "openmpi":
+        return "openmpi", traces.release
     for word, family in (("CRAY MPICH", "cray-mpich"), ("MVAPICH", "mvapich")):
         if word in traces.words:
             return family, traces.release
-    return ("intel-mpi" if traces.release.startswith("20") else "mpich"), traces.release
-
-
-def _release_of(view: FileView, file: File | None) -> str:
-    try:
-        return view.traces(file).release if file else ""
-    except StackproofError:
-        return ""
+    family = "intel-mpi" if traces.release.startswith("20") else "mpich"
+    return family + ("-standard" if found[0].abi == "standard" else ""), traces.release

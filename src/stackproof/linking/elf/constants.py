@@ -61,10 +61,9 @@ class Traces:
 
     `handles` are handles of the MPICH ABI that its code loads, at most `ENOUGH`; `opened` the names
     of libraries among its constants; `words` the texts of launchers; `prefix` the folder that
-    Open MPI was configured for; `release` what an MPI's main library says that it is; `constants`
-    those of the standard ABI that its code loads and that MPIs disagree on. `newer` are the handles
-    in code or data that not every release of an MPI has, `handed` what code hands to MPI that not
-    every release knows. The rest is of a dynamic loader.
+    Open MPI was configured for; `release` what an MPI's main library says that it is; `newer`
+    the handles in code or data that not every release of an MPI has, `handed` what code hands to
+    MPI that not every release takes alike. The rest is of a dynamic loader.
     """
 
     handles: tuple[int, ...] = ()
@@ -72,7 +71,6 @@ class Traces:
     words: tuple[str, ...] = ()
     prefix: str = ""
     release: str = ""
-    constants: tuple[int, ...] = ()
     newer: tuple[int, ...] = ()
     handed: tuple[Handed, ...] = ()
     loader_folders: tuple[str, ...] = ()
@@ -95,7 +93,6 @@ def read_traces(source: ReadableFile) -> Traces:
         words=tuple(word for word in _WORDS if word.encode() in data),
         prefix=_prefix(data),
         release=_release(data) if _MPI_LIBRARY in frame.strings else "",
-        constants=_disputed(frame.machine, frame.order, code),
         newer=_newer(frame, code) if calls_mpi else (),
         handed=calls.handed(frame) if calls_mpi and frame.machine == _X86_64 else (),
         loader_folders=_split(folders.group()) if folders else (),
@@ -193,26 +190,6 @@ def _handles(machine: int, order: str, code: bytes) -> tuple[int, ...]:
             found.add(value)
         if len(found) == ENOUGH:
             break
-    return tuple(sorted(found))
-
-
-DISPUTED = frozenset({401, 402, 403, 0x142, 0x143, 505, 506, 507})
-"""Constants of the standard ABI (`mpi.abi.constants`) that were released with two meanings."""
-
-
-def _disputed(machine: int, order: str, code: bytes) -> tuple[int, ...]:
-    """Return the constants of `DISPUTED` that instructions load; only x86-64's are looked at."""
-    if order != "<" or machine != _X86_64:
-        return ()
-    found = set()
-    for value in DISPUTED:
-        word = value.to_bytes(4, "little")
-        at = code.find(word, 1)
-        while at >= 0:
-            if code[at - 1] in _OPCODES:
-                found.add(value)
-                break
-            at = code.find(word, at + 1)
     return tuple(sorted(found))
 
 

@@ -23,6 +23,16 @@ FUNCTIONS: Mapping[str, int] = {
     "mpi_error_class": 0,
     "mpi_add_error_code": 0,
     "mpix_gpu_query_support": 0,
+    "mpi_file_seek": 2,
+    "mpi_file_seek_shared": 2,
+    "mpi_comm_set_errhandler": 1,
+    "mpi_win_set_errhandler": 1,
+    "mpi_file_set_errhandler": 1,
+    "mpi_session_set_errhandler": 1,
+    "mpi_session_init": 1,
+    "mpi_comm_create_from_group": 3,
+    "mpi_comm_get_attr": 1,
+    "mpi_attr_get": 1,
 }
 """Functions with an argument whose values some releases have and others not; counted from 0."""
 
