@@ -25,6 +25,7 @@ GO = [
     # in logs
     "auth_key 0x6875hunter2", "auth_key: hunter2", "job 1: setting auth_key=0xhunter2 on cxi0",
     "slurmstepd: PMI_KEY 8a1hunter2 given", "password = hunter2 # of anna", "Passphrase: hunter2",
+    "the password is hunter2", "Passphrase was: hunter2, said anna", "pwd:hunter2", "pwd = hunter2",
     "[node1] db_password:='hunter2'", "login with userPassword=hunter2, done",
     "Cookie: a=1; session=hunter2; b=2", "< set-cookie: id=hunter2; Path=/",
     "Authorization: token hunter2", "proxy-authorization: Basic hunter2",
@@ -58,6 +59,7 @@ STAY = [
     "sort_key=size", '"cache_key": "abc123"', "FI_PROVIDER=cxi;ofi_rxm", "MPIR_CVAR_KEYVALS=4",
     "libkeyutils.so.1 => /lib/libkeyutils.so.1", "tokens per second 12", "max_tokens=512",
     "token_count: 12", "KeyError: 'mpi'", "AuthType=auth/munge", "author: anna", "PWD=/srv/x",
+    "the password is not set", "password is incorrect", "Password was required", "pwd: ~/x",
     "OLDPWD=/tmp", "pass: 12 fail: 0", "PASS latency 8 B", "bypass=1", "compass=north",
     "monkey = 1", "keyboard: de", "mr_key: 0x7f001234", "rkey=0x1234abcd lkey=0x12",
     "Host key verification failed.", "Permission denied (publickey,password).",

@@ -90,6 +90,13 @@ _SHORT = re.compile(
     r"|\b(?:curl|wget)\b[^\n|;]{0,200}?[ \t](?:-u|--user|-U|--proxy-user)[ \t=]*[\"']?"
     r"([^\s:\"']+:(?!//)[^\s\"']+)"
 )
+# In prose, and by a name that is a folder in most places: no path, no word of a sentence.
+_SAID = re.compile(
+    r"\b(?:password|passwd|passphrase|pwd)\b(?:[ \t]+(?:is|was)[ \t:]+[\"']?(?!(?:not|in)[a-z]*\b|"
+    r"(?:wrong|required|empty|missing|set|expired|correct|needed|unset|asked|read)\b)"
+    r"|[ \t]*[:=][ \t]*(?=[^\s/~.$\"'(]))([^\s\"',;]+)",
+    re.IGNORECASE,
+)
 _LARGEST_AMOUNT = 999
 _LEFT_OUT = re.compile(r"\((\w[\w ]*) left out\)")
 
@@ -190,7 +197,7 @@ def _spans(text: str) -> list[_Span]:
         *_of_shape(text), *_in_blocks(text), *_by_name(text),
         *_of_group(_HEADER, text, "credential"), *_of_group(_SCHEME, text, "credential"),
         *_of_group(_ADDRESS, text, "password"), *_of_group(_KEY_FILE, text, "key"),
-        *_of_group(_QUERY, text, "token"),
+        *_of_group(_QUERY, text, "token"), *_of_group(_SAID, text, "password"),
         *_of_group(_PROXY_COMMAND, text, "proxy command"), *_of_group(_SHORT, text, "password"),
     ]  # fmt: skip
 
