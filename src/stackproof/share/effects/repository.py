@@ -51,8 +51,8 @@ class ImageRepository:
         self._index = folder / INDEX
 
     def exists(self) -> bool:
-        """Return whether there is a repository."""
-        return self._index.is_file()
+        """Return true where something has the name of the index, whatever it is."""
+        return os.path.lexists(self._index)
 
     def folder_of(self, digest: str) -> Path:
         """Return the folder of an image."""
