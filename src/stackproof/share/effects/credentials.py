@@ -18,7 +18,6 @@ import contextlib
 import errno
 import getpass
 import os
-import pwd
 import re
 import stat
 from collections.abc import Iterator, Mapping
@@ -26,9 +25,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from stackproof.core import limits
+from stackproof.core import limits, ownership
 from stackproof.core.command import Command, EnvPatch
 from stackproof.core.effects import run
+from stackproof.core.effects.foreign import folder as folders
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.share import answers
 
@@ -147,20 +147,19 @@ def _check_own(path: Path, state: os.stat_result) -> None:
     """Check that nobody else made a file of logins, may write to it, or may put another there."""
     if not stat.S_ISREG(state.st_mode):
         raise _not_own(path, "is no file")
-    folder = Path(os.path.realpath(path)).parent
-    for place, found in ((path, state), (folder, folder.stat()), (path.parent, path.parent.stat())):
-        if found.st_uid not in {os.geteuid(), 0}:
-            raise _not_own(place, f"belongs to {_owner(found.st_uid)}")
-        own_group = found.st_gid == os.getegid() == os.geteuid()
-        sticky = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX
-        if found.st_mode & (0o002 if own_group else 0o022) and not sticky:
-            raise _not_own(place, "may be written to by others")
-
-
-def _owner(user: int) -> str:
-    with contextlib.suppress(KeyError):
-        return f"`{pwd.getpwuid(user).pw_name}`"
-    return f"the user {user}"
+    if why := folders.fault(state):
+        raise _not_own(path, why)
+    for folder in (Path(os.path.realpath(path)).parent, path.parent):
+        around = folder.stat()
+        kept = ownership.keeps_names(
+            around.st_mode,
+            around.st_uid,
+            around.st_gid,
+            user=os.geteuid(),
+            user_group=os.getegid(),
+        )
+        if not kept:
+            raise _not_own(folder, folders.fault(around))
 
 
 def _not_own(path: Path, why: str) -> StackproofError:
