@@ -11,11 +11,18 @@ PAGE = (ROOT / "SECURITY.md").read_text()
 NAMES = re.findall(r"`(test_\w+\.py)(?:::(test_\w+))?`", PAGE)
 # Sections whose every point is a promise.
 PROMISES = (
+    "Foreign trees",
+    "Folders of several users",
+    "Registries",
+    "Signatures",
     "What it guarantees",
     "The sandbox of build steps",
     "The hook for containers",
     "The plug-in for Slurm",
+    "What others wrote, on this side",
 )
+# Sections whose every point says what was tried.
+ATTACKED = ("Foreign trees", "Folders of several users")
 
 
 def _functions(file: Path) -> set[str]:
@@ -48,3 +55,9 @@ def test_every_guarantee_names_a_test() -> None:
         bare += [point for point in points if not re.search(r"`test_\w+\.py", point)]
     # What is not promised, said where it would be looked for.
     assert [point.split("**")[1] for point in bare] == ["No-new-privileges is not set"]
+
+
+def test_every_guarantee_about_foreign_content_says_what_was_tried() -> None:
+    points = [point for title in ATTACKED for point in _points(title)]
+    assert len(points) > 15
+    assert [point.split("**")[1] for point in points if "Tried" not in point] == []
