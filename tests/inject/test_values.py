@@ -108,6 +108,8 @@ CODE = {
     "void hand(void) { int size; MPI_Type_size(0x4c000247, &size); }\n",
     "guided": "void MPI_Comm_split_type(int, int, int);\n"
     "void hand(void) { MPI_Comm_split_type(7, 2, 0); }\n",
+    "chosen": "void MPI_Comm_split_type(int, int, int); int kind = 3;\n"
+    "void hand(void) { MPI_Comm_split_type(7, kind, 0); }\n",
     "data": "int types[] = {0x4c000405, 0x4c00024c};\n",
     "asks": "void MPI_Comm_set_errhandler(int, int); int MPI_Get_version(void);\n"
     "void hand(void) { if (MPI_Get_version() > 3) MPI_Comm_set_errhandler(0, 0x54000003); }\n",
@@ -152,6 +154,8 @@ def of_constants(found: Judgement) -> list[Finding]:
         ("guided", "5.0.2", "3.4.3", InjectionVerdict.FAILS),
         ("guided", "5.0.2", "2021.13.1", InjectionVerdict.FAILS),
         ("guided", "3.4.3", "2021.13.1", InjectionVerdict.WORKS),
+        ("chosen", "5.0.2", "4.3.2", InjectionVerdict.WORKS),
+        ("chosen", "5.0.2", "3.4.3", InjectionVerdict.UNKNOWN),
         ("sum", "5.0.2", "5.0.0", InjectionVerdict.WORKS),
         ("sum", "5.0.2", "4.2.3", InjectionVerdict.FAILS),
         ("sum", "5.0.2", "2021.18.1", InjectionVerdict.FAILS),

@@ -20,7 +20,8 @@ CODE = """
 #define FAR __attribute__((noinline, noclone))
 int MPI_Init(void), MPI_Comm_split_type(int, int, int), MPI_Type_size(int, int *);
 int MPI_Allreduce(int *, int *, int, int, int, int), MPI_Buffer_attach(void *, int), mpi_error_string_(const int *, int *);
-volatile int deciding;
+volatile int deciding, unknown;
+volatile int chosen = 12;
 static FAR int size_of(int type) { int size = 0; MPI_Type_size(type, &size); return size; }
 static FAR int further(int a, int type) { return size_of(type) + a; }
 static FAR int split(int kind) { return MPI_Comm_split_type(7, kind, 0) + 1; }
@@ -33,6 +34,8 @@ int main(void) {
     MPI_Init();
     MPI_Comm_split_type(7, 2, 0);
     if (deciding) MPI_Comm_split_type(7, 4, 0);
+    MPI_Comm_split_type(7, chosen, 0);
+    MPI_Comm_split_type(7, unknown, 0);
     MPI_Allreduce(types, types, 1, 0x4c000405, 0x5800000f, 7);
     MPI_Type_size(deciding ? 0x4c000449 : 0x4c000807, &size);
     size += further(3, 0x4c000246);
@@ -49,6 +52,7 @@ EXPECTED = {
     Handed("mpi_comm_split_type", 1, 2),
     Handed("mpi_comm_split_type", 1, 4),
     Handed("mpi_comm_split_type", 1, 5),
+    Handed("mpi_comm_split_type", 1, 12, sure=False),
     Handed("mpi_comm_split_type", 1, 3),
     Handed("mpi_allreduce", 4, 0x5800000F),
     Handed("mpi_type_size", 0, 0x4C000449),

@@ -17,6 +17,7 @@ from stackproof.inject.findings.symbols import (
 )
 from stackproof.inject.model import Cause, Effect, Finding
 from stackproof.inject.values import EVERY, KnownValue, Meaning, find
+from stackproof.linking.elf.calls import Handed
 from stackproof.linking.loader import MappedObject
 from stackproof.mpi import families
 
@@ -35,20 +36,17 @@ def value_findings(case: InjectionAttempt) -> Iterator[Finding]:
         except StackproofError:
             continue
         seen = {one.value for one in traces.handed}
-        loose = [value for value in traces.newer if value not in seen]
+        loose = (Handed("", 0, value, sure=False) for value in traces.newer if value not in seen)
         worst: dict[int, Finding] = {}
-        for value, function in [(o.value, o.function) for o in traces.handed] + [
-            (value, "") for value in loose
-        ]:
-            found = _value_finding(case, user, value, function)
-            if found and (value not in worst or found.effect is Effect.FAILS):
-                worst[value] = found
+        for one in (*traces.handed, *loose):
+            found = _value_finding(case, user, one)
+            if found and (one.value not in worst or found.effect is Effect.FAILS):
+                worst[one.value] = found
         yield from worst.values()
 
 
-def _value_finding(
-    case: InjectionAttempt, user: MappedObject, value: int, function: str
-) -> Finding | None:
+def _value_finding(case: InjectionAttempt, user: MappedObject, handed: Handed) -> Finding | None:
+    function, value = handed.function, handed.value
     known = find(case.releases().values, value, function)
     if known is None or case.main is None:
         return None
@@ -67,6 +65,8 @@ def _value_finding(
         effect, words = _judged(theirs, function)
     if effect is None:
         return None
+    if effect is Effect.FAILS and not handed.sure:
+        effect, words = Effect.CANNOT_TELL, f"{words}; a variable has it at first"
     if asks_for_the_version(user):
         effect = Effect.CANNOT_TELL if effect is Effect.FAILS else Effect.NOTE
         words += "; it asks for the version of the MPI, and may not hand it over"

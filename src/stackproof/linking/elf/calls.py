@@ -37,15 +37,25 @@ _OF_THE_CALLED = (x86.RAX, x86.RCX, x86.RDX, x86.RSI, x86.RDI, 8, 9, 10, 11)
 _PT_EH_FRAME, _TABLE = 0x6474E550, bytes((1, 0x1B, 0x03, 0x3B))
 _SLOT_KINDS = {6, 7}  # R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT
 _LOADS = tuple(bytes((opcode,)) for opcode in (*range(0xB8, 0xC0), 0x68, 0x05))
-_MOST_BYTES, _MOST_ROUNDS = 1 << 20, 3
+_MOST_BYTES, _MOST_ROUNDS, _MOST_SLOTS = 1 << 20, 3, 500_000
 _WORDS = re.compile(b"|".join(re.escape(struct.pack("<I", one)) for one in telling.HANDLES))
 
 
 class Handed(NamedTuple):
-    """A constant that code hands to a function: by the function's name in C, in small letters."""
+    """A constant that code hands to a function: by the function's name in C, in small letters.
+
+    It is not `sure` where a variable has the value at first, and may have another by then.
+    """
 
     function: str
     position: int
+    value: int
+    sure: bool = True
+
+
+class _AtFirst(NamedTuple):
+    """What a variable holds when the program starts."""
+
     value: int
 
 
@@ -61,7 +71,7 @@ class _Pointer(NamedTuple):
     address: int
 
 
-_Value = int | _Given | _Pointer
+_Value = int | _Given | _Pointer | _AtFirst
 _Argument = tuple[int, int]
 _State = dict[x86.Operand, frozenset[_Value]]
 
@@ -168,7 +178,7 @@ class _Search:
         for argument, calls in flow.passed_on.items():
             values = flow.given_to(argument)
             found |= {Handed(*call, value) for call in calls for value in values}
-        return {one for one in found if telling.is_telling(*one)}
+        return {one for one in found if telling.is_telling(*one[:3])}
 
     def _places(self) -> Iterator[int]:
         """Yield addresses of code where a telling handle stands, or a telling function is called.
@@ -236,10 +246,11 @@ class _Search:
             return self.slots.get(told.source.distance, "")
         return self.stubs.get(told.value, "") if told.value is not None else ""
 
-    def word_at(self, address: int) -> int | None:
-        """Return the constant at an address, None where something may write there."""
+    def word_at(self, address: int, flags: int = 0) -> int | None:
+        """Return the word at an address that nothing, or with `PF_W` something, may write to."""
         for one in _loaded(self.frame):
-            if one.address <= address <= one.address + one.file_size - 4 and not one.flags & PF_W:
+            inside = one.address <= address <= one.address + one.file_size - 4
+            if inside and one.flags & PF_W == flags:
                 place = one.offset + address - one.address
                 return int.from_bytes(self.frame.bytes_at(place, 4), "little")
         return None
@@ -301,7 +312,9 @@ class _Reading:
     def _values(self, place: x86.Operand) -> frozenset[_Value]:
         if isinstance(place, x86.Place) and place.base == x86.AT:
             word = self.search.word_at(place.distance)
-            return frozenset() if word is None else frozenset({word})
+            first = self.search.word_at(place.distance, PF_W)
+            found = word if first is None else _AtFirst(first)
+            return frozenset() if found is None else frozenset({found})
         return self.state.get(place, frozenset())
 
     def _set(self, place: x86.Operand, values: frozenset[_Value]) -> None:
@@ -379,12 +392,14 @@ class _Reading:
                 self.flow.passed_on.setdefault(key, set()).add((function, position))
             return
         if by_address:
-            address = value.address if isinstance(value, _Pointer) else value
+            address = value if isinstance(value, int) else value[0]
             word = self.search.word_at(address)
             if word is not None:
                 self.flow.handed.add(Handed(function, position, word))
         elif isinstance(value, int):
             self.flow.handed.add(Handed(function, position, value))
+        elif isinstance(value, _AtFirst):
+            self.flow.handed.add(Handed(function, position, value.value, sure=False))
 
     def _leave(self, told: x86.Instruction) -> None:
         target = told.value
@@ -426,7 +441,8 @@ def _slots(frame: Frame) -> Iterator[tuple[int, str]]:
         place, count = frame.one(table), frame.one(size)
         if place is None or not count:
             continue
-        for slot, info, _ in struct.iter_unpack("<QQq", frame.memory(place, count // 24 * 24)):
+        entries = frame.memory(place, min(count // 24, _MOST_SLOTS) * 24)
+        for slot, info, _ in struct.iter_unpack("<QQq", entries):
             if info & 0xFFFFFFFF not in _SLOT_KINDS:
                 continue
             (name,) = frame.unpack("I", frame.memory(symbols + 24 * (info >> 32), 4))
