@@ -110,6 +110,8 @@ CODE = {
     "void hand(void) { MPI_Comm_split_type(7, 2, 0); }\n",
     "chosen": "void MPI_Comm_split_type(int, int, int); int kind = 3;\n"
     "void hand(void) { MPI_Comm_split_type(7, kind, 0); }\n",
+    "either": "void MPI_Comm_set_errhandler(int, int); int option;\n"
+    "void hand(void) { MPI_Comm_set_errhandler(0, option ? 0x54000003 : 0x54000001); }\n",
     "data": "int types[] = {0x4c000405, 0x4c00024c};\n",
     "asks": "void MPI_Comm_set_errhandler(int, int); int MPI_Get_version(void);\n"
     "void hand(void) { if (MPI_Get_version() > 3) MPI_Comm_set_errhandler(0, 0x54000003); }\n",
@@ -156,6 +158,8 @@ def of_constants(found: Judgement) -> list[Finding]:
         ("guided", "3.4.3", "2021.13.1", InjectionVerdict.WORKS),
         ("chosen", "5.0.2", "4.3.2", InjectionVerdict.WORKS),
         ("chosen", "5.0.2", "3.4.3", InjectionVerdict.UNKNOWN),
+        ("either", "5.0.2", "4.3.2", InjectionVerdict.WORKS),
+        ("either", "5.0.2", "3.4.3", InjectionVerdict.UNKNOWN),
         ("sum", "5.0.2", "5.0.0", InjectionVerdict.WORKS),
         ("sum", "5.0.2", "4.2.3", InjectionVerdict.FAILS),
         ("sum", "5.0.2", "2021.18.1", InjectionVerdict.FAILS),

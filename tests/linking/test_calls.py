@@ -55,7 +55,7 @@ EXPECTED = {
     Handed("mpi_comm_split_type", 1, 12, sure=False),
     Handed("mpi_comm_split_type", 1, 3),
     Handed("mpi_allreduce", 4, 0x5800000F),
-    Handed("mpi_type_size", 0, 0x4C000449),
+    Handed("mpi_type_size", 0, 0x4C000449, sure=False),
     Handed("mpi_type_size", 0, 0x4C000246),
     Handed("mpi_buffer_attach", 0, 0xFFFFFFFE),
     Handed("mpi_error_string", 0, 77),

@@ -57,8 +57,8 @@ def _value_finding(case: InjectionAttempt, user: MappedObject, handed: Handed) -
     if not names or (theirs is None and release and own == (maker, release)):
         return None
     if theirs is not None and theirs.name in names:
-        if len(names) == 1:
-            return None
+        if len(names) == 1 or case.main.family.abi != "standard":
+            return None  # few programs are of the releases that mean another by it
         effect: Effect | None = Effect.CANNOT_TELL
         words = f"means `{theirs.name}` by that"
     else:
@@ -66,7 +66,7 @@ def _value_finding(case: InjectionAttempt, user: MappedObject, handed: Handed) -
     if effect is None:
         return None
     if effect is Effect.FAILS and not handed.sure:
-        effect, words = Effect.CANNOT_TELL, f"{words}; a variable has it at first"
+        effect, words = Effect.CANNOT_TELL, f"{words}; it may be another by then"
     if asks_for_the_version(user):
         effect = Effect.CANNOT_TELL if effect is Effect.FAILS else Effect.NOTE
         words += "; it asks for the version of the MPI, and may not hand it over"

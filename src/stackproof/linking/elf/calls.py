@@ -44,7 +44,8 @@ _WORDS = re.compile(b"|".join(re.escape(struct.pack("<I", one)) for one in telli
 class Handed(NamedTuple):
     """A constant that code hands to a function: by the function's name in C, in small letters.
 
-    It is not `sure` where a variable has the value at first, and may have another by then.
+    It is not `sure` where it may be another by then: a variable has it at first, or it is one of
+    two that the program chooses from.
     """
 
     function: str
@@ -53,8 +54,8 @@ class Handed(NamedTuple):
     sure: bool = True
 
 
-class _AtFirst(NamedTuple):
-    """What a variable holds when the program starts."""
+class _Maybe(NamedTuple):
+    """What a variable holds when the program starts, or one of two values."""
 
     value: int
 
@@ -71,7 +72,7 @@ class _Pointer(NamedTuple):
     address: int
 
 
-_Value = int | _Given | _Pointer | _AtFirst
+_Value = int | _Given | _Pointer | _Maybe
 _Argument = tuple[int, int]
 _State = dict[x86.Operand, frozenset[_Value]]
 
@@ -313,7 +314,7 @@ class _Reading:
         if isinstance(place, x86.Place) and place.base == x86.AT:
             word = self.search.word_at(place.distance)
             first = self.search.word_at(place.distance, PF_W)
-            found = word if first is None else _AtFirst(first)
+            found = word if first is None else _Maybe(first)
             return frozenset() if found is None else frozenset({found})
         return self.state.get(place, frozenset())
 
@@ -368,11 +369,13 @@ class _Reading:
     def _hand_over(self, told: x86.Instruction) -> None:
         name = self.search.name_of(told)
         for position, register in enumerate(_ARGUMENTS):
-            for value in self._values(register):
+            values = self._values(register)
+            for value in values:
+                chosen = _Maybe(value) if isinstance(value, int) and len(values) > 1 else value
                 if name:
-                    self._to_mpi(name, position, value)
+                    self._to_mpi(name, position, chosen)
                 elif told.value is not None:
-                    self._to_own(told.value, position, value)
+                    self._to_own(told.value, position, chosen)
 
     def _to_own(self, target: int, position: int, value: _Value) -> None:
         """Note what a function of the program is given."""
@@ -398,7 +401,7 @@ class _Reading:
                 self.flow.handed.add(Handed(function, position, word))
         elif isinstance(value, int):
             self.flow.handed.add(Handed(function, position, value))
-        elif isinstance(value, _AtFirst):
+        elif isinstance(value, _Maybe):
             self.flow.handed.add(Handed(function, position, value.value, sure=False))
 
     def _leave(self, told: x86.Instruction) -> None:
@@ -415,7 +418,7 @@ class _Reading:
 
 def _only_telling(value: int | None) -> frozenset[_Value]:
     number = (value or 0) & 0xFFFFFFFF
-    return frozenset({number}) if number in telling.HANDLES else frozenset()
+    return frozenset({_Maybe(number)}) if number in telling.HANDLES else frozenset()
 
 
 def _starts(frame: Frame) -> list[int]:
