@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import subprocess
 from pathlib import Path
 from types import ModuleType
 
@@ -65,6 +66,55 @@ def test_what_is_said_is_what_happens(
     assert [one for one in found if one.is_wrong] == []
     assert [one for one in found if one.verdict is InjectionVerdict.UNKNOWN] == []
     assert {True, False} == {one.runs for one in found}
+
+
+NEWER = {
+    "mpich": ("brain", "brain_size", "resource"),
+    "intel-mpi": ("brain", "abort:plain", "guided"),
+}
+"""Programs that hand over what came with some release, or what a vendor numbers in its own way."""
+
+
+@pytest.mark.parametrize("built_with", NEWER)
+def test_values_that_releases_lack(
+    cells: ModuleType, table: ModuleType, trees: Trees, tmp_path: Path, built_with: str
+) -> None:
+    need("network")
+    mpis = {name: mpi_of(cells, table, trees, name, tmp_path) for name in NEWER}
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    sources = cells.SOURCES / "newer"
+    found = []
+    for program in cells.programs(mpis[built_with], NEWER[built_with], folder, "", sources):
+        assert cells.runs_natively(program, tmp_path) == (True, "runs")
+        found += [cells.cell(program, mpi, tmp_path) for mpi in mpis.values()]
+    assert [one for one in found if one.is_wrong] == []
+    assert [one for one in found if one.verdict is InjectionVerdict.UNKNOWN] == []
+    assert {True, False} == {one.runs for one in found}
+
+
+def test_pairs_of_ones_own(
+    table: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MPIs are chosen by name; a program that lacks a constant with one is left out there."""
+    need("gcc")
+    header = tmp_path / "mpi.h"
+    header.write_text("enum { MPI_OLD };\nint MPI_Init(void);\n")
+    library = tmp_path / "libmpi.so.12"
+    subprocess.run(["gcc", "-shared", "-o", library, "-x", "c", "/dev/null"], check=True)
+    mpi = table.Mpi(
+        name="mine-1", kind="mpich", prefix=str(tmp_path), library=str(library),
+        headers=str(tmp_path), mpiexec="",
+    )  # fmt: skip
+    monkeypatch.setattr(table, "system_mpis", lambda: [mpi])
+    assert table._chosen("mine-1", tmp_path) == [mpi]
+    sources = tmp_path / "sources"
+    sources.mkdir()
+    for name in ("OLD", "NEW"):
+        text = f'#include "mpi.h"\nint main(void) {{ return MPI_{name} + MPI_Init(); }}\n'
+        (sources / f"{name.lower()}.c").write_text(text)
+    names = [one.name for one in table._built_from(sources, mpi, tmp_path)]
+    assert names == ["old.mine-1", "old-bare.mine-1"]
 
 
 @pytest.mark.parametrize(
