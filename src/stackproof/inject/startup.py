@@ -41,59 +41,59 @@ class Startup:
 
 def follow(path: str, read: Callable[[str], str], known: dict[str, str] | None = None) -> Startup:
     """Return what a script does; `read` returns the text of a file, empty where there is none."""
-    found = Startup(variables={**(known or {})})
-    _run(found, path, read, 0)
-    return found
+    startup = Startup(variables={**(known or {})})
+    _run(startup, path, read, 0)
+    return startup
 
 
-def _run(found: Startup, path: str, read: Callable[[str], str], depth: int) -> None:
+def _run(startup: Startup, path: str, read: Callable[[str], str], depth: int) -> None:
     text = read(path)
     if not text or depth > _DEEPEST:
         return
-    found.scripts = (*found.scripts, path)
+    startup.scripts = (*startup.scripts, path)
     folder = path.rpartition("/")[0] or "/"
     for line in re.split(r"\n|;(?!;)|&&", text.replace("\\\n", " "))[:_MOST_LINES]:
         command = line.strip().removeprefix("then ").removeprefix("else ").strip()
         command = _OWN_FOLDER.sub(folder, command)
         if match := _DEFAULTS.fullmatch(command):
-            found.variables.setdefault(match[1], _expanded(found, match[2]))
+            startup.variables.setdefault(match[1], _expanded(startup, match[2]))
         elif match := _ASSIGNS.fullmatch(command):
-            _assign(found, match[1], match[2])
+            _assign(startup, match[1], match[2])
         elif command.startswith((". ", "source ")):
-            name = _expanded(found, command.split(None, 1)[1].strip())
+            name = _expanded(startup, command.split(None, 1)[1].strip())
             if name.startswith("/") and _UNKNOWN not in name:
-                _run(found, name, read, depth + 1)
-        elif command.startswith("exec ") and not found.program:
-            words = [_expanded(found, word) for word in command.split()[1:]]
-            found.program = next((word for word in words if word), "")
+                _run(startup, name, read, depth + 1)
+        elif command.startswith("exec ") and not startup.program:
+            words = [_expanded(startup, word) for word in command.split()[1:]]
+            startup.program = next((word for word in words if word), "")
 
 
-def _assign(found: Startup, name: str, text: str) -> None:
+def _assign(startup: Startup, name: str, text: str) -> None:
     if name != _PATH:
-        found.variables[name] = _expanded(found, text)
+        startup.variables[name] = _expanded(startup, text)
         return
-    value = _expanded(found, text)
+    value = _expanded(startup, text)
     before, old, _ = value.partition(_OLD)
     folders = [word for word in before.split(":") if word.startswith("/") and _UNKNOWN not in word]
-    found.first = tuple(dict.fromkeys((*folders, *found.first)))
-    found.anew = not old
+    startup.first = tuple(dict.fromkeys((*folders, *startup.first)))
+    startup.anew = not old
 
 
-def _expanded(found: Startup, text: str) -> str:
+def _expanded(startup: Startup, text: str) -> str:
     """Return a word with its variables put in; LD_LIBRARY_PATH stands for what it was before."""
     words = re.split(r"\s+#", text)[0].strip().replace('"', "").replace("'", "")
     words = _COMMAND.sub(_UNKNOWN, words)
     for _ in range(20):
-        again = _VARIABLE.sub(lambda match: _value(found, match), words)
+        again = _VARIABLE.sub(lambda match: _value(startup, match), words)
         if again == words:
             break
         words = again
     return _OTHER.sub(_UNKNOWN if "/" in words else "", words)
 
 
-def _value(found: Startup, match: re.Match[str]) -> str:
+def _value(startup: Startup, match: re.Match[str]) -> str:
     name = match[1] or match[4]
-    value = _OLD if name == _PATH else found.variables.get(name)
+    value = _OLD if name == _PATH else startup.variables.get(name)
     sign, other = (match[2] or "").lstrip(":"), match[3] or ""
     if sign == "+":
         return other if value else ""

@@ -50,20 +50,26 @@ class KnownValue:
         numbers = _numbers(release)
         if not numbers:
             return None
-        return next((one for one in self.meanings if one.holds_for(family, numbers)), None)
+        return next(
+            (meaning for meaning in self.meanings if meaning.holds_for(family, numbers)), None
+        )
 
     def names(self, families: frozenset[str]) -> tuple[str, ...]:
         """Return the constants that have the value in any release of some MPIs."""
         return tuple(
-            dict.fromkeys(one.name for one in self.meanings if one.name and one.family in families)
+            dict.fromkeys(
+                meaning.name
+                for meaning in self.meanings
+                if meaning.name and meaning.family in families
+            )
         )
 
 
 def find(values: tuple[KnownValue, ...], value: int, function: str) -> KnownValue | None:
     """Return what is known of a value as an argument of a function; empty stands for any."""
-    for one in values:
-        if one.value == value and (function in one.functions or not one.functions):
-            return one
+    for known in values:
+        if known.value == value and (function in known.functions or not known.functions):
+            return known
     return None
 
 
@@ -76,16 +82,16 @@ def parse_values(document: Document) -> tuple[KnownValue, ...]:
     """Return what a document says of values; raises `StackproofError` with every problem."""
     from stackproof.core import document as documents  # noqa: PLC0415 - slow to import, rarely needed
 
-    found = [*documents.problems(document, SCHEMA)]
-    if not found:
+    problems = [*documents.problems(document, SCHEMA)]
+    if not problems:
         for number, constant in enumerate(document.data["constants"]):
             for row, entry in enumerate(constant["rows"]):
                 if entry["of"] not in document.data["sources"]:
                     place = ("constants", number, "rows", row, "of")
                     text = f"`{entry['of']}` is not one of the `sources`"
-                    found.append(document.problem(place, text, "add it there"))
-    if found:
-        raise StackproofError(*found)
+                    problems.append(document.problem(place, text, "add it there"))
+    if problems:
+        raise StackproofError(*problems)
     groups = document.data["groups"]
     return tuple(
         KnownValue(
@@ -110,7 +116,7 @@ def _meaning(entry: Mapping[str, object], groups: Mapping[str, list[str]]) -> Me
 
 
 def _functions(words: object, groups: Mapping[str, list[str]]) -> frozenset[str]:
-    found: set[str] = set()
+    functions: set[str] = set()
     for word in words if isinstance(words, list) else ():
-        found.update(groups.get(word, (word,)))
-    return frozenset(found)
+        functions.update(groups.get(word, (word,)))
+    return frozenset(functions)

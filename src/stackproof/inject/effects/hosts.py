@@ -40,9 +40,9 @@ def started_by(view: RootView, script: str) -> Startup | None:
 def startup_of(view: RootView, closure: Closure) -> Startup | None:
     """Return what the host of a program does before it runs, None where it has none of those."""
     for script, known in (*_of_r(view, closure), *_of_conda(view, closure)):
-        found = follow(script, lambda path: text_of(view, path), known)
-        if found.first or found.anew:
-            return found
+        startup = follow(script, lambda path: text_of(view, path), known)
+        if startup.first or startup.anew:
+            return startup
     return None
 
 
@@ -55,7 +55,9 @@ def _of_r(view: RootView, closure: Closure) -> Iterator[tuple[str, dict[str, str
     ]
     path = closure.program.path
     is_module = not closure.program.elf.is_program
-    if is_module and any(one.name == "R_registerRoutines" for one in closure.program.elf.imports):
+    if is_module and any(
+        symbol.name == "R_registerRoutines" for symbol in closure.program.elf.imports
+    ):
         above = [path[:at] + "/R" for at in range(len(path)) if path.startswith("/R/", at)]
         homes += [*reversed(above), *_R_FOLDERS]
     for home in homes:

@@ -35,13 +35,13 @@ def value_findings(case: InjectionAttempt) -> Iterator[Finding]:
             traces = case.view.traces(user.file)
         except StackproofError:
             continue
-        seen = {one.value for one in traces.handed}
+        seen = {handed.value for handed in traces.handed}
         loose = (Handed("", 0, value, sure=False) for value in traces.newer if value not in seen)
         worst: dict[int, Finding] = {}
-        for one in (*traces.handed, *loose):
-            found = _value_finding(case, user, one)
-            if found and (one.value not in worst or found.effect is Effect.FAILS):
-                worst[one.value] = found
+        for handed in (*traces.handed, *loose):
+            finding = _value_finding(case, user, handed)
+            if finding and (handed.value not in worst or finding.effect is Effect.FAILS):
+                worst[handed.value] = finding
         yield from worst.values()
 
 
@@ -73,9 +73,9 @@ def _value_finding(case: InjectionAttempt, user: MappedObject, handed: Handed) -
     constant = " or ".join(f"`{name}`" for name in names)
     at = f"hands {constant} to {function.upper()}" if function else f"has {constant} ({value:#x})"
     has = ", ".join(
-        f"{_title(one.family)} from {'.'.join(map(str, one.first))} on"
-        for one in known.meanings
-        if one.name in names and one.first and not one.last
+        f"{_title(meaning.family)} from {'.'.join(map(str, meaning.first))} on"
+        for meaning in known.meanings
+        if meaning.name in names and meaning.first and not meaning.last
     )
     return Finding(
         cause=Cause.CONSTANTS,

@@ -128,17 +128,25 @@ def _refused(case: InjectionAttempt, launcher: str, why: str) -> Finding:
 
 
 def is_own(case: InjectionAttempt, file: str) -> bool:
-    """Tell if a launcher is of the injected MPI: in its prefix, or on the same run-time library.
+    """Return true for a launcher of the injected MPI: in its prefix, or on its run-time library.
 
     In a folder of the system several MPIs lie beside each other: there the file that the launcher
     itself loads as Open MPI's run-time library decides, or another copy of the same build.
     """
     if case.owns(file):
         return True
-    runtimes = {one.elf.build_id or one.file.identity for one in _loaded(case) if _is_runtime(one)}
+    runtimes = {
+        loaded_file.elf.build_id or loaded_file.file.identity
+        for loaded_file in _loaded(case)
+        if _is_runtime(loaded_file)
+    }
     own = _closure_of(case, file)
     loaded = own.objects[1:] if own else ()
-    used = [one.elf.build_id or one.file.identity for one in loaded if _is_runtime(one)]
+    used = [
+        loaded_file.elf.build_id or loaded_file.file.identity
+        for loaded_file in loaded
+        if _is_runtime(loaded_file)
+    ]
     return bool(used) and runtimes.issuperset(used)
 
 
@@ -151,7 +159,9 @@ def _loaded(case: InjectionAttempt) -> tuple[MappedObject, ...]:
     """Return what is loaded with the injected MPI, also where a program opens that only later."""
     objects = tuple(case.after.objects)
     main = case.main
-    if main is None or any(case.is_injected(one) and abi.family_of(one.elf) for one in objects):
+    if main is None or any(
+        case.is_injected(loaded) and abi.family_of(loaded.elf) for loaded in objects
+    ):
         return objects
     own = _closure_of(case, main.path, case.after.searcher.setting)
     return (*objects, *own.objects) if own else objects
@@ -175,15 +185,15 @@ def _spoken(case: InjectionAttempt) -> frozenset[str]:
     main = case.main
     if main is None:
         return frozenset()
-    found = set()
+    ways = set()
     # PMIx is a library of its own; Open MPI 4 has it inside.
     if main.family.abi == "openmpi" or any(
         "PMIx_Init" in loaded.elf.exports for loaded in _loaded(case)
     ):
-        found.add("pmix")
+        ways.add("pmix")
     if main.family.abi != "openmpi" and _has_words(case, "PMI_FD"):
-        found.add("pmi")
-    return frozenset(found)
+        ways.add("pmi")
+    return frozenset(ways)
 
 
 def _has_words(case: InjectionAttempt, word: str) -> bool:
@@ -195,7 +205,9 @@ def _has_words(case: InjectionAttempt, word: str) -> bool:
 
 
 def _is_openmpi4(case: InjectionAttempt) -> bool:
-    return any(posixpath.basename(one.path).startswith("libopen-rte.") for one in _loaded(case))
+    return any(
+        posixpath.basename(loaded.path).startswith("libopen-rte.") for loaded in _loaded(case)
+    )
 
 
 def namespace_findings(case: InjectionAttempt, namespaces: str) -> Iterator[Finding]:

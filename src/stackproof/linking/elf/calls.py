@@ -82,7 +82,7 @@ def shown_handles(frame: Frame) -> tuple[int, ...]:
 
     In code one counts behind an opcode that takes a constant: the same bytes may be part of two.
     """
-    found = set()
+    handles = set()
     for segment in _loaded(frame):
         content = frame.bytes_at(segment.offset, segment.file_size)
         for match in _WORDS.finditer(content):
@@ -90,20 +90,20 @@ def shown_handles(frame: Frame) -> tuple[int, ...]:
             before = content[max(0, at - 7) : at]
             loads = before[-1:] in _LOADS or b"\xc7" in before or b"\x81" in before[-2:]
             if loads if segment.flags & PF_X else not (segment.address + at) % 4:
-                found.add(int.from_bytes(match.group(), "little"))
-    return tuple(sorted(found))
+                handles.add(int.from_bytes(match.group(), "little"))
+    return tuple(sorted(handles))
 
 
 def handed(frame: Frame) -> tuple[Handed, ...]:
     """Return the telling constants that code hands to MPI, nothing where it cannot be followed."""
     try:
-        return tuple(sorted(_Search(frame).found()))
+        return tuple(sorted(_Search(frame).handed_over()))
     except StackproofError:
         return ()
 
 
 def _loaded(frame: Frame) -> Iterator[ElfSegment]:
-    return (one for one in frame.segments if one.kind == PT_LOAD and one.file_size)
+    return (segment for segment in frame.segments if segment.kind == PT_LOAD and segment.file_size)
 
 
 @dataclass(slots=True)
@@ -117,15 +117,15 @@ class _Flow:
 
     def given_to(self, argument: _Argument) -> set[int]:
         """Return the constants that an argument may have, by those that pass theirs on to it."""
-        found: set[int] = set()
+        values: set[int] = set()
         seen = {argument}
         left = [argument]
         while left:
-            one = left.pop()
-            found |= self.given.get(one, set())
-            left += self.edges.get(one, set()) - seen
-            seen |= self.edges.get(one, set())
-        return found
+            source = left.pop()
+            values |= self.given.get(source, set())
+            left += self.edges.get(source, set()) - seen
+            seen |= self.edges.get(source, set())
+        return values
 
     def wrappers(self) -> set[int]:
         """Return the functions that hand an argument of theirs on to a telling one."""
@@ -135,7 +135,7 @@ class _Flow:
             if any(telling.FUNCTIONS.get(name) == position for name, position in calls)
         }
         for _ in range(_MOST_ROUNDS):
-            reached |= {one for to in reached & self.edges.keys() for one in self.edges[to]}
+            reached |= {source for to in reached & self.edges.keys() for source in self.edges[to]}
         return {start for start, _ in reached}
 
 
@@ -145,16 +145,16 @@ class _Search:
     def __init__(self, frame: Frame) -> None:
         self.frame = frame
         self.parts = [
-            (one.address, frame.bytes_at(one.offset, one.file_size))
-            for one in _loaded(frame)
-            if one.flags & PF_X
+            (segment.address, frame.bytes_at(segment.offset, segment.file_size))
+            for segment in _loaded(frame)
+            if segment.flags & PF_X
         ]
         self.slots = dict(_slots(frame))
         self.stubs = dict(self._stubs())
         self.starts = _starts(frame)
         self.flow = _Flow()
 
-    def found(self) -> Iterable[Handed]:
+    def handed_over(self) -> Iterable[Handed]:
         """Return the telling constants that reach a call of MPI."""
         if not self.slots:
             return ()
@@ -175,11 +175,11 @@ class _Search:
 
     def _all(self) -> set[Handed]:
         flow = self.flow
-        found = set(flow.handed)
+        handed_over = set(flow.handed)
         for argument, calls in flow.passed_on.items():
             values = flow.given_to(argument)
-            found |= {Handed(*call, value) for call in calls for value in values}
-        return {one for one in found if telling.is_telling(*one[:3])}
+            handed_over |= {Handed(*call, value) for call in calls for value in values}
+        return {handed for handed in handed_over if telling.is_telling(*handed[:3])}
 
     def _places(self) -> Iterator[int]:
         """Yield addresses of code where a telling handle stands, or a telling function is called.
@@ -187,9 +187,9 @@ class _Search:
         Fortran hands over addresses of constants: where data have some, every call of it counts.
         """
         in_data = any(
-            _WORDS.search(self.frame.bytes_at(one.offset, one.file_size))
-            for one in _loaded(self.frame)
-            if not one.flags & (PF_X | PF_W)
+            _WORDS.search(self.frame.bytes_at(segment.offset, segment.file_size))
+            for segment in _loaded(self.frame)
+            if not segment.flags & (PF_X | PF_W)
         )
         wanted = {
             at
@@ -249,10 +249,10 @@ class _Search:
 
     def word_at(self, address: int, flags: int = 0) -> int | None:
         """Return the word at an address that nothing, or with `PF_W` something, may write to."""
-        for one in _loaded(self.frame):
-            inside = one.address <= address <= one.address + one.file_size - 4
-            if inside and one.flags & PF_W == flags:
-                place = one.offset + address - one.address
+        for segment in _loaded(self.frame):
+            inside = segment.address <= address <= segment.address + segment.file_size - 4
+            if inside and segment.flags & PF_W == flags:
+                place = segment.offset + address - segment.address
                 return int.from_bytes(self.frame.bytes_at(place, 4), "little")
         return None
 
@@ -314,8 +314,8 @@ class _Reading:
         if isinstance(place, x86.Place) and place.base == x86.AT:
             word = self.search.word_at(place.distance)
             first = self.search.word_at(place.distance, PF_W)
-            found = word if first is None else _Maybe(first)
-            return frozenset() if found is None else frozenset({found})
+            held = word if first is None else _Maybe(first)
+            return frozenset() if held is None else frozenset({held})
         return self.state.get(place, frozenset())
 
     def _set(self, place: x86.Operand, values: frozenset[_Value]) -> None:
@@ -423,7 +423,7 @@ def _only_telling(value: int | None) -> frozenset[_Value]:
 
 def _starts(frame: Frame) -> list[int]:
     """Return where functions begin, by the table for unwinding (LSB Core, `.eh_frame_hdr`)."""
-    segment = next((one for one in frame.segments if one.kind == _PT_EH_FRAME), None)
+    segment = next((part for part in frame.segments if part.kind == _PT_EH_FRAME), None)
     if segment is None or segment.file_size < 12:
         return []
     content = frame.bytes_at(segment.offset, segment.file_size)

@@ -14,10 +14,10 @@ _PREFIXES = frozenset(b"\x66\x67\xf0\xf2\xf3\x2e\x36\x3e\x26\x64\x65")
 
 
 def _set(*parts: int | tuple[int, int]) -> frozenset[int]:
-    found: set[int] = set()
+    numbers: set[int] = set()
     for part in parts:
-        found.update(range(part[0], part[1] + 1) if isinstance(part, tuple) else (part,))
-    return frozenset(found)
+        numbers.update(range(part[0], part[1] + 1) if isinstance(part, tuple) else (part,))
+    return frozenset(numbers)
 
 
 _ARITHMETIC = tuple(range(0, 0x40, 8))
