@@ -198,8 +198,9 @@ def _spoken(case: InjectionAttempt) -> frozenset[str]:
 
 def _has_words(case: InjectionAttempt, word: str) -> bool:
     """Return whether the injected MPI names a variable or a function, under whatever name it is."""
+    file = case.view.look(case.main.path) if case.main else None
     try:
-        return case.main is not None and word in case.view.traces(case.main.file).words
+        return file is not None and word in case.view.traces(file).words
     except StackproofError:
         return False
 

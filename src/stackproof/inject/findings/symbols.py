@@ -445,29 +445,31 @@ def _series(release: str) -> str:
 def maker_before(case: InjectionAttempt) -> tuple[str, str]:
     """Return family and release of the MPI that the program has without the injection."""
     for loaded in case.before.objects[1:]:
-        if abi.family_of(loaded.elf) is not None:
-            return _maker_of(case.before.searcher.view, loaded.file)
+        known = abi.family_of(loaded.elf)
+        if known is not None:
+            return _maker_of(case.before.searcher.view, loaded.file, known[0].abi)
     return "", ""
 
 
 def maker_injected(case: InjectionAttempt) -> tuple[str, str]:
     """Return family and release of the injected MPI, empty where nothing tells."""
-    return _maker_of(case.after.searcher.view, case.main.file) if case.main else ("", "")
+    view = case.after.searcher.view
+    file = view.look(case.main.path) if case.main else None
+    return _maker_of(view, file, case.main.family.abi) if case.main and file else ("", "")
 
 
-def _maker_of(view: FileView, file: File) -> tuple[str, str]:
+def _maker_of(view: FileView, file: File, of_abi: str) -> tuple[str, str]:
     """Return family and release that a main library names; one of the MPICH ABI has many makers."""
     try:
         traces = view.traces(file)
     except StackproofError:
         return "", ""
-    found = abi.family_of(view.elf(file))
-    if found is None or not traces.release:
+    if not traces.release:
         return "", ""
-    if found[0].abi == "openmpi":
+    if of_abi == "openmpi":
         return "openmpi", traces.release
     for word, family in (("CRAY MPICH", "cray-mpich"), ("MVAPICH", "mvapich")):
         if word in traces.words:
             return family, traces.release
     family = "intel-mpi" if traces.release.startswith("20") else "mpich"
-    return family + ("-standard" if found[0].abi == "standard" else ""), traces.release
+    return family + ("-standard" if of_abi == "standard" else ""), traces.release
