@@ -156,7 +156,11 @@ def test_a_judgement_imports_nothing_that_makes_something(tmp_path: Path) -> Non
     need("gcc")
     lab = Lab(tmp_path)
     for folder in ("old", "new"):
-        lab.library(f"{folder}/lib/libmpi.so.12", defines=["MPI_Init"], texts=["PMI_FD"])
+        lab.library(
+            f"{folder}/lib/libmpi.so.12",
+            defines=["MPI_Init", "MPII_Win_get_attr"],
+            texts=["PMI_FD"],
+        )
     lab.program("app", needs=["old/lib/libmpi.so.12"], calls=["MPI_Init"])
     names = imported("inject", "check", str(lab.path("app")), "--with", str(lab.path("new")))
     assert "stackproof.inject.judge" in names

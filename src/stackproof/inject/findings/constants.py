@@ -19,7 +19,6 @@ from stackproof.inject.model import Cause, Effect, Finding
 from stackproof.inject.values import EVERY, KnownValue, Meaning, find
 from stackproof.linking.elf.calls import Handed
 from stackproof.linking.loader import MappedObject
-from stackproof.mpi import families
 
 
 def value_findings(case: InjectionAttempt) -> Iterator[Finding]:
@@ -102,9 +101,18 @@ def _possible(known: KnownValue, family: str) -> tuple[str, ...]:
     return tuple(name for name in names if not name.startswith("MPIX_")) or names
 
 
+_TITLES = {
+    "mpich": "MPICH",
+    "intel-mpi": "Intel MPI",
+    "cray-mpich": "Cray MPICH",
+    "mvapich": "MVAPICH",
+    "openmpi": "Open MPI",
+}
+"""Makers as they write themselves; the families of MPIs can do more than a judgement may load."""
+
+
 def _title(maker: str) -> str:
-    maker = maker.removesuffix("-standard")
-    return families.REGISTRY[maker].title if maker in families.REGISTRY else maker or "this MPI"
+    return _TITLES.get(maker.removesuffix("-standard"), "this MPI")
 
 
 def _judged(theirs: Meaning | None, function: str) -> tuple[Effect | None, str]:
