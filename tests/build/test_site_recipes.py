@@ -28,7 +28,8 @@ def test_a_recipe_that_can_be_built_anywhere_is_valid(
     recipe: str, site: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert check(recipe, site) == 0
-    assert capsys.readouterr().out == f"{recipe}: valid\n"
+    out = capsys.readouterr().out
+    assert out.replace(", no lock for this site", "") == f"{recipe}: valid\n"
 
 
 @pytest.mark.parametrize("site", SITES)
@@ -74,4 +75,5 @@ def test_after_the_machine_was_asked_nothing_is_missing(
         return
     for recipe in ("spack/cray-mpich", "spack/openmpi", "spack/mpich", "openmpi", "libfabric"):
         assert check(recipe, f"./{site}.yaml") == 0, capsys.readouterr().err
-        assert capsys.readouterr().out.endswith(f"{recipe}: valid\n")
+        out = capsys.readouterr().out.replace(", no lock for this site", "")
+        assert out.endswith(f"{recipe}: valid\n")

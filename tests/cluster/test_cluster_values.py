@@ -308,7 +308,8 @@ def test_the_agent_mounts_once_for_everything_on_the_node(monkeypatch: pytest.Mo
     monkeypatch.setattr(agent, "started", lambda _: 1103)
     argv = agent.argv_for(as_read(state()), "node1", "x", {"STACKPROOF_MOUNTS": "/i:/m,/j:/n"})
     assert argv[-5:] == ["/i:/m,/j:/n", "--", "sh", "-c", "x"]
-    assert argv[-6].endswith("/mount/effects/mount_exec.py")
+    assert argv[-6] == "--own-shm"
+    assert argv[-7].endswith("/mount/effects/mount_exec.py")
 
 
 def test_a_process_that_is_not_there_never_started() -> None:

@@ -27,6 +27,7 @@ def restore(step: Step, space: Workspace, folder: Path) -> bool:
     for output in step.outputs:
         inside.place(space.store, output)
     try:
+        space.store.mkdir(exist_ok=True)  # of the first step nothing has made it yet
         with ForeignTree.at(space.store) as store:
             tars.extract(path, store)
         cache_folder.used(path)
