@@ -123,7 +123,7 @@ def publish(
             gone = _place(images, name, record)
             change.add(record)
         if gone:
-            images.remove(gone)
+            discard(images, gone)
     except OSError as error:
         raise files.translate(error, Path(record.folder)) from error
     finally:
@@ -242,7 +242,7 @@ def own(images: OpenFolder, part: str, *, moved: str = "") -> int:
                 continue  # another has finished it, and moved it to its place
         owner = images.state(part)
         try:
-            images.remove(part)
+            discard(images, part)
         except StackproofError as error:
             who = f"belongs to {owner_text(owner.st_uid)}" if owner else "cannot be taken away"
             raise refused(images.path / part, who) from error
@@ -362,16 +362,29 @@ def sweep(repository: ImageRepository, *digests: str) -> tuple[str, ...]:
             change.forget_unlabelled()
             gone = [_away(images, digest) for digest in nobodys]
         for name in filter(None, gone):
-            images.remove(name)
+            discard(images, name)
     return nobodys
+
+
+def discard(images: OpenFolder, name: str) -> None:
+    """Delete an entry; a folder that only its owner can empty stays, by a name that `fsck` tells.
+
+    Raises NOT_PERMITTED where it cannot be renamed either.
+    """
+    try:
+        images.remove(name)
+    except StackproofError as error:
+        if error.reason is not Reason.NOT_PERMITTED:
+            raise
+        if not name.startswith(GONE):
+            images.rename(name, f"{GONE}{os.urandom(12).hex()}")
 
 
 def _away(images: OpenFolder, digest: str) -> str:
     """Give an image's folder a name under which it is nobody's; return that, empty for none."""
-    gone = f"{GONE}{digest}.{os.getpid()}"
+    gone = f"{GONE}{digest}.{os.urandom(6).hex()}"
     if images.state(digest) is None:
         return ""
-    images.remove(gone)
     images.rename(digest, gone)
     return gone
 
