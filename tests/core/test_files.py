@@ -41,7 +41,7 @@ def test_write_in_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert (tmp_path / "file").read_text() == "x"
 
 
-@pytest.mark.parametrize("step", ["fsync", "chmod", "replace"])
+@pytest.mark.parametrize("step", ["fsync", "fchmod", "replace"])
 @pytest.mark.parametrize("fault", [OSError(errno.ENOSPC, "full"), KeyboardInterrupt()])
 def test_a_write_cut_short_leaves_the_old_file_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, fault: BaseException
@@ -58,6 +58,32 @@ def test_a_write_cut_short_leaves_the_old_file_and_nothing_else(
     monkeypatch.undo()
     assert target.read_text() == "old"
     assert list(tmp_path.iterdir()) == [target]
+
+
+@pytest.mark.parametrize("verb", ["write", "copy"])
+def test_what_is_exchanged_while_it_is_written_is_not_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    """In a folder of several users the name may lead to another's file before it has its mode."""
+    secret, place = tmp_path / "secret", tmp_path / "place"
+    secret.write_text("secret")
+    secret.chmod(0o600)
+    place.mkdir()
+    (tmp_path / "source").write_text("new")
+    change_mode = os.fchmod
+
+    def exchanged(descriptor: int, mode: int) -> None:
+        (name,) = place.iterdir()
+        name.unlink()
+        name.symlink_to(secret)
+        change_mode(descriptor, mode)
+
+    monkeypatch.setattr(os, "fchmod", exchanged)
+    if verb == "write":
+        files.write(place / "file", "new", mode=0o644)
+    else:
+        files.copy(tmp_path / "source", place / "file")
+    assert (secret.read_text(), secret.stat().st_mode & 0o777) == ("secret", 0o600)
 
 
 def test_write_onto_a_folder(tmp_path: Path) -> None:

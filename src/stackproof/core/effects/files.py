@@ -142,8 +142,8 @@ def write(
         with os.fdopen(handle, "wb") as stream:
             stream.write(data)
             stream.flush()
-            os.fsync(stream.fileno())
-        os.chmod(temporary, mode)
+            os.fchmod(handle, mode)  # by its name it may be another's file by now
+            os.fsync(handle)
         os.replace(temporary, target)
     except OSError as error:
         raise translate(error, target) from error
@@ -233,9 +233,9 @@ def copy(source: os.PathLike[str] | str, target: Path) -> None:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        os.close(handle)
-        shutil.copyfile(source, temporary)
-        os.chmod(temporary, 0o644)
+        with os.fdopen(handle, "wb") as stream, open(source, "rb") as content:
+            shutil.copyfileobj(content, stream)
+            os.fchmod(handle, 0o644)
         os.replace(temporary, target)
     except OSError as error:
         raise translate(error, target) from error
