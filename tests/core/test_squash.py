@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from need import need
-from stackproof.core.effects.foreign import squash
+from stackproof.core.effects.foreign import squash, unpack
 from stackproof.core.effects.foreign.parser import Bounds
 
 BOUNDS = Bounds(seconds=60, output=1 << 20)
@@ -45,3 +45,15 @@ def test_a_list_has_every_name(image: str) -> None:
     lines = ended.output.decode().splitlines()
     names = {line.rpartition(f"{squash.TOP}/")[2] for line in lines if f"{squash.TOP}/" in line}
     assert names == {"a*", "ab", "[x]", "x", "q?"}
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o600])
+def test_a_packed_file_that_root_alone_can_read_is_expanded(tmp_path: Path, mode: int) -> None:
+    need("zstd")
+    (tmp_path / "plain").write_bytes(b"hello" * 1000)
+    subprocess.run(["zstd", "-q", tmp_path / "plain", "-o", tmp_path / "packed"], check=True)
+    (tmp_path / "packed").chmod(mode)
+    with (tmp_path / "out").open("w+b") as out:
+        ended = unpack.expand(str(tmp_path / "packed"), out.fileno(), 1 << 20)
+        assert (ended.code, ended.fault, ended.complaints) == (0, "", b"")
+    assert (tmp_path / "out").read_bytes() == b"hello" * 1000

@@ -139,6 +139,7 @@ def _copy(image: int, folder: int) -> int:
         if sent == 0:
             break
         at += sent
+    os.lseek(copy, 0, os.SEEK_SET)  # a parser may read it as its standard input
     os.fchmod(copy, 0o444)
     return copy
 

@@ -250,6 +250,7 @@ def _unzstd(chunks: Iterator[bytes], folder: str, most: int, name: str) -> Itera
     packed = os.path.join(folder, "packed.zst")
     with open(packed, "wb") as stream:
         stream.writelines(chunks)
+        os.fchmod(stream.fileno(), 0o444)  # whatever the umask: a user without rights reads it
     with tempfile.TemporaryFile(dir=folder) as plain:
         ended = foreign_unpack.expand(packed, plain.fileno(), most + 1)
         if os.fstat(plain.fileno()).st_size > most:
