@@ -108,7 +108,9 @@ class Place:
         self.signer = Signer(folder, "me@site", self.site / "allowed_signers")
 
     def add(self, label: str, content: str) -> LabelRecord:
-        file = make_image(self.folder / f"{content}.squashfs", meta=env_json(name=content))
+        file = self.folder / f"{content}.squashfs"
+        if not file.exists():  # made again in another second it is another image
+            make_image(file, meta=env_json(name=content))
         return storing.add(self.repository, AddOptions(label=parse(label), file=str(file)))
 
     @property
