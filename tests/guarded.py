@@ -237,12 +237,17 @@ class Guarded:
                 stream.flush()
             os._exit(code)
 
-    def faults(self, ended: Ended, *, owners: Sequence[int] = ()) -> list[str]:
-        """Return what a verb did that it may not; nothing where all is well."""
+    def faults(
+        self, ended: Ended, *, owners: Sequence[int] = (), answers: Sequence[int] = ()
+    ) -> list[str]:
+        """Return what a verb did that it may not; nothing where all is well.
+
+        `answers` are exit codes that answer the question of a verb and are no errors.
+        """
         told = changes(self._before, snapshot(self.victim))
         if ended.code is None:
             told.append(f"it took longer than {TIMEOUT_S} s")
-        elif ended.code and "error: " not in ended.said:
+        elif ended.code not in {0, *answers} and "error: " not in ended.said:
             told.append(f"it ended with {ended.code} and no reason: {ended.said[-500:]}")
         told += [f"it said `{word}`: {ended.said[-2000:]}"
                  for word in ("Traceback", "a bug in stackproof", SECRET) if word in ended.said]  # fmt: skip
