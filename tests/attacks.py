@@ -137,6 +137,7 @@ NAMED: dict[str, tuple[str, ...]] = {
     "clusters and temporary folders": (
         "cluster/test_cluster_values.py::test_the_agent_refuses_what_it_does_not_know",
         "cluster/test_cluster_values.py::test_the_agent_refuses_a_pid_that_is_another_process_now",
+        "cli/test_outputs.py::test_a_link_that_another_user_planted_is_not_followed",
         "core/test_files.py::test_what_is_exchanged_while_it_is_written_is_not_changed",
         "core/test_files.py::test_a_private_folder_is_trusted_only_as_such",
         "core/test_files.py::test_a_name_that_somebody_took_is_passed_over",

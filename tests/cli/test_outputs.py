@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from need import need
 from stackproof import cli
 from stackproof.cli import commandtree
 from stackproof.core.effects import outputs
@@ -263,3 +264,17 @@ def test_defaults_and_folders(
     assert code != 0
     assert "error: " in err
     assert {n: (mine.parent / n).read_bytes() for n in precious} == precious
+
+
+def test_a_link_that_another_user_planted_is_not_followed(tmp_path: Path) -> None:
+    """It would have a file made, or replaced, wherever it leads; one's own link is followed."""
+    need("root")
+    (tmp_path / "out").symlink_to(tmp_path / "elsewhere")
+    os.chown(tmp_path / "out", 31001, 31001, follow_symlinks=False)
+    with pytest.raises(StackproofError) as caught:
+        outputs.write(tmp_path / "out", "{}", "file")
+    assert caught.value.reason is Reason.NOT_REPLACED
+    assert not (tmp_path / "elsewhere").exists()
+    os.chown(tmp_path / "out", os.geteuid(), os.getegid(), follow_symlinks=False)
+    outputs.write(tmp_path / "out", "{}", "file")
+    assert (tmp_path / "elsewhere").read_text() == "{}"

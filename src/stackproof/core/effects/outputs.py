@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
+from stackproof.core import ownership
 from stackproof.core.effects import files
 from stackproof.core.errors import Location, Reason, fail
 
@@ -57,7 +58,7 @@ def claim(
     another kind, as files are that cannot be read; FILE_MISSING when its folder is not there.
     """
     given = os.fspath(path)
-    real = os.path.realpath(given) if os.path.islink(given) else given
+    real = _real(given)
     try:
         found = os.stat(real)
     except OSError:  # it is not there; or what makes it so is said where it is written
@@ -87,9 +88,33 @@ def claim(
     )
 
 
-def write(path: os.PathLike[str] | str, content: bytes | str, kind: str) -> None:
+def write(
+    path: os.PathLike[str] | str,
+    content: bytes | str,
+    kind: str,
+    *,
+    beside: os.PathLike[str] | None = None,
+) -> None:
     """Write a file of a kind as `files.write` does; raises `StackproofError` as `claim` does."""
-    files.write(claim(path, kind), content)
+    files.write(claim(path, kind), content, beside=beside)
+
+
+def _real(given: str) -> str:
+    """Return what an output leads to; a link that somebody else has put there is refused."""
+    try:
+        state = os.lstat(given)
+        if not stat.S_ISLNK(state.st_mode):
+            return given
+        if not ownership.is_foreign(state.st_uid, os.geteuid()):
+            return os.path.realpath(given)
+    except OSError:  # nothing is there, or others exchange it at this moment
+        return given
+    raise fail(
+        Reason.NOT_REPLACED,
+        f"`{given}` is a link that somebody else has made",
+        where=Location(file=given),
+        hint="name another file, in a folder that only you may write to",
+    )
 
 
 def _same(found: os.stat_result, other: os.PathLike[str] | str) -> bool:

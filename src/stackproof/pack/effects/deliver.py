@@ -68,8 +68,8 @@ def write_pack(image: str, wishes: PackWishes, target: Delivery) -> tuple[Pack, 
             (tree / PROVENANCE).parent.chmod(0o755)
         size = _size(tree)
         formats.WRITERS[target.kind](tree, output, pack)
-    if target.provenance == "beside":
-        outputs.write(beside, text, "provenance")
+        if target.provenance == "beside":
+            outputs.write(beside, text, "provenance", beside=folder)
     return pack, size if target.is_folder else _file_size(output)
 
 
