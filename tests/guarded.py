@@ -104,7 +104,7 @@ def _entry(path: Path) -> Entry:
 
 
 def changes(before: Mapping[str, Entry], after: Mapping[str, Entry]) -> list[str]:
-    """Return what differs, a sentence for each path."""
+    """Return the differences, a sentence for each path."""
     told = [f"{path} is gone" for path in before.keys() - after.keys()]
     told += [f"{path} is new" for path in after.keys() - before.keys()]
     both = before.keys() & after.keys()
@@ -240,7 +240,7 @@ class Guarded:
     def faults(
         self, ended: Ended, *, owners: Sequence[int] = (), answers: Sequence[int] = ()
     ) -> list[str]:
-        """Return what a verb did that it may not; nothing where all is well.
+        """Return the faults of a verb; nothing where all is well.
 
         `answers` are exit codes that answer the question of a verb and are no errors.
         """
@@ -282,7 +282,7 @@ def _text(path: Path) -> str:
 
 
 def _wrong(path: Path, owners: set[int], *, open_to_all: bool) -> list[str]:
-    """Return what is wrong with an entry of the place."""
+    """Return the faults of an entry of the place."""
     try:
         seen = path.lstat()
     except FileNotFoundError:

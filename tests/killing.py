@@ -24,7 +24,7 @@ _PATIENCE_S = 20.0
 
 
 def duration(work: Callable[[], object]) -> float:
-    """Return how many seconds something takes."""
+    """Return the seconds that something takes."""
     begun = time.monotonic()
     work()
     return time.monotonic() - begun
@@ -39,7 +39,7 @@ def moments(name: str, whole_s: float, count: int = KILLS) -> Iterator[float]:
 
 
 def left(guarded: Guarded) -> list[str]:
-    """Return what still has to do with a place, once processes had time to end."""
+    """Return the remains at a place, once processes had time to end."""
     end = time.monotonic() + _PATIENCE_S
     while (told := [*_processes(guarded.work), *_mounts(guarded.work)]) and time.monotonic() < end:
         time.sleep(0.02)

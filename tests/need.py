@@ -404,7 +404,7 @@ def _runc(folder: Path) -> str | None:
 
 
 def _strace(folder: Path) -> str | None:
-    """Return why strace cannot follow a program by seccomp, which takes permission and a kernel."""
+    """Return the reason that strace cannot follow a program by seccomp, empty for none."""
     calls = folder / "calls"
     argv = ("strace", "-f", "--seccomp-bpf", "--trace=mkdir", "-o", calls, "mkdir", folder / "made")
     return _try(*argv) or (None if calls.stat().st_size else "no call was seen")

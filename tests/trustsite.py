@@ -122,7 +122,7 @@ class Place:
         return signing.sign(path, signing.state(path, label), (signer or self.signer).key)
 
     def reasons(self, image: str = "") -> list[Reason]:
-        """Return why no signature of an image holds; nothing where one does."""
+        """Return the reasons against the signatures of an image; nothing where one holds."""
         found = signing.verify(image or self.image, trusted.signers())
         return [] if found.good else [one.reason for one in found.problems]
 

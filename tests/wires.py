@@ -89,7 +89,7 @@ class Wire:
         self.server.server_close()
 
     def secrets(self, by: str = "") -> list[str]:
-        """Return what was said of who asks: headers, and tokens in bodies, also by `http` alone."""
+        """Return the credentials that came: headers, and tokens in bodies, also by `http` alone."""
         return [
             text
             for one in self.asked

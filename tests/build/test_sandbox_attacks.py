@@ -133,7 +133,7 @@ Ways = dict[str, tuple[list[str], str]]
 
 @pytest.fixture(scope="module")
 def ways(tmp_path_factory: pytest.TempPathFactory) -> Ways:
-    """Return how a Python is started as each kind of user."""
+    """Return the words that start a Python as each kind of user."""
     need("bubblewrap", "userns")
     old = tmp_path_factory.mktemp("old") / "bwrap"
     old.write_text(_OLD_BUBBLEWRAP % shutil.which("bwrap"))
@@ -271,7 +271,7 @@ def test_a_step_reaches_what_the_page_lists(kind: str, ways: Ways) -> None:
 
 
 def answer(program: bytes, number: int, arguments: tuple[int, ...] = ()) -> int:
-    """Return what a filter says to a call on this kind of machine, as linux/filter.h has it."""
+    """Return the answer of a filter to a call on this kind of machine, as linux/filter.h has it."""
     data = struct.pack("<IIQ6Q", number, 0xC000003E, 0, *arguments, *[0] * (6 - len(arguments)))
     at, loaded = 0, 0
     while True:

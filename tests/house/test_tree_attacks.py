@@ -254,7 +254,7 @@ def _fill(server: OwnRegistry, image: bytes, meta: bytes | None) -> None:
 
 
 def _meta(tree: MutatedTree, choose: random.Random, victim: Path) -> bytes | None:
-    """Return what is attached as the meta of an image: of the tree, with more that only it has."""
+    """Return the content that is attached as the meta of an image: of the tree, with more that only it has."""
     if choose.random() < 0.4:
         return None
     stream = io.BytesIO()

@@ -114,7 +114,7 @@ _Span = tuple[int, int, str]
 
 
 def kind_of(name: str) -> str:
-    """Return what the value of a name must be, `password` for `DB_PASS`; empty for no secret."""
+    """Return the kind of secret that a name stands for, `password` for `DB_PASS`; else ""."""
     if _JOBS_KEY.search(name):
         return "key"
     words = [word.lower() for word in _WORD.findall(name)]
@@ -134,7 +134,7 @@ def kind_of(name: str) -> str:
 
 
 def left_out(kind: str) -> str:
-    """Return what stands in the place of a secret."""
+    """Return the text that stands in the place of a secret."""
     return f"({kind} left out)"
 
 
@@ -173,7 +173,7 @@ def data_without_secrets(value: Any, kind: str = "") -> Any:
 
 
 def removed(file: str, text: str) -> tuple[RemovedSecret, ...]:
-    """Return what was left out of a text, by what stands in its place."""
+    """Return the secrets left out of a text, by what stands in their place."""
     return tuple(
         RemovedSecret(file=file, line=number, kind=match[1])
         for number, line in enumerate(text.split("\n"), 1)
@@ -186,7 +186,7 @@ def _is_group(value: object) -> bool:
 
 
 def _asked(word: object) -> str:
-    """Return what an option asks for in the next word of a list."""
+    """Return the kind that an option asks for in the next word of a list."""
     if not isinstance(word, str) or not word.startswith("-") or "=" in word:
         return ""
     return "key" if word == "-i" else kind_of(word.lstrip("-"))

@@ -40,7 +40,7 @@ class Startup:
 
 
 def follow(path: str, read: Callable[[str], str], known: dict[str, str] | None = None) -> Startup:
-    """Return what a script does; `read` returns the text of a file, empty where there is none."""
+    """Return the effects of a script; `read` gives the text of a file, empty for no file."""
     startup = Startup(variables={**(known or {})})
     _run(startup, path, read, 0)
     return startup

@@ -46,7 +46,7 @@ class KnownValue:
     meanings: tuple[Meaning, ...]
 
     def meaning(self, family: str, release: str) -> Meaning | None:
-        """Return what a release means by it, None where that is not known."""
+        """Return the meaning in a release, None where that is not known."""
         numbers = _numbers(release)
         if not numbers:
             return None
@@ -66,7 +66,7 @@ class KnownValue:
 
 
 def find(values: tuple[KnownValue, ...], value: int, function: str) -> KnownValue | None:
-    """Return what is known of a value as an argument of a function; empty stands for any."""
+    """Return the known meanings of a value as an argument; empty stands for any."""
     for known in values:
         if known.value == value and (function in known.functions or not known.functions):
             return known
@@ -79,7 +79,7 @@ def _numbers(release: str) -> tuple[int, ...]:
 
 
 def parse_values(document: Document) -> tuple[KnownValue, ...]:
-    """Return what a document says of values; raises `StackproofError` with every problem."""
+    """Return the values of a document; raises `StackproofError` with every problem."""
     from stackproof.core import document as documents  # noqa: PLC0415 - slow to import, rarely needed
 
     problems = [*documents.problems(document, SCHEMA)]

@@ -91,7 +91,7 @@ def render(chunks: Iterable[Chunk]) -> bytes:
 
 
 def most_bytes(size: int) -> int:
-    """Return how long the list of a file of a size is at most."""
+    """Return the most bytes that the list of a file of a size has."""
     return len(_MAGIC) + _ENTRY.size * (size // LEAST + 1)
 
 

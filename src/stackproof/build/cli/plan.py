@@ -92,7 +92,7 @@ def _plan(asked: PlanOptions) -> int:
 
 
 def _lock_place(loaded: Loaded, recipe: RecipeOptions, *, there: bool) -> str:
-    """Return where the lock is, or how to make it for the site that was named."""
+    """Return the place of the lock, or the command that makes it for the named site."""
     if there:
         return str(loaded.lock_path)
     if recipe.site is None:

@@ -299,7 +299,7 @@ def own_cache() -> tuple[Path, str]:
 
 
 def _fault_of(path: Path) -> tuple[str, bool]:
-    """Return why a cache is not believed, empty for one that is; and whether another has its name.
+    """Return the fault of a cache, empty for none, and true if another user has its name.
 
     One that is not there yet will be made, or whoever uses it says why it cannot be.
     """

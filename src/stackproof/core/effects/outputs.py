@@ -100,7 +100,7 @@ def write(
 
 
 def _real(given: str) -> str:
-    """Return what an output leads to; a link that somebody else has put there is refused."""
+    """Return the file that an output leads to; a link of somebody else is refused."""
     try:
         state = os.lstat(given)
         if not stat.S_ISLNK(state.st_mode):

@@ -113,7 +113,7 @@ def argv(command: Command, *, terminal: bool = False) -> tuple[str, ...]:
 
 @functools.cache
 def _less_of_the_machine() -> list[str]:
-    """Return what makes /proc read-only, and covers what not everybody may read of it.
+    """Return the words that make /proc read-only and cover its private files.
 
     Its owner is root, who builds without being anything else to these files.
     """

@@ -174,7 +174,7 @@ def _run_by(view: FileView, path: str, place: NamedPath, root: str) -> tuple[str
 
 
 def _host(view: FileView, program: str, question: Question) -> Startup | None:
-    """Return what the host of a program does before it runs; only files of a root tell of that."""
+    """Return the start of a program by its host; only files of a root tell of that."""
     if not isinstance(view, RootView):
         return None
     try:

@@ -28,7 +28,7 @@ def text_of(view: RootView, path: str) -> str:
 
 
 def started_by(view: RootView, script: str) -> Startup | None:
-    """Return what a script of a shell does, None for one of another language."""
+    """Return the effects of a shell's script, None for another language."""
     line, _, _ = text_of(view, script).partition("\n")
     words = line.removeprefix("#!").split()
     shell = posixpath.basename(words[-1]) if words and line.startswith("#!") else ""
@@ -38,7 +38,7 @@ def started_by(view: RootView, script: str) -> Startup | None:
 
 
 def startup_of(view: RootView, closure: Closure) -> Startup | None:
-    """Return what the host of a program does before it runs, None where it has none of those."""
+    """Return the start of a program by its host, None without such a host."""
     for script, known in (*_of_r(view, closure), *_of_conda(view, closure)):
         startup = follow(script, lambda path: text_of(view, path), known)
         if startup.first or startup.anew:

@@ -274,7 +274,7 @@ def _callers(folder: str, view: RootView) -> Iterator[str]:
 
 @functools.cache
 def load_releases() -> Releases:
-    """Return what version nodes and values handed to MPI mean, from the shipped knowledge."""
+    """Return the meaning of version nodes and of values, from the shipped knowledge."""
     from stackproof.core.effects import documents  # noqa: PLC0415 - slow to import, rarely needed
 
     nodes, values = (

@@ -96,7 +96,7 @@ _MAKERS = {
 
 
 def _possible(known: KnownValue, family: str) -> tuple[str, ...]:
-    """Return which constant a program may mean, of the standard where there are such."""
+    """Return the constant that a program may mean, the standard's first."""
     names = known.names(_MAKERS.get(family, frozenset()))
     return tuple(name for name in names if not name.startswith("MPIX_")) or names
 
@@ -116,7 +116,7 @@ def _title(maker: str) -> str:
 
 
 def _judged(theirs: Meaning | None, function: str) -> tuple[Effect | None, str]:
-    """Return what comes of a value that MPI does not take as the program means it, and why."""
+    """Return the outcome, and why, of a value that MPI takes in another meaning."""
     if theirs is None:
         return Effect.CANNOT_TELL, "is not known to have it"
     if theirs.name:

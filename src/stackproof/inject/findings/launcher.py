@@ -156,7 +156,7 @@ def _is_runtime(loaded: MappedObject) -> bool:
 
 
 def _loaded(case: InjectionAttempt) -> tuple[MappedObject, ...]:
-    """Return what is loaded with the injected MPI, also where a program opens that only later."""
+    """Return the libraries loaded with the injected MPI, also where it is opened later."""
     objects = tuple(case.after.objects)
     main = case.main
     if main is None or any(
@@ -170,7 +170,7 @@ def _loaded(case: InjectionAttempt) -> tuple[MappedObject, ...]:
 def _closure_of(
     case: InjectionAttempt, path: str, setting: LoaderSettings | None = None
 ) -> Closure | None:
-    """Return what a file loads by itself, None where the loader cannot read it: a script."""
+    """Return the libraries that a file loads by itself, None for a script."""
     searcher = case.after.searcher
     try:
         return load_program(
@@ -197,7 +197,7 @@ def _spoken(case: InjectionAttempt) -> frozenset[str]:
 
 
 def _has_words(case: InjectionAttempt, word: str) -> bool:
-    """Return whether the injected MPI names a variable or a function, under whatever name it is."""
+    """Return true where the injected MPI has a variable or function, by whatever name."""
     file = case.view.look(case.main.path) if case.main else None
     try:
         return file is not None and word in case.view.traces(file).words

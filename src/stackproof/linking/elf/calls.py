@@ -422,7 +422,7 @@ def _only_telling(value: int | None) -> frozenset[_Value]:
 
 
 def _starts(frame: Frame) -> list[int]:
-    """Return where functions begin, by the table for unwinding (LSB Core, `.eh_frame_hdr`)."""
+    """Return the begins of functions, by the table for unwinding (LSB Core, `.eh_frame_hdr`)."""
     segment = next((part for part in frame.segments if part.kind == _PT_EH_FRAME), None)
     if segment is None or segment.file_size < 12:
         return []

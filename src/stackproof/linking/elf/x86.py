@@ -274,7 +274,7 @@ class _Reader:
         return None
 
     def _changed(self, opcode: int, part: int) -> tuple[Operand, ...]:
-        """Return what an instruction with operands changes that moves no constant."""
+        """Return the registers that an instruction changes without moving a constant."""
         if opcode in _CHANGES_NOTHING or (opcode in {0x80, 0x81, 0x83} and part == 7):
             return ()
         if opcode in {0xF6, 0xF7}:

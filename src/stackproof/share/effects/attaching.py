@@ -25,13 +25,13 @@ _ATTEMPTS = 10
 def attached(
     registry: OciRegistry, repository: str, digest: str, kind: str = ""
 ) -> tuple[tuple[str, OciManifest], ...]:
-    """Return what is attached to a manifest, of one kind or all, with the digests."""
+    """Return the manifests attached to another, of one kind or all, with digests."""
     every = read(registry, repository, digest, listed(registry, repository, digest))
     return tuple(each for each in every if kind in {"", each[1].kind})
 
 
 def listed(registry: OciRegistry, repository: str, digest: str) -> tuple[OciDescriptor, ...]:
-    """Return what is listed as attached to a manifest: what pulls need first, the newest first."""
+    """Return the list of what is attached: what pulls need first, the newest first."""
     each = {one.digest: one for one in registry.referrers(repository, digest)}
     newest = sorted(
         each.values(), key=lambda one: one.annotations.get(manifests.CREATED, ""), reverse=True

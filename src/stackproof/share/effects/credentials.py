@@ -118,7 +118,7 @@ def _without_runtime_folder(env: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _load(path: Path) -> dict[str, Any] | None:
-    """Return what a file of logins says; None where there is none. Raises NOT_PERMITTED."""
+    """Return the content of a file of logins; None where there is none. Raises NOT_PERMITTED."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
         with open(descriptor, "rb") as stream:

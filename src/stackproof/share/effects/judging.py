@@ -44,7 +44,7 @@ def default_signers() -> str:
 
 
 def judge(image: str, signers: str, *, label: str = "") -> ImageJudgement:
-    """Return what an image's signatures are worth for a label, or for their own where it is empty.
+    """Return the worth of an image's signatures for a label, or for their own where it is empty.
 
     Raises `StackproofError` where none counts, with the reasons of all, and what reading and
     ssh-keygen raise.

@@ -87,7 +87,7 @@ class Pulled:
 def look(
     registry: OciRegistry, remote: RemoteLabel, *, most: int = limits.REGISTRY.count
 ) -> RemoteImage:
-    """Return what a whole label names now, with what is attached to it, `most` manifests of that.
+    """Return the image of a whole label, with `most` manifests of what is attached.
 
     Raises `StackproofError`: IMAGE_MISSING, META_MISMATCH, META_AMBIGUOUS, REGISTRY_ANSWER, and
     what `OciRegistry` does.
@@ -457,7 +457,7 @@ def unpack_meta(packed: bytes, layer: OciDescriptor, folder: Path) -> None:
 
 
 def _members(content: bytes) -> MetaFiles:
-    """Return what a tar of a folder `meta` holds; raises META_MISMATCH for other than files."""
+    """Return the files in a tar of a folder `meta`; raises META_MISMATCH for other than files."""
     stream = tar.MemoryStream(content, "meta")
     contents: dict[str, bytes] = {}
     folders: dict[str, None] = {}

@@ -64,7 +64,7 @@ def key_of(armoured: bytes) -> bytes:
 
 
 def certificate(key: bytes) -> SshCertificate | None:
-    """Return what a key says as a certificate, None for a plain key.
+    """Return the certificate that a key is, None for a plain key.
 
     Raises `ValueError` for what cannot be read, an empty key among it.
     """

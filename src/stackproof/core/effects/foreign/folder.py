@@ -64,7 +64,7 @@ def owner_text(uid: int) -> str:
 
 
 def fault(state: os.stat_result, *, shared: bool = False, private: bool = False) -> str:
-    """Return why a file or folder is not believed, in words; empty for one that is.
+    """Return the fault of a file or folder in words; empty for one that is believed.
 
     Own or root's, and not writable for others; `private` asks for the user's own that nobody else
     may use. `shared`: several users write there on purpose, and only `private` asks more.

@@ -147,7 +147,7 @@ def _copy(image: int, folder: int) -> int:
 def _run(
     argv: tuple[str, ...], image: int, bounds: Bounds, folder: int, output: int
 ) -> tuple[Ended | None, str]:
-    """Return how a parser ended, or None and why it did not start."""
+    """Return the end of a parser, or None and the reason that it did not start."""
     program = find(argv[0])
     if not program:
         return None, "No such file or directory"
