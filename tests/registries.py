@@ -24,6 +24,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
+from servers import QuietServer
+
 HttpReply = tuple[int, bytes] | tuple[int, bytes, dict[str, str]]
 """A status, a body, and headers."""
 INDEX = "application/vnd.oci.image.index.v1+json"
@@ -150,8 +152,7 @@ class OwnRegistry:
         class Handler(_Handler):
             own = registry
 
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
+        self.server = QuietServer(("127.0.0.1", 0), Handler)
         self.address = f"127.0.0.1:{self.server.server_address[1]}"
 
     def __enter__(self) -> Self:

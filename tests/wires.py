@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Self
 
 from registries import Asked
+from servers import QuietServer
 
 _SCRIPT = (
     "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout $0.key -out $0.crt "
@@ -71,13 +72,7 @@ class Wire:
             def log_message(self, *_: object) -> None:
                 pass
 
-        class Server(http.server.ThreadingHTTPServer):
-            daemon_threads = True
-
-            def handle_error(self, *_: object) -> None:
-                """Say nothing: whoever is refused hangs up."""
-
-        self.server = Server(("127.0.0.1", 0), Handler)
+        self.server = QuietServer(("127.0.0.1", 0), Handler)
         self.address = f"127.0.0.1:{self.server.server_address[1]}"
 
     def __enter__(self) -> Self:

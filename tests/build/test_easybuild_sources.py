@@ -15,6 +15,7 @@ import pytest
 
 from aptarchive import AptArchive
 from need import need
+from servers import QuietServer
 from stackproof.build.effects.workspace import download_path
 from stackproof.build.engines.easybuild.effects import catalogue
 from stackproof.build.engines.easybuild.effects.sources import (  # fmt: skip
@@ -106,7 +107,7 @@ def address(tmp_path: Path) -> Iterator[str]:
     """Serve a folder on this machine; returns its address."""
     (tmp_path / "web").mkdir()
     handler = functools.partial(_Quiet, directory=str(tmp_path / "web"))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+    with QuietServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_address[1]}"
         server.shutdown()

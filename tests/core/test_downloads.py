@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from servers import QuietServer
 from stackproof.build.effects.executor import fetch
 from stackproof.build.engines.easybuild.effects.sources import SourceFinder
 from stackproof.build.engines.wheel import engine as wheel_engine
@@ -105,7 +106,7 @@ class _Slow(http.server.BaseHTTPRequestHandler):
 def test_of_how_many_is_told_where_the_server_says_it() -> None:
     accepted = (Digest(sha256=WHEEL.sha256, provenance="the project"),)
     events: list[Event] = []
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Slow) as server:
+    with QuietServer(("127.0.0.1", 0), _Slow) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         address = f"http://127.0.0.1:{server.server_address[1]}/two-1.0.tar.gz"
         wanted = SourceFile(filename="two-1.0.tar.gz", accepted=accepted, address=address)
