@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -114,6 +116,13 @@ def test_the_launcher_of_the_system(lab):
     assert not [one for one in found.findings if one.cause is Cause.LAUNCHER]
 
 
+def _installed(library: str) -> bool:
+    """Return true where this machine has an MPI of its own by that name."""
+    script = "import ctypes, sys; ctypes.CDLL(sys.argv[1])"
+    argv = [sys.executable, "-c", script, library]
+    return subprocess.run(argv, capture_output=True, check=False).returncode == 0
+
+
 @pytest.mark.parametrize(
     ("opened", "verdict"),
     [
@@ -137,4 +146,4 @@ def test_an_mpi_that_is_opened(tmp_path: Path, opened: str, verdict: InjectionVe
     assert not [one for one in found.findings if one.cause is Cause.LAUNCHER]
     if verdict is InjectionVerdict.WORKS:
         assert run(program, opened, env=dict(found.environment)).opened == (True,)
-        assert run(program, opened).opened == (False,)
+        assert run(program, opened).opened == (_installed(opened),)

@@ -37,6 +37,7 @@ RECORDS = (
          {"name": "prgenv-gnu", "version": "24.11", "tag": "v1", "system": "daint", "uarch": "gh200"}),
         ("a%zen2@*", {"name": "a", "uarch": "zen2", "system": "*"}),
         ("@daint", {"system": "daint"}),
+        ("a" * 128, {"name": "a" * 128}),
         (":v1%zen2", {"tag": "v1", "uarch": "zen2"}),
         ("/24.11", {"version": "24.11"}),
         ("_x/.1"[:2], {"name": "_x"}),
@@ -51,7 +52,7 @@ def test_labels_are_read_as_uenv_reads_them(text: str, parts: dict[str, str]) ->
     [
         ("", 1), ("-a", 1), (".a", 1), ("a/", 3), ("a//b", 3), ("a:", 3), ("a:v1/2", 5), ("a@", 3),
         ("a@x@y", 4), ("a%x%y", 4), ("a@x:v1", 4), ("a b", 2), ("a/1:/x", 5), ("a*", 2), ("a%*", 3),
-        ("a@*x", 4), ("ä", 1), ("a\x1b", 2), ("build::a", 7),
+        ("a@*x", 4), ("ä", 1), ("a\x1b", 2), ("build::a", 7), ("a" * 129, 1), ("a:" + "1" * 5000, 3),
     ],
 )  # fmt: skip
 def test_what_is_no_label_is_shown_with_its_place(text: str, column: int) -> None:

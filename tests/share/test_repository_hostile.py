@@ -251,9 +251,9 @@ def test_rows_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert "more rows" in str(caught.value)
     monkeypatch.undo()
     content = bytearray((tmp_path / "index.db").read_bytes())
-    root = sqlite3.connect(tmp_path / "index.db").execute(
-        "SELECT rootpage FROM sqlite_master WHERE name = 'tags'"
-    ).fetchone()[0]  # fmt: skip
+    query = "SELECT rootpage FROM sqlite_master WHERE name = 'tags'"
+    with contextlib.closing(sqlite3.connect(tmp_path / "index.db")) as connection:
+        root = connection.execute(query).fetchone()[0]
     at = (root - 1) * 4096
     assert content[at] == 5  # a page that has children
     child = content[at + 8 : at + 12]

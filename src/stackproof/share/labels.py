@@ -24,6 +24,8 @@ ANY = "*"
 system_of = attrgetter("system")
 """The system of a label."""
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_MOST_CHARACTERS = 128
+"""The longest part of a label: the longest tag that a registry takes (OCI distribution 1.1)."""
 _SIGNS = {"/": "version", ":": "tag", "@": "system", "%": "uarch"}
 _ID = 16
 _FIRST, _LAST = "2022-01-01 00:00:00", "2050-12-31 23:59:59"
@@ -105,6 +107,8 @@ def parse(text: str) -> Label:
         word = match[0] if match else ANY if part == "system" and text[at : at + 1] == ANY else ""
         if not word:
             raise _wrong(text, at, f"a {part} begins with a letter, a digit or `_`")
+        if len(word) > _MOST_CHARACTERS:
+            raise _wrong(text, at, f"a {part} has at most {_MOST_CHARACTERS} characters")
         found[part] = word
         at += len(word)
         if at == len(text):
