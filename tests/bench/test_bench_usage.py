@@ -18,6 +18,7 @@ from stackproof.bench.effects.dry_run import notes
 from stackproof.bench.effects.request import specification
 from stackproof.bench.spec import BenchSpec
 from stackproof.cli import main
+from stackproof.core.effects import quiet
 from stackproof.core.errors import ExitCode, Reason, StackproofError
 from stackproof.results.model import RECOMMENDED_LAUNCHES
 
@@ -274,3 +275,31 @@ def test_a_dry_run_shows_where_each_rank_would_be(monkeypatch: pytest.MonkeyPatc
     plain = [{"node": "n", "cpu": 0, "numa": None, "nic": "", "gpu": None}]
     assert dry_run._rank_table(plain) == ["    rank  node  core", "    0     n     0"]
     assert dry_run._rank_table([{**plain[0], "cpu": None}]) == []
+
+
+def test_the_load_is_said_before_anything_is_made(
+    tmp_path: Path, refused: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sentence of a load of 14 comes before images are opened, and so before they are built."""
+    (tmp_path / "loadavg").write_text("14.00 13.50 9.00 15/234 999\n")
+    monkeypatch.setattr(quiet, "LOAD", tmp_path / "loadavg")
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    code, said = refused("--baseline", "x.squashfs", "--placement", "intra-node")
+    assert code != 0
+    assert said.index("note: load 14 on 2 CPUs") < said.index("error:")
+    assert "expect INCONCLUSIVE" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--on", "slurm", "--wait-for-quiet", "5m"], "a job waits in its queue"),
+        (["--wait-for-quiet", "never"], "--wait-for-quiet is `never`"),
+    ],
+)
+def test_waiting_for_a_quiet_machine_takes_a_time_and_is_for_this_machine(
+    refused: Callable[..., tuple[int, str]], words: list[str], said: str
+) -> None:
+    code, stderr = refused("--baseline", "x.squashfs", *words)
+    assert code == 2
+    assert said in stderr

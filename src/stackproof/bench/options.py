@@ -63,6 +63,13 @@ class BenchOptions:
     scheduler_options: tuple[str, ...] = ()
     resume: str | None = None
     output: str | None = None
+    wait_for_quiet: str | None = None
+
+    @property
+    def wait_s(self) -> float | None:
+        """Return how long to wait for a quiet machine; raises `StackproofError` (USAGE)."""
+        text = self.wait_for_quiet
+        return None if text is None else _seconds("--wait-for-quiet", text)
 
     @property
     def folder(self) -> Path:
@@ -126,7 +133,13 @@ def scheduled(spec: BenchSpec, options: BenchOptions) -> BenchSpec:
             "options of a scheduler, and several allocations, need one",
             hint="say `--on slurm` or `on: slurm`",
         )
-    budget = spec.budget_s if options.budget is None else _seconds(options.budget)
+    if options.wait_s is not None and REGISTRY[spec.on].queues:
+        raise fail(
+            Reason.USAGE,
+            "`--wait-for-quiet` is for launches on this machine, and a job waits in its queue",
+            hint="leave it out; ask for nodes of your own with `--sbatch-option exclusive`",
+        )
+    budget = spec.budget_s if options.budget is None else _seconds("--budget", options.budget)
     if budget is not None and not spec.until_decided:
         raise fail(
             Reason.USAGE,
@@ -142,13 +155,13 @@ def scheduled(spec: BenchSpec, options: BenchOptions) -> BenchSpec:
     return replace(spec, scheduler_options=named, budget_s=budget)
 
 
-def _seconds(text: str) -> float:
+def _seconds(option: str, text: str) -> float:
     """Return how long `20m`, `90s` or `1h` is; raises `StackproofError` (USAGE)."""
     try:
         return parse_duration(text)
     except ValueError:
         hint = "for example 90s, 20m or 1h"
-        raise fail(Reason.USAGE, f"--budget is `{text}`", hint=hint) from None
+        raise fail(Reason.USAGE, f"{option} is `{text}`", hint=hint) from None
 
 
 def short_form(options: BenchOptions) -> dict[str, Any]:

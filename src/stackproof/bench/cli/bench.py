@@ -14,9 +14,10 @@ from stackproof.bench.effects.request import RecipeWords, build_recipes, measure
 from stackproof.bench.effects.run import prepare
 from stackproof.bench.options import BenchOptions, refuse_changes
 from stackproof.bench.spec import BenchSpec
+from stackproof.compare.model import Verdict
 from stackproof.core.cli import progress
 from stackproof.core.cli.parsing import read
-from stackproof.core.effects import ssh_keys
+from stackproof.core.effects import quiet, ssh_keys
 from stackproof.core.errors import Reason, fail
 from stackproof.launch.schedulers import REGISTRY
 from stackproof.results.effects import signing
@@ -63,7 +64,7 @@ def bench(options: BenchOptions, words: RecipeWords, asked: _Asked) -> int:
     if asked.in_job:
         batch_job.work_in_job(folder, progress.monitor())
         return 0
-    spec = _specification(options, words)
+    spec = _specification(options, words, measured=not (asked.dry_run or asked.cancel))
     if asked.dry_run or asked.topology:
         return _dry_run(spec, folder, asked)
     if asked.cancel:
@@ -82,8 +83,11 @@ def bench(options: BenchOptions, words: RecipeWords, asked: _Asked) -> int:
     return _judged(spec, folder, asked)
 
 
-def _specification(options: BenchOptions, words: RecipeWords) -> BenchSpec:
-    """Return what is measured; recipes in the place of images are built for it."""
+def _specification(options: BenchOptions, words: RecipeWords, *, measured: bool) -> BenchSpec:
+    """Return what is measured; recipes in the place of images are built for it.
+
+    Where it is `measured` now and here, the machine is looked at before anything takes time.
+    """
     if options.resume and words != RecipeWords():
         raise fail(
             Reason.USAGE,
@@ -91,6 +95,8 @@ def _specification(options: BenchOptions, words: RecipeWords) -> BenchSpec:
             hint="a results folder keeps its specification",
         )
     spec = specification(options, _note)
+    if measured and not REGISTRY[spec.on].queues:
+        quiet.watch(_note, Verdict.INCONCLUSIVE.value, options.wait_s)
     return spec if options.resume else build_recipes(spec, words, progress.monitor())
 
 
@@ -143,4 +149,4 @@ def _dry_run(spec: BenchSpec, folder: Path, asked: _Asked) -> int:
 
 
 def _note(text: str) -> None:
-    print(f"note: {text}", file=sys.stderr)
+    print(f"note: {text}", file=sys.stderr, flush=True)

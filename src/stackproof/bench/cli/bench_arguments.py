@@ -34,6 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "as 20m or 1h; probes and the launches before them, which only check bytes, are not "
         "counted (default: no limit)",
     )  # fmt: skip
+    parsing.add_wait_for_quiet(parser)
     parser.add_argument(
         "--seed", type=int, metavar="N", help="seed of the order of launches (default: 20260101)"
     )

@@ -247,6 +247,15 @@ def add_require_pass(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
+def add_wait_for_quiet(parser: argparse.ArgumentParser) -> None:
+    """Add the option that waits while a machine is busy."""
+    parser.add_argument(
+        "--wait-for-quiet", metavar="TIME",
+        help="where this machine is busy, wait until it is quiet, at most so long, such as 30m or "
+        "1h (default: say what to expect, and begin)",
+    )  # fmt: skip
+
+
 def _named(action: argparse.Action) -> str:
     return f"`{'/'.join(action.option_strings)}`" if action.option_strings else metavar_of(action)
 
