@@ -17,6 +17,7 @@ from stackproof.cluster.slurm import MUNGE_SOCKET
 
 COVERS = (
     "bench/effects/batch_job.py",
+    "bench/effects/planning.py",
     "image/effects/folder.py",
     "launch/effects/allocation.py",
     "launch/effects/scheduler.py",
@@ -26,6 +27,7 @@ COVERS = (
 pytestmark = pytest.mark.in_turn
 
 ROOT = Path(__file__).resolve().parents[2]
+SOURCES = ROOT / "tests" / "osustandin"
 CLUSTER = "bench-slurm"
 PER_KIB = "STACKPROOF_SLOWSEND_NS_PER_KIB"
 # A lost node is noticed, and a requeued job starts again, as soon as this release can.
@@ -115,6 +117,43 @@ def test_an_image_and_its_plain_folder_are_compared(room: Room) -> None:
     room.run("bench", "--resume", "whole", "--no-verdict")
     assert room.job("whole") == json.loads((room.folder / "whole/job/job.json").read_text())["id"]
     assert room.slurm("squeue", "-h") == ""
+
+
+def test_programs_from_sources_are_compiled_and_measured(room: Room) -> None:
+    """Beside our own program, within and between nodes, for an image and for its plain folder."""
+    osu = {"name": "OSU", "source": str(SOURCES), "benchmarks": ["latency", "allreduce"],
+           "options": ["-i", "9"]}  # fmt: skip
+    both = {"placements": ["intra-node", "inter-node"], "launches": 1}
+    folder = {"name": "folder", "image": "mpich-tree"}
+    spec = room.spec("osu", programs=["stackproof-bench", osu], challengers=[folder], **both)
+    room.run("bench", spec, "-o", "osu", "--no-verdict")
+    launches = room.launches("osu")
+    assert good(launches)
+    made = [one for one in launches.values() if one["block"]]
+    assert {
+        (one["arm"], one["case"]["program"], one["case"]["placement"]["name"]) for one in made
+    } == {
+        (arm, program, place)
+        for arm in ("base", "folder")
+        for program in ("stackproof-bench", "osu_latency", "osu_allreduce")
+        for place in both["placements"]
+    }
+    assert all(one["output"]["series"] for one in made)
+    assert {one["host_facts"]["launcher"] for one in made} == {"srun"}
+
+
+def test_a_job_that_would_make_no_launch_is_not_handed_in(room: Room) -> None:
+    before = room.slurm("squeue", "-h", "--states=all", "--format=%i")
+    for name, changes, words in (
+        ("none", {"programs": ["IMB-MPI1"]}, "no arm would run `IMB-MPI1`"),
+        ("nowhere", {"challengers": [{"name": "away", "image": "mpich-tree",
+                                      "placements": ["intra-node"]}]}, "`away` would run nothing"),
+    ):  # fmt: skip
+        done = room.run("bench", room.spec(name, **changes), "-o", name, "--no-verdict", ok=(11,))
+        assert words in done.stderr
+        assert "[nothing-ran]" in done.stderr
+        assert not (room.folder / name).exists()
+    assert room.slurm("squeue", "-h", "--states=all", "--format=%i") == before
 
 
 # What Slurm itself tells the mpirun of a job's script, since 23.11; of no effect below srun.

@@ -23,7 +23,7 @@ def test_exit_codes_are_the_documented_numbers() -> None:
     numbers = {code.name: int(code) for code in ExitCode}
     assert numbers == {
         "DONE": 0, "BUG": 1, "USAGE": 2, "INVALID": 3, "NOT_POSSIBLE": 4, "BUILD": 5,
-        "IMAGE": 6, "JOB": 7, "WORSE": 8, "UNKNOWN": 9, "STEPS": 10, "INTERRUPTED": 130,
+        "IMAGE": 6, "JOB": 7, "WORSE": 8, "UNKNOWN": 9, "STEPS": 10, "NO_WORK": 11, "INTERRUPTED": 130,
     }  # fmt: skip
 
 

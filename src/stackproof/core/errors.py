@@ -38,6 +38,8 @@ class ExitCode(IntEnum):
     """It cannot be told: a comparison is INCONCLUSIVE, or an injection may work or not."""
     STEPS = 10
     """The injection works, but only with the steps that were printed."""
+    NO_WORK = 11
+    """The work was not done: nothing ran, or every rank was alone."""
     INTERRUPTED = 130
     """The user, or a signal, stopped the command."""
 
@@ -205,8 +207,10 @@ class Reason(StrEnum):
     """Received bytes were not the ones that were sent."""
     NODE_UNREACHABLE = "node-unreachable"
     """A node does not answer."""
+    NOTHING_RAN = "nothing-ran"
+    """There was nothing to do, or nothing of it was done."""
     SINGLETONS = "singletons"
-    """Every rank thinks that it is alone."""
+    """Ranks are alone, or fewer than asked for found each other."""
     WRONG_PLACEMENT = "wrong-placement"
     """Ranks ran elsewhere than they were asked to."""
     WRONG_TRANSPORT = "wrong-transport"
@@ -333,7 +337,6 @@ _EXIT_CODES: dict[Reason, ExitCode] = {
         Reason.TRUNCATED_OUTPUT,
         Reason.VALIDATION_FAILED,
         Reason.NODE_UNREACHABLE,
-        Reason.SINGLETONS,
         Reason.WRONG_PLACEMENT,
         Reason.WRONG_TRANSPORT,
         Reason.WRONG_MPI,
@@ -345,6 +348,7 @@ _EXIT_CODES: dict[Reason, ExitCode] = {
     Reason.INJECTION_FAILS: ExitCode.WORSE,
     **_codes(ExitCode.UNKNOWN, Reason.UNDECIDED, Reason.INJECTION_UNKNOWN),
     Reason.INJECTION_STEPS: ExitCode.STEPS,
+    **_codes(ExitCode.NO_WORK, Reason.NOTHING_RAN, Reason.SINGLETONS),
     Reason.INTERRUPTED: ExitCode.INTERRUPTED,
 }
 

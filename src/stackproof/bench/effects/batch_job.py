@@ -24,13 +24,13 @@ from pathlib import Path
 import stackproof
 from stackproof.bench import schedule
 from stackproof.bench.effects import arms as bench_arms
-from stackproof.bench.effects import deciding, launching, nodes, run
+from stackproof.bench.effects import deciding, launching, nodes, planning, run
 from stackproof.bench.effects.arms import Arms
 from stackproof.bench.schedule import Launch
 from stackproof.bench.spec import BenchSpec
 from stackproof.cluster.effects import up
 from stackproof.core import limits, noun
-from stackproof.core.effects import documents, files
+from stackproof.core.effects import cache_kinds, documents, files
 from stackproof.core.errors import Problem, Reason, StackproofError, fail
 from stackproof.core.monitor import Event, Monitor
 from stackproof.launch import schedulers
@@ -78,7 +78,7 @@ class Work:
     @property
     def plan(self) -> tuple[Launch, ...]:
         """Return every launch that may be made."""
-        return run.schedule(self.spec, self.arms)
+        return planning.schedule(self.spec, self.arms)
 
     @property
     def done(self) -> int:
@@ -120,14 +120,13 @@ def run_as_job(
     waiting was interrupted, which leaves the job alone.
     """
     _refuse_rates(spec)
-    work = Work(
-        spec=spec, arms=bench_arms.make_ready(spec), folder=folder.absolute(), monitor=monitor,
-        command=command,
-    )  # fmt: skip
+    arms = planning.with_work(spec, bench_arms.make_ready(spec))
+    work = Work(spec=spec, arms=arms, folder=folder.absolute(), monitor=monitor, command=command)
     at = scheduler.door(spec.cluster)
     run.claim(spec, work.arms, work.folder)
     deciding.keep_budget(work.folder, spec.budget_s)
     if not work.missing:
+        planning.require_launches(work.plan, folder)
         return
     job = _current(work, at) or _hand_in(work, at)
     try:
@@ -139,6 +138,7 @@ def run_as_job(
             hint=f"wait again with `{work.resume}`; end it with `{work.resume} --cancel`",
         ) from None
     _raise_problems(work, job, known)
+    planning.require_launches(work.plan, folder)
     monitor(Event(what="done", name="job", text=f"{job.id}, results in {folder}"))
 
 
@@ -208,7 +208,8 @@ def _request(spec: BenchSpec, folder: Path, elements: tuple[int, ...]) -> JobReq
     return JobRequest(
         name=spec.name,
         command=(
-            "env", f"PYTHONPATH={package}", sys.executable, "-P", "-m", "stackproof", "bench",
+            "env", f"PYTHONPATH={package}", f"STACKPROOF_CACHE={cache_kinds.cache()}",
+            sys.executable, "-P", "-m", "stackproof", "bench",
             "--resume", os.fspath(folder), "--in-job",
         ),
         folder=os.fspath(folder),
@@ -232,7 +233,8 @@ def _hand_in(work: Work, at: Door) -> Job:
     for element in elements:
         files.remove(_end_file(folder, element))
     if at.state:
-        shared = (*run.program_paths(), *work.arms.paths, os.fspath(folder))
+        cache = os.fspath(cache_kinds.cache())
+        shared = (*run.program_paths(), *work.arms.paths, os.fspath(folder), cache)
         up.share(at.state, shared)
     job = Job(
         scheduler=spec.on,

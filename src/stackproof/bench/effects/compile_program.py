@@ -30,8 +30,8 @@ class ProgramSource:
     """A program to compile: files by their path, commands, and the paths of what they make.
 
     Commands run one after the other in the folder with the files; `{c}`, `{c++}` and `{fortran}`
-    in their words are the wrappers. Outputs are files or folders; the sources stay beside them:
-    whoever doubts a number can read the program that made it.
+    in their words are the wrappers, `{jobs}` the number of CPUs. Outputs are files or folders; the
+    sources stay beside them: whoever doubts a number can read the program that made it.
     """
 
     name: str
@@ -87,17 +87,18 @@ def _compile(compilers: MpiWrappers, source: ProgramSource, folder: Path) -> Non
         files.write(target, content)
     folder.chmod(0o755)
     start = tuple(word.replace("{folder}", str(folder)) for word in compilers.start)
+    filled = {**compilers.wrappers, "jobs": str(len(os.sched_getaffinity(0)))}
     for words in source.commands:
-        argv = tuple(_filled(word, compilers.wrappers) for word in words)
+        argv = tuple(_filled(word, filled) for word in words)
         check(
             Command(argv=(*start, *argv), cwd=str(folder), env=compilers.env, timeout_s=_TIMEOUT_S)
         )
     check(Command(argv=("ls", "-d", *source.outputs), cwd=str(folder)))  # says which is missing
 
 
-def _filled(word: str, wrappers: Mapping[str, str]) -> str:
-    for language, path in wrappers.items():
-        word = word.replace(f"{{{language}}}", path)
+def _filled(word: str, words: Mapping[str, str]) -> str:
+    for name, text in words.items():
+        word = word.replace(f"{{{name}}}", text)
     return word
 
 

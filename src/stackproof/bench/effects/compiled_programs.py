@@ -15,6 +15,7 @@ from stackproof.bench.effects.kinds import container_arm
 from stackproof.bench.program_spec import Program
 from stackproof.bench.ready import MpiWrappers, ReadyArm
 from stackproof.core import mountlist
+from stackproof.core.effects import cache_kinds
 from stackproof.core.errors import Problem, Reason, StackproofError, fail
 from stackproof.core.mountlist import MountRequest
 from stackproof.image.model import Deployment
@@ -112,10 +113,18 @@ def _mounts(deployment: Deployment) -> str:
 
 
 def identity(arms: Arms, programs: Iterable[Program]) -> dict[str, dict[str, list[str]]]:
-    """Return where arms have what was compiled for them: folders with digests for names."""
+    """Return where arms have what was compiled for them: folders with digests for names.
+
+    Those of the cache are named from there, since a job's nodes may have it elsewhere.
+    """
+    cache = f"{cache_kinds.cache()}/"
     asked = {program.name for program in programs if program.source}
     found = {
-        name: sorted(path for key, path in ready.deployment.programs.items() if key in asked)
+        name: sorted(
+            path.removeprefix(cache)
+            for key, path in ready.deployment.programs.items()
+            if key in asked
+        )
         for name, ready in arms.by_name.items()
     }
     return {"compiled": found} if asked else {}

@@ -134,7 +134,7 @@ def source_of(
         name, places = "osu", {one.name: _place(one, files_of) for one in programs}
         commands = (
             ("sh", "./configure", "CC={c}", *plus, *first.configure),
-            ("make", f"-j{len(os.sched_getaffinity(0))}"),
+            ("make", "-j{jobs}"),
         )
     source = ProgramSource(
         name=name,

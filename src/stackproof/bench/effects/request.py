@@ -15,7 +15,7 @@ from pathlib import Path
 
 from stackproof.bench import arms
 from stackproof.bench import options as bench_options
-from stackproof.bench.effects import batch_job
+from stackproof.bench.effects import batch_job, planning
 from stackproof.bench.effects.kinds import vendor
 from stackproof.bench.effects.run import Bench, prepare, run_bench
 from stackproof.bench.options import BenchOptions
@@ -157,6 +157,7 @@ def measure(
             bench = prepare(spec)
             place = replace(bench.place, scratch=scratch)
             _measure_here(replace(bench, place=place), folder, monitor, command)
+            planning.require_launches(bench.launches(), folder)
 
 
 def _measure_here(bench: Bench, folder: Path, monitor: Monitor, command: tuple[str, ...]) -> None:

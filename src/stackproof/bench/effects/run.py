@@ -32,6 +32,7 @@ from stackproof.bench.effects import compiled_programs, deciding, launching, nod
 from stackproof.bench.effects.arms import Arms
 from stackproof.bench.effects.aside import free_name, set_aside
 from stackproof.bench.effects.nodes import LaunchNodes
+from stackproof.bench.effects.planning import schedule, with_work
 from stackproof.bench.pace import Pace, pace_of, probes_s, seconds_of, shape_text
 from stackproof.bench.schedule import Launch
 from stackproof.bench.spec import BenchSpec
@@ -81,12 +82,6 @@ class Bench:
         return schedule(self.spec, self.arms)
 
 
-def schedule(spec: BenchSpec, arms: Arms) -> tuple[Launch, ...]:
-    """Return every launch of a specification in order."""
-    where = {name: ready.arm.placements for name, ready in arms.by_name.items()}
-    return schedules.schedule(spec, arms.programs, where)
-
-
 def prepare(spec: BenchSpec, arms: Arms | None = None, place: LaunchNodes | None = None) -> Bench:
     """Read the images, find the nodes, and refuse at once what cannot work.
 
@@ -105,7 +100,7 @@ def prepare(spec: BenchSpec, arms: Arms | None = None, place: LaunchNodes | None
         topologies=place.topologies,
         one_machine=place.one_machine,
     )
-    arms = compiled_programs.with_programs(arms, spec.programs)
+    arms = with_work(spec, arms)
     problems = launching.launcher_problems(arms, place)
     problems += launching.transport_problems(arms, place, placements, spec.memory)
     problems += launching.memory_problems(arms, spec.memory) if not problems else []
