@@ -54,7 +54,7 @@ def places(found: Imported) -> list[str]:
 
 
 def test_pairs_are_ranks() -> None:
-    assert "32 pairs, which are 64 ranks, not 2" in refused(
+    assert "64 processes, more than --ranks 2" in refused(
         dataclasses.replace(INTRA, ranks=2), a=pairs(32)
     )
     (one,) = imported(INTRA, a=pairs(4)).results.measurements
@@ -155,13 +155,15 @@ def test_a_file_of_2_4_8_processes_is_read_whole(ranks: int | None) -> None:
 
 def test_other_ranks_than_the_heading_says_are_refused() -> None:
     said = refused(dataclasses.replace(INTRA, ranks=4), a=MANY)
-    assert "the heading says 8 processes, not 4" in said
+    assert "8 processes, more than --ranks 4; so with 3 more tables" in said
 
 
 def test_where_a_part_of_the_processes_of_two_nodes_was_is_not_guessed() -> None:
     found = imported(dataclasses.replace(INTER, nodes=2), a=MANY)
     assert places(found) == ["2x4"]
-    assert sum("where its ranks were cannot be told" in note for note in found.notes) == 3
+    (note,) = found.notes
+    assert note.startswith("a.txt:6: PingPong: only a part of its processes took part")
+    assert note.endswith("the same at 2 more places, to line 68: Allreduce")
     alone = imported(dataclasses.replace(INTER, nodes=8), a=MANY)  # a rank on each node
     assert places(alone) == ["inter-node", "inter-node", "4x1", "8x1"]
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from stackproof.bench import likeness
-from stackproof.bench.likeness import Whereabouts
+from stackproof.bench import import_notes, likeness
+from stackproof.bench.import_notes import Remark
+from stackproof.bench.likeness import Distribution, Whereabouts
 from stackproof.bench.programs import imb_tables, osu
 from stackproof.bench.programs.tables import PrintedTable, TableRow
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
@@ -42,9 +43,8 @@ class ImportSetup:
     """What files do not say: where ranks were, where buffers lay, what the link can carry.
 
     `limit` is in MB/s in one direction, None when it is not known; `fabric` is a value of
-    `site.FabricType`, empty when not known; `created` is UTC ISO 8601. `ranks` None is what
-    headings say, `nodes` None one node or two, by locality. `transport` is the path that the runs
-    were forced on.
+    `site.FabricType`, empty when not known; `created` is UTC ISO 8601. `ranks`, `nodes` and
+    `distribution` are those of `Whereabouts`. `transport` is the path that the runs were forced on.
     """
 
     name: str
@@ -54,6 +54,7 @@ class ImportSetup:
     transport: str = "auto"
     ranks: int | None = None
     nodes: int | None = None
+    distribution: Distribution | None = None
     limit: float | None = None
     limit_source: str = ""
     fabric: str = ""
@@ -66,13 +67,17 @@ class ImportSetup:
     def where(self) -> Whereabouts:
         """Return what the user says of ranks and buffers."""
         return Whereabouts(
-            locality=self.locality, memory=self.memory, ranks=self.ranks, nodes=self.nodes
+            locality=self.locality,
+            memory=self.memory,
+            ranks=self.ranks,
+            nodes=self.nodes,
+            distribution=self.distribution,
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """The results, and a line for everything that was read and does not count."""
+    """The results, and a line for each kind of thing that was read and does not count."""
 
     results: Results
     tables: int
@@ -86,9 +91,9 @@ def import_outputs(files: Sequence[OutputFile], setup: ImportSetup) -> Imported:
     (NO_RESULTS) when no table can be used, with a problem for each file, and INVALID_VALUE when a
     file contradicts the setup.
     """
-    notes: list[str] = []
+    remarks: list[Remark] = []
     measurements: list[Measurement] = []
-    problems = _impossible(setup)
+    problems, contradictions = _impossible(setup), list[Problem]()
     blocks: Counter[tuple[str, str, str]] = Counter()
     count = 0
     for file in files:
@@ -97,30 +102,19 @@ def import_outputs(files: Sequence[OutputFile], setup: ImportSetup) -> Imported:
         if not tables:
             problems.append(_nothing(file))
         for table in tables:
-            problems += likeness.contradictions(file.name, table, setup.where)
-            notes += [
-                f"{file.name}:{fault.line}: left out, {fault.why}: `{fault.text}`"
-                for fault in table.faults
-            ]
-            metrics = _metrics(table)
-            if not metrics:
-                notes.append(f"{_place(file, table)}: no benchmark here measures this")
-                continue
-            if table.accelerator and setup.memory is BufferPlace.HOST:
-                notes.append(
-                    f"{_place(file, table)}: the title says {table.accelerator}; if its buffers "
-                    "were on the device, import it apart with `--memory device`"
-                )
-            placement = likeness.placement_of(table, setup.where)
-            if placement is None:
-                notes.append(f"{_place(file, table)}: where its ranks were cannot be told")
+            contradictions += likeness.contradictions(file.name, table, setup.where)
+            remarks += _heard(file, table, setup)
+            metrics, placement = _metrics(table), likeness.placement_of(table, setup.where)
+            if not metrics or isinstance(placement, str):
                 continue
             key = (file.arm, metrics[0][0], placement.name)
             blocks[key] += 1
             made = _measurement(file, table, setup, (blocks[key], placement), crash)
             measurements.append(made)
-            notes += _check_notes(_place(file, table), made)
+            remarks += [_remark(file, table, text) for text in _check_notes(made)]
+    problems += import_notes.summarise_problems(contradictions)
     problems += [] if problems else [*likeness.unlike(measurements)]
+    notes = [*import_notes.summarise(remarks)]
     _require(measurements, problems, notes)
     if text := likeness.validation_note(measurements):
         notes.append(text)
@@ -137,10 +131,30 @@ def import_outputs(files: Sequence[OutputFile], setup: ImportSetup) -> Imported:
     )
 
 
-def _check_notes(place: str, made: Measurement) -> list[str]:
+def _heard(file: OutputFile, table: PrintedTable, setup: ImportSetup) -> Iterator[Remark]:
+    """Yield what of a table does not count, or may be meant otherwise."""
+    for fault in table.faults:
+        text = f"left out, {fault.why}: `{fault.text}`"
+        yield Remark(file=file.name, line=fault.line, text=text)
+    if not _metrics(table):
+        yield _remark(file, table, import_notes.why_no_metric(table))
+        return
+    if table.accelerator and setup.memory is BufferPlace.HOST:
+        text = f"the title says {table.accelerator}; if its buffers were on the device, "
+        yield _remark(file, table, f"{text}import it apart with `--memory device`")
+    placement = likeness.placement_of(table, setup.where)
+    if isinstance(placement, str):
+        yield _remark(file, table, placement)
+
+
+def _remark(file: OutputFile, table: PrintedTable, text: str) -> Remark:
+    return Remark(file=file.name, line=table.line, text=text, subject=table.title)
+
+
+def _check_notes(made: Measurement) -> list[str]:
     """Return what the checks of a table say that the user must know."""
     return [
-        f"{place}: {check.name}: {check.evidence}"
+        f"{check.name}: {check.evidence}"
         for check in made.checks
         if check.state is State.BAD or (check.name == "output" and check.state is not State.OK)
     ]
@@ -199,10 +213,6 @@ def _nothing(file: OutputFile) -> Problem:
     )
 
 
-def _place(file: OutputFile, table: PrintedTable) -> str:
-    return f"{file.name}:{table.line}: {table.title}"
-
-
 def _measurement(
     file: OutputFile,
     table: PrintedTable,
@@ -224,7 +234,7 @@ def _measurement(
         for row in table.rows
         if (value := row.values.get(column)) is not None and value > 0
     )
-    checks = (*_checks(table, setup, placement, crash), *_empty(series))
+    checks = (*_checks(table, placement, crash), *_empty(series))
     sizes = tuple(dict.fromkeys(one.size for one in series if METRICS[one.benchmark].sized))
     return Measurement(
         arm=file.arm,
@@ -261,10 +271,8 @@ def _measurement(
     )
 
 
-def _checks(
-    table: PrintedTable, setup: ImportSetup, placement: Placement, crash: str
-) -> tuple[Check, ...]:
-    said = f"as the user says: {setup.locality}, {len(placement.ranks)} ranks"
+def _checks(table: PrintedTable, placement: Placement, crash: str) -> tuple[Check, ...]:
+    said = f"as the user says: {placement.locality}, {len(placement.ranks)} ranks"
     return (
         _output_check(table, crash),
         _validation_check(table.rows),
@@ -336,14 +344,18 @@ def _spec(
             hint=f"arms are: {', '.join(arms)}",
         )
     limit = {"MB/s": setup.limit, "source": setup.limit_source}
-    names = tuple(dict.fromkeys(placement.name for placement in placements))
+    names = {placement.name: placement.locality for placement in placements}
     paths = ", ".join(f"{name}: {setup.transport}" for name in names)
     return ResultsSpec(
         name=setup.name,
         baseline=baseline,
         challengers=tuple(arm for arm in arms if arm != baseline),
         arms={arm: ComparedArm(transport=paths, env=setup.env) for arm in arms},
-        limits=dict.fromkeys(names, limit) if setup.limit is not None else {},
+        limits={
+            name: limit
+            for name, locality in names.items()
+            if setup.limit is not None and locality is Locality.INTER
+        },
         host={"fabric": setup.fabric} if setup.fabric else {},
         created=setup.created,
         stackproof=setup.stackproof,

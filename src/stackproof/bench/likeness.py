@@ -5,9 +5,11 @@ Where a heading says nothing, nothing contradicts; nothing is guessed from numbe
 
 from __future__ import annotations
 
-from collections import defaultdict
+import dataclasses
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 from stackproof.bench.programs import imb_tables, osu
 from stackproof.bench.programs.tables import PrintedTable
@@ -18,6 +20,8 @@ from stackproof.results.measurement import Measurement
 
 _PAIRS = ("latency", "bandwidth", "bibandwidth")
 """Metrics that OSU measures with two processes and no other number."""
+
+_PAIR = 2
 
 _ALIKE = {
     "send-buffer": "the buffers that are sent from",
@@ -33,17 +37,28 @@ _ALIKE = {
 _IMPORTED = "imported from"
 
 
+class Distribution(StrEnum):
+    """How a launcher deals ranks to nodes."""
+
+    BLOCK = "block"
+    """A node is filled before the next."""
+    CYCLIC = "cyclic"
+    """Each node in turn gets a rank."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Whereabouts:
     """What the user says: how ranks were placed, where buffers lay.
 
-    `ranks` None is what headings say; `nodes` None is one node or two, by locality.
+    `ranks` is the number of all ranks, which a table may have less of; None is what headings say.
+    `nodes` is the number that all ranks were on; None is one node or two, by locality.
     """
 
     locality: Locality
     memory: BufferPlace
     ranks: int | None = None
     nodes: int | None = None
+    distribution: Distribution | None = None
 
 
 def metric_of(table: PrintedTable) -> str:
@@ -59,32 +74,64 @@ def ranks_of(table: PrintedTable, said: int | None) -> int | None:
     if "processes" in table.facts:
         return int(table.facts["processes"])
     if "pairs" in table.facts:
-        return 2 * int(table.facts["pairs"])
-    return 2 if metric_of(table) in _PAIRS else said
+        return _PAIR * int(table.facts["pairs"])
+    return _PAIR if metric_of(table) in _PAIRS else said
 
 
-def placement_of(table: PrintedTable, where: Whereabouts) -> Placement | None:
+def _world_of(table: PrintedTable, said: int | None) -> int:
+    """Return how many processes the run of a table had, with those that waited."""
+    return (ranks_of(table, said) or _PAIR) + int(table.facts.get("waiting", "0"))
+
+
+def _nodes_of(world: int, where: Whereabouts) -> int | None:
+    """Return how many nodes a world was on, None where that cannot be told.
+
+    A world of fewer ranks than the user says was a run of its own, of two nodes at least.
+    """
+    if where.locality is Locality.INTRA:
+        return 1
+    if world == _PAIR:
+        return _PAIR
+    whole = where.ranks in {None, world}
+    return where.nodes if whole or where.nodes == _PAIR else None
+
+
+def placement_of(table: PrintedTable, where: Whereabouts) -> Placement | str:
     """Return where the ranks of a table were, on nodes that have no names of their own.
 
     More than 2 ranks are another placement, by nodes and ranks on each, so that numbers of ranks
-    are never put together. None where it cannot be told: a part of the processes of several nodes.
+    are never put together. A text says why it cannot be told.
     """
-    ranks = ranks_of(table, where.ranks) or 2
-    whole = ranks + int(table.facts.get("waiting", "0"))
-    nodes = 1 if where.locality is Locality.INTRA else where.nodes or 2
-    if nodes > 1 and whole > ranks:
-        if whole != nodes:
-            return None
-        nodes = ranks
-    if ranks % nodes:
-        return None
-    name = where.locality.value if ranks == 2 else f"{nodes}x{ranks // nodes}"
-    if where.memory is BufferPlace.DEVICE:
-        name += "-device"
-    each = ranks // nodes
-    return Placement(
-        name=name, ranks=tuple(Rank(node=f"node{1 + i // each}") for i in range(ranks))
-    )
+    ranks, world = ranks_of(table, where.ranks) or _PAIR, _world_of(table, where.ranks)
+    nodes = _nodes_of(world, where)
+    if nodes is None:
+        return "its processes are fewer than --ranks, and on how many of the nodes is not printed"
+    if world % nodes:
+        return f"{world} ranks cannot be divided among {nodes} nodes"
+    each = world // nodes
+    if 1 < nodes < world and ranks < world:
+        if "map" in table.facts:
+            return "only a part of its processes took part, and `-map` dealt them anew"
+        if where.distribution is None:
+            return (
+                "only a part of its processes took part; on which nodes they were "
+                "`--distribution` says: `block` (a node is filled before the next) or `cyclic`"
+            )
+    cyclic = where.distribution is Distribution.CYCLIC
+    numbers = sorted(i % nodes if cyclic else i // each for i in range(ranks))
+    placement = Placement(name="", ranks=tuple(Rank(node=f"node{1 + i}") for i in numbers))
+    return dataclasses.replace(placement, name=_name(numbers, where.memory))
+
+
+def _name(numbers: Sequence[int], memory: BufferPlace) -> str:
+    """Return the name of a placement by the number of the node of each rank."""
+    counts = Counter(numbers)
+    name = f"{len(counts)}x{max(counts.values())}"
+    if len(numbers) == _PAIR:
+        name = Locality.INTRA.value if len(counts) == 1 else Locality.INTER.value
+    elif len(set(counts.values())) > 1:
+        name = f"{len(numbers)}-on-{len(counts)}"
+    return f"{name}-device" if memory is BufferPlace.DEVICE else name
 
 
 def contradictions(name: str, table: PrintedTable, where: Whereabouts) -> Iterator[Problem]:
@@ -124,42 +171,34 @@ def _of_memory(table: PrintedTable, where: Whereabouts) -> Iterator[tuple[str, s
 def _of_ranks(table: PrintedTable, where: Whereabouts) -> Iterator[tuple[str, str]]:
     if not metric_of(table):
         return
-    ranks, said = ranks_of(table, where.ranks), where.ranks
-    if ranks is None:
+    said = where.ranks
+    if ranks_of(table, said) is None:
         yield (
             "it does not say how many ranks took part",
-            "say it with --ranks; only tests of two ranks, and IMB, tell it themselves",
+            "say it with --ranks; tests of two ranks, pairs, and IMB tell it themselves",
         )
-    elif "processes" in table.facts:
-        whole = ranks + int(table.facts.get("waiting", "0"))
-        if said is not None and said not in {ranks, whole}:
-            yield (
-                f"the heading says {whole} processes, not {said}",
-                "give --ranks as in the run, or leave it out: IMB says how many took part",
-            )
-    elif "pairs" in table.facts and said is not None and ranks != said:
-        pairs = table.facts["pairs"]
+    elif said is not None and (world := _world_of(table, said)) > said:
         yield (
-            f"the heading says {pairs} pairs, which are {ranks} ranks, not {said}",
-            "give --ranks as in the run, and files of other runs apart",
+            f"its heading says {world} processes, more than --ranks {said}",
+            "give as --ranks how many ranks the largest of these runs had",
         )
 
 
 def _of_nodes(table: PrintedTable, where: Whereabouts) -> Iterator[tuple[str, str]]:
     """Yield why the ranks of a table cannot have been on so many nodes."""
-    ranks = ranks_of(table, where.ranks)
-    if not metric_of(table) or ranks is None or where.locality is Locality.INTRA:
+    if not metric_of(table) or ranks_of(table, where.ranks) is None:
         return
-    whole = ranks + int(table.facts.get("waiting", "0"))
-    if where.nodes is None and whole > 2:
+    world = _world_of(table, where.ranks)
+    nodes = _nodes_of(world, where)
+    if where.nodes is None and where.locality is Locality.INTER and world > _PAIR:
         yield (
-            f"{whole} ranks between nodes may have been on 2 to {whole} nodes",
+            f"{world} ranks between nodes may have been on 2 to {world} nodes",
             "say on how many with --nodes",
         )
-    elif where.nodes is not None and whole % where.nodes:
+    elif nodes is not None and world % nodes:
         yield (
-            f"{whole} ranks cannot be divided among {where.nodes} nodes",
-            "give runs with the same number of ranks on each node",
+            f"{world} ranks cannot be divided among {nodes} nodes",
+            "import runs with as many ranks on each node; each number of ranks apart",
         )
 
 

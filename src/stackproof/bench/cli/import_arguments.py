@@ -11,15 +11,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the verb's arguments."""
     parser.add_argument(
         "files", nargs="+", metavar="[ARM=]FILE",
-        help="output of OSU (5 to 7.5) or IMB-MPI1 (2018 to 2021.11); the n-th table of a "
-        "benchmark in an arm is paired with the n-th of the others; `-` is standard input",
+        help="output of OSU (5 to 7.5) or IMB-MPI1 (4.1 to 2021.11; MB/s from 2018 on); the n-th "
+        "table of a benchmark in an arm goes with the n-th of the others; `-` is standard input",
     )  # fmt: skip
     parser.add_argument(
         "-o", "--output", metavar="FOLDER", required=True, help="results folder to write"
     )
     parser.add_argument(
         "--placement", required=True, choices=choices.PLACEMENTS,
-        help="where the ranks were; it is not read off the numbers",
+        help="where the ranks of these runs were; it is not read off the numbers",
     )  # fmt: skip
     parser.add_argument(
         "--memory", choices=choices.BUFFERS, default=choices.BUFFERS[0],
@@ -27,11 +27,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--ranks", type=int, metavar="N",
-        help="ranks of these runs; needed for collectives of OSU, which do not print it",
+        help="all ranks of these runs, needed for collectives of OSU, which do not print it; "
+        "tests that say themselves that fewer took part keep their own number",
     )  # fmt: skip
     parser.add_argument(
         "--nodes", type=int, metavar="N",
-        help="nodes that the ranks were on, as many on each (default: 1, or 2 for inter-node)",
+        help="nodes that all ranks were on, as many on each (default: 1, or 2 for inter-node)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--distribution", choices=choices.DISTRIBUTIONS,
+        help="how ranks were dealt to several nodes: a node filled before the next, or in turn; "
+        "needed for tests of IMB in which other processes waited",
     )  # fmt: skip
     parser.add_argument(
         "--arm", metavar="NAME", default=choices.IMPORTED,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 from dataclasses import dataclass
@@ -10,10 +11,11 @@ from pathlib import Path
 
 import stackproof
 from stackproof.bench.import_outputs import Imported, ImportSetup, OutputFile, add, import_outputs
+from stackproof.bench.likeness import Distribution
 from stackproof.compare.effects.results import load_results
 from stackproof.core import limits, noun
 from stackproof.core.effects import files
-from stackproof.core.errors import Location, Reason, fail
+from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.knowledge.reference_curves import BufferPlace
 from stackproof.results.case import Locality
 from stackproof.results.model import LAUNCHES, SPECIFICATION
@@ -27,8 +29,8 @@ _RANKS_AT_MOST = 1 << 20
 class ImportOptions:
     """Files of one placement, as `[ARM=]FILE`, and what is known of how they were measured.
 
-    `output` is the results folder, to which `add` adds. `ranks` and `nodes` None are what the files
-    say, `site` one whose link limit counts between nodes.
+    `output` is the results folder, to which `add` adds. `ranks`, `nodes` and `distribution` are
+    those of `likeness.Whereabouts`, `site` one whose link limit counts between nodes.
     """
 
     files: tuple[str, ...]
@@ -37,6 +39,7 @@ class ImportOptions:
     memory: str = "host"
     ranks: int | None = None
     nodes: int | None = None
+    distribution: str | None = None
     arm: str = "imported"
     add: bool = False
     baseline: str | None = None
@@ -48,7 +51,8 @@ class ImportOptions:
 def import_files(options: ImportOptions, *, command: tuple[str, ...] = ()) -> Imported:
     """Read the files and write the results folder; return what these files gave.
 
-    Raises `StackproofError`: USAGE, and what reading files, results and the site raises.
+    Raises `StackproofError`: USAGE, INVALID_VALUE, and what reading files, results and the
+    site raises.
     """
     output = Path(options.output)
     before = load_results(output) if options.add else None
@@ -59,7 +63,7 @@ def import_files(options: ImportOptions, *, command: tuple[str, ...] = ()) -> Im
             hint="name a folder that does not exist, or add to what was imported with --add",
             where=Location(file=str(output)),
         )
-    imported = import_outputs(
+    imported = _imported(
         [_file(text, options.arm) for text in options.files], _setup(options, command)
     )
     results = imported.results
@@ -69,6 +73,22 @@ def import_files(options: ImportOptions, *, command: tuple[str, ...] = ()) -> Im
         files.write(output / LAUNCHES / f"{one.order:04}.json", noun.to_json(one))
     files.write(output / SPECIFICATION, noun.to_json(results.spec))
     return imported
+
+
+def _imported(outputs: list[OutputFile], setup: ImportSetup) -> Imported:
+    """Return what files give; one without results is a wrong input here, no job that failed."""
+    try:
+        return import_outputs(outputs, setup)
+    except StackproofError as error:
+        lacking = Reason.NO_RESULTS
+        raise StackproofError(
+            *(
+                dataclasses.replace(one, reason=Reason.INVALID_VALUE)
+                if one.reason is lacking
+                else one
+                for one in error.problems
+            )
+        ) from error
 
 
 def _setup(options: ImportOptions, command: tuple[str, ...]) -> ImportSetup:
@@ -90,6 +110,7 @@ def _setup(options: ImportOptions, command: tuple[str, ...]) -> ImportSetup:
         transport=options.transport,
         ranks=options.ranks,
         nodes=options.nodes,
+        distribution=Distribution(options.distribution) if options.distribution else None,
         limit=between.fabric.limit_mb_s if between else None,
         limit_source=f"one NIC in one direction, site `{between.name}`" if between else "",
         fabric=site.fabric.type or "" if site else "",

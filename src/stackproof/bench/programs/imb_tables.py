@@ -1,4 +1,4 @@
-"""IMB-MPI1: what releases 2018 to 2021.11 have printed, read from a file.
+"""IMB-MPI1: what releases 4.1 to 2021.11 have printed, read from a file.
 
 `imb.py` reads what was asked for, where every row is known beforehand; here nothing is. Grammar,
 from the program's source (github.com/intel/mpi-benchmarks, `src_c/IMB_output.c`):
@@ -24,6 +24,7 @@ PROGRAM = "IMB-MPI1"
 
 _BANNER = re.compile(r"#? *Intel ?\(R\) MPI Benchmarks (?P<version>\d\S*).*, MPI-1 part.*")
 _CALL = re.compile(r"#.*-(?:msglen|msgsize|msg_size)\b.*")
+_MAP = re.compile(r"#.*-map\b.*")
 _TITLE = re.compile(r"#? ?Benchmarking (?P<name>[A-Z][\w-]*)\s*")
 _HEADING = (
     re.compile(r"# #processes = (?P<processes>\d{1,9})\s*"),
@@ -55,8 +56,7 @@ def metrics_of(table: PrintedTable) -> tuple[tuple[str, str], ...]:
     pairs.
     """
     section = imb.SECTIONS.get(table.title)
-    plain = tuple(name for name in table.columns if name != "defects")
-    if section is None or plain != section.columns:
+    if section is None or not has_columns_of(section, table):
         return ()  # also tables of several groups, and those of IMB-P2P, which has other columns
     pair = table.facts.get("processes") == "2"
     decimal = int(table.version[:4]) >= _FIRST_DECIMAL if table.version[:4].isdecimal() else False
@@ -66,6 +66,11 @@ def metrics_of(table: PrintedTable) -> tuple[tuple[str, str], ...]:
         if column in table.columns
         and (column.startswith("t") or (pair and (decimal or column != _BANDWIDTH)))
     )
+
+
+def has_columns_of(section: imb.Section, table: PrintedTable) -> bool:
+    """Return True where a table has the columns of its section, and may count defects."""
+    return tuple(name for name in table.columns if name != "defects") == section.columns
 
 
 def read(text: str) -> ParsedTables:
@@ -86,6 +91,7 @@ class _Reader:
         self._draft: Draft | None = None
         self._version = ""
         self._any_sizes = False
+        self._mapped = False
 
     def take(self, number: int, label: str, text: str) -> None:
         """Take one line."""
@@ -94,7 +100,8 @@ class _Reader:
         draft = self._draft
         if banner:
             self.leave(ended=True)
-            self._version, self._any_sizes = banner["version"].rstrip(","), False
+            self._version = banner["version"].rstrip(",")
+            self._any_sizes = self._mapped = False
         elif title:
             self.leave(ended=True)
             self._draft = Draft(
@@ -104,11 +111,13 @@ class _Reader:
                 label=label,
                 version=self._version,
                 any_sizes=self._any_sizes,
+                facts={"map": "given"} if self._mapped else {},
             )
         elif not text.strip():
             return
         elif draft is None or label != draft.label:
             self._any_sizes |= bool(_CALL.fullmatch(plain))
+            self._mapped |= bool(_MAP.fullmatch(plain))
             self.garbage.add(text)
         elif columns := _columns(text):
             if draft.columns or "processes" not in draft.facts:

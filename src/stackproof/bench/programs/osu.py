@@ -70,6 +70,11 @@ DEFAULT_LARGEST = {"latency": 4 << 20, "bandwidth": 4 << 20, "bibandwidth": 4 <<
 """Where a run without `-m` ends, in bytes; collectives end at 1 MiB."""
 
 
+def measures(title: str) -> bool:
+    """Return True for the title of a test that has a metric here."""
+    return title in _METRICS
+
+
 def metric_of(table: PrintedTable) -> tuple[str, str] | None:
     """Return the metric of a table and the column that has it, None when it is none of ours."""
     found = _METRICS.get(table.title)
@@ -135,8 +140,8 @@ class _Reader:
             self._singletons(draft)
         elif draft is None or label != draft.label:
             self.garbage.add(text)
-        elif text.lstrip().startswith("#"):
-            self._comment(draft, _Line(number, label, text.strip()))
+        elif comment := _comment_of(text):
+            self._comment(draft, _Line(number, label, comment))
         elif not self._row(draft, line):
             self.garbage.add(text)
 
@@ -235,6 +240,16 @@ class _Reader:
         if self._draft is not None:
             self.tables.append(self._draft.finish(ended=ended))
         self._draft = None
+
+
+def _comment_of(text: str) -> str:
+    """Return a line that is a comment, with the `#` that copies lose; empty when it is none."""
+    plain = text.strip()
+    if plain.startswith("#"):
+        return plain
+    marked = f"# {plain}"
+    known = (_DATATYPE, _PAIRS, _BUFFERS, *_COMMENTS)
+    return marked if _columns(marked) or any(one.fullmatch(marked) for one in known) else ""
 
 
 def _columns(text: str) -> tuple[str, ...]:

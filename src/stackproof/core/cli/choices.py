@@ -4,6 +4,7 @@ from __future__ import annotations
 
 PLACEMENTS = ("intra-node", "inter-node")
 BUFFERS = ("host", "device")
+DISTRIBUTIONS = ("block", "cyclic")
 SCHEDULERS = ("local", "slurm")
 BENCH_ON = ("local", "allocation", "slurm")
 TRANSPORTS = ("auto", "shm", "tcp", "cxi", "matched", "lnx")
