@@ -193,33 +193,33 @@ def test_text_and_json() -> None:
     answer, reasons = prove_model.conclude(
         {**RIGHT, INJECTED: arm(INJECTED, InjectionVerdict.WORKS, *OLD)}
     )
-    speed = (Speed(benchmark="latency", sizes=(8, 1024), ratio=1.02, low=0.9, high=1.1),)
+    speed = (
+        Speed(benchmark="latency", size=1024, verdict="PASS", margin=0.1, ratio=1.02, low=0.95,
+              high=1.1),
+        Speed(benchmark="latency", size=8, verdict="FAIL", margin=0.1, ratio=0.16, low=0.15,
+              high=0.17),
+        Speed(benchmark="barrier", size=None, verdict="INCONCLUSIVE", margin=0.1,
+              why="too few launches", remedy="10 are needed"),
+    )  # fmt: skip
     whole = Proof(
         program="/bin/app\x1b[31m", replacement="x.squashfs", answer=answer, reasons=reasons,
-        arms=tuple(RIGHT.values()), speed=speed, launches=5,
+        arms=tuple(RIGHT.values()), speed=speed, launches=10, speed_notes=("what \x1b others did",),
     )  # fmt: skip
     text = prove_model.render(whole)
     assert text.startswith("/bin/app?[31m with x.squashfs: NOT PROVEN\n")
-    assert "latency, 8 B to 1024 B: 1.020  [0.900, 1.100]" in text
+    assert "latency, 1 KiB: PASS  1.020  [0.950, 1.100]  at least as fast within the margin" in text
+    assert (
+        "latency, 8 B: FAIL  0.160  [0.150, 0.170]  slower by more than the margin of 10 %" in text
+    )
+    assert "barrier: INCONCLUSIVE  cannot tell: too few launches; 10 are needed\n" in text
+    assert "note: what ? others did" in text
     assert noun.from_json(Proof, noun.to_json(whole)) == whole
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "word"),
-    [
-        (1.02, 1.3, "faster"),
-        (0.7, 0.98, "slower"),
-        (0.95, 1.05, "about the same"),
-        (0.137, 628.676, "cannot tell"),
-        (0.99, 1.2, "cannot tell"),
-    ],
-)
-def test_what_an_interval_lets_one_say(low: float, high: float, word: str) -> None:
-    speed = (Speed(benchmark="latency", sizes=(8, 8), ratio=1.0, low=low, high=high),)
+def test_a_proof_without_speed_says_why() -> None:
     answer, reasons = prove_model.conclude(RIGHT)
-    found = Proof(
+    whole = Proof(
         program="/bin/app", replacement="x", answer=answer, reasons=reasons,
-        arms=tuple(RIGHT.values()), speed=speed, launches=5,
+        arms=tuple(RIGHT.values()), speed_notes=("as was asked for",),
     )  # fmt: skip
-    (line,) = (line for line in prove_model.render(found).splitlines() if "latency, 8 B" in line)
-    assert line.endswith(f"]  {word}")
+    assert prove_model.render(whole).endswith("\nspeed: not compared\n  note: as was asked for\n")

@@ -43,7 +43,7 @@ def lab(tmp_path: Path) -> Lab:
         (["bin/app", "--with", "new", "--own", "own"], ExitCode.INVALID),
         (["bin/app", "--with", "new", "-o", "full"], ExitCode.USAGE),
         (["bin/app", "--with", "new", "-o", "bin/app"], ExitCode.USAGE),
-        (["bin/app", "--with", "new", "--launches", "4"], ExitCode.USAGE),
+        (["bin/app", "--with", "new", "--launches", "9"], ExitCode.USAGE),
         (["bin/app", "--with", "new", "--ranks", "1"], ExitCode.USAGE),
         (["bin/app", "--with", "new", "--launches", "-1"], ExitCode.USAGE),
         (["bin/app", "--with", "new", "--set", "word"], ExitCode.USAGE),

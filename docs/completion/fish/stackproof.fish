@@ -1026,7 +1026,7 @@ function __stackproof_say
         printf '%s\t%s\n' '--own' 'the programs own MPI; left out: the one that it finds by itself'
         printf '%s\t%s\n' '--wrong' 'an MPI that must be refused and must fail; left out: an installed one of another ABI'
         printf '%s\t%s\n' '--ranks' 'ranks (default: 2)'
-        printf '%s\t%s\n' '--launches' 'launches of each arm for its speed (default: 5, the fewest; 0: leave speed out)'
+        printf '%s\t%s\n' '--launches' 'launches of each arm for its speed (default: 10, the fewest; 0: leave speed out)'
         printf '%s\t%s\n' '--cluster' 'run on the nodes of this cluster'
         printf '%s\t%s\n' '--transport' 'path of messages, for images (default: shm on one node, tcp between nodes)'
         printf '%s\t%s\n' '--set' 'a variable for all arms'

@@ -76,7 +76,8 @@ def judge(
 ) -> tuple[Check, ...]:
     """Return every check of one launch.
 
-    `mpi_family` and `mpi_version` are the MPI that was asked for, as the image states it.
+    `mpi_family` and `mpi_version` are the MPI that was asked for, as the image states it; empty
+    where nothing does.
     """
     text = (completed.stdout + b"\n" + completed.stderr).decode(errors="replace")
     return (
@@ -292,6 +293,8 @@ def _mpi(output: Output, family: str, version: str) -> Check:
     text = output.mpi_library.strip()
     if not text:
         return _unknown(name, "the program did not tell its MPI library")
+    if not family:
+        return _unknown(name, "nothing says which release of an MPI is meant")
     first = text.splitlines()[0]
     found = families.identify(text)
     wanted = f"{families.get(family).title} {version}"

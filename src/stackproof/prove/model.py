@@ -15,14 +15,16 @@ from enum import StrEnum
 from typing import ClassVar
 
 from stackproof.core.mountlist import normal
+from stackproof.core.numbers import percent_text, size_text
 from stackproof.inject.model import InjectionVerdict
 
 OWN, INJECTED, WRONG = "own", "injected", "wrong"
 """The names of the arms."""
+AGAIN = f"{OWN}-again"
+"""The null arm of a comparison: the own MPI once more."""
 
 _SYSTEM_FILES = ("/dev/", "/SYSV", "/memfd:", "/anon_hugepage")
 _MOST_SHOWN = 12
-_NEAR = 1.1  # a ratio between this and its inverse is about the same
 _SYSTEM_FOLDERS = ("/usr/lib/", "/lib/", "/usr/lib64/", "/lib64/")
 _IMB_WORLD = re.compile(r"^# #processes = (\d+)", re.MULTILINE)
 _IMB_START = re.compile(r"^#\s+MPI Version\s*:", re.MULTILINE)
@@ -163,27 +165,34 @@ class ArmProof:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speed:
-    """A ratio of the injected MPI to the own one, more than 1 where the injected one is better.
+    """What the judge of `compare` says of the injected MPI at one size of a benchmark.
 
-    `low` and `high` are the interval of 95 %; `sizes` the smallest and the largest message, bytes.
+    `verdict` is PASS, FAIL or INCONCLUSIVE: slower by more than `margin`, a fraction, or not.
+    `ratio` is to the own MPI, more than 1 where the injected one is better; `low` and `high` are
+    its interval. These three are None where the verdict is INCONCLUSIVE; then `why` says why, and
+    `remedy` what would help. `size` is in bytes, None for a benchmark without messages.
     """
 
     benchmark: str
-    sizes: tuple[int, int]
-    ratio: float
-    low: float
-    high: float
+    size: int | None
+    verdict: str
+    margin: float
+    ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+    why: str = ""
+    remedy: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
     """The whole: arms by name, speed, the answer and why.
 
-    `launches` is how many launches of each arm the speed is from, 0 without a comparison, and
-    `speed_note` says why there is none.
+    `launches` is how many timed launches each arm has for its speed. `speed_notes` say why there
+    is no speed, or what speaks against it.
     """
 
-    SCHEMA: ClassVar[str] = "stackproof/injection-proof/1"
+    SCHEMA: ClassVar[str] = "stackproof/injection-proof/2"
 
     program: str
     replacement: str
@@ -192,7 +201,7 @@ class Proof:
     arms: tuple[ArmProof, ...]
     speed: tuple[Speed, ...] = ()
     launches: int = 0
-    speed_note: str = ""
+    speed_notes: tuple[str, ...] = ()
 
 
 def worlds_of(output: str) -> tuple[int, int]:
@@ -366,34 +375,31 @@ def render(proof: Proof) -> str:
     lines += [f"  {sentence}" for sentence in proof.reasons]
     for arm in proof.arms:
         lines += ["", *_arm_lines(arm)]
-    lines.append("")
-    if proof.speed:
-        lines.append(
-            f"speed of the injected MPI over that of the own one, {proof.launches} launches each "
-            "(more than 1: faster; interval of 95 %; about the same: within 10 %)"
-        )
-        for one in proof.speed:
-            low, high = one.sizes
-            sizes = f"{low} B" if low == high else f"{low} B to {high} B"
-            lines.append(
-                f"  {one.benchmark}, {sizes}: {one.ratio:.3f}  [{one.low:.3f}, {one.high:.3f}]"
-                f"  {_meaning(one)}"
-            )
-    else:
-        lines.append(f"speed: not compared, {proof.speed_note}")
+    lines += ["", *_speed_lines(proof)]
     shown = "\n".join(lines).split("\n")
     # Names of files and words of programs are theirs: a terminal must not obey them.
     return "\n".join("".join(c if c.isprintable() else "?" for c in line) for line in shown) + "\n"
 
 
-def _meaning(speed: Speed) -> str:
-    """Return what an interval lets one say: one that has 1 in it says less the wider it is."""
-    if speed.low > 1:
-        return "faster"
-    if speed.high < 1:
-        return "slower"
-    near = speed.low >= 1 / _NEAR and speed.high <= _NEAR
-    return "about the same" if near else "cannot tell"
+def _speed_lines(proof: Proof) -> Iterator[str]:
+    if proof.speed:
+        yield f"speed, {proof.launches} launches of each arm, judged as by `stackproof compare`:"
+        yield "  ratio to the own MPI (more than 1: better) and its interval of 95 %"
+    else:
+        yield "speed: not compared"
+    yield from (f"  {_speed_line(one)}" for one in proof.speed)
+    yield from (f"  note: {text}" for text in proof.speed_notes)
+
+
+def _speed_line(speed: Speed) -> str:
+    where = speed.benchmark + ("" if speed.size is None else f", {size_text(speed.size)}")
+    if speed.ratio is None or speed.low is None or speed.high is None:
+        told = "; ".join(filter(None, (speed.why, speed.remedy)))
+        return f"{where}: {speed.verdict}  cannot tell: {told}"
+    numbers = f"{speed.ratio:.3f}  [{speed.low:.3f}, {speed.high:.3f}]"
+    what = f"the margin of {percent_text(speed.margin)}"
+    meaning = "slower by more than" if speed.verdict == "FAIL" else "at least as fast within"
+    return f"{where}: {speed.verdict}  {numbers}  {meaning} {what}"
 
 
 def _arm_lines(arm: ArmProof) -> Iterator[str]:

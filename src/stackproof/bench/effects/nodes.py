@@ -87,6 +87,12 @@ def here(spec: BenchSpec) -> LaunchNodes:
     )
 
 
+def free_cpus() -> tuple[int, ...]:
+    """Return the CPUs of this machine that ranks may have, one of each core."""
+    inside = topology.seen(topology.parse_topology(node_files.gather()), os.environ)
+    return _one_of_each_core(inside, os.sched_getaffinity(0))
+
+
 def problems(spec: BenchSpec) -> tuple[Problem, ...]:
     """Return why there are no nodes to make launches on, if so."""
     try:

@@ -37,9 +37,9 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--launches",
         type=int,
-        default=5,
+        default=10,
         metavar="N",
-        help="launches of each arm for its speed (default: 5, the fewest; 0: leave speed out)",
+        help="launches of each arm for its speed (default: 10, the fewest; 0: leave speed out)",
     )
     parser.add_argument("--cluster", metavar="NAME", help="run on the nodes of this cluster")
     parser.add_argument(

@@ -11,7 +11,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from stackproof.bench import programs as bench_programs
+from stackproof.bench import schedule
+from stackproof.bench.effects import launching
+from stackproof.bench.effects import nodes as bench_nodes
 from stackproof.bench.effects import run as bench_run
+from stackproof.bench.effects.nodes import LaunchNodes
+from stackproof.bench.program_spec import Program
+from stackproof.bench.schedule import Launch
+from stackproof.bench.spec import Arm, BenchSpec
 from stackproof.cluster import model as cluster_model
 from stackproof.cluster.effects import up
 from stackproof.cluster.model import ClusterState
@@ -36,17 +43,19 @@ from stackproof.linking.effects.view import RootView
 from stackproof.linking.loader import Closure
 from stackproof.mount.effects import mount_exec
 from stackproof.mpi import transports
-from stackproof.mpi.effects import fabric
 from stackproof.mpi.transports import Libfabric, Setup
 from stackproof.prove import model as prove_model
 from stackproof.prove.effects import mpi, rank_maps
 from stackproof.prove.effects.mpi import Provided
 from stackproof.prove.model import INJECTED, OWN, WRONG, ArmProof, Prediction, Witnessed
 from stackproof.results.case import Case, Placement, Rank
-from stackproof.site.model import FabricType
+from stackproof.results.model import RECOMMENDED_LAUNCHES
 
 _TAIL_LINES = 40
 _SIZES = (8, 65536, 1 << 20)
+_ALL_RANKS = ("allreduce", "barrier")
+_MEASURES_ALL = frozenset({schedule.CHECKING, "IMB-MPI1"})
+_OWN_CHOICE = "auto"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +73,7 @@ class ProveOptions:
     own: str | None = None
     wrong: str | None = None
     ranks: int = 2
-    launches: int = 5
+    launches: int = RECOMMENDED_LAUNCHES
     cluster: str | None = None
     timeout_s: float = 60.0
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -181,7 +190,7 @@ def run_arm(stage: ProofRun, arm: ProofArm, monitor: Monitor) -> tuple[ArmProof,
     # One command for all ranks: with a CPU for each they would be as many programs (MPI_APPNUM).
     free = tuple(replace(rank, cpu=None) for rank in stage.placement.ranks)
     together = replace(stage, placement=replace(stage.placement, ranks=free))
-    done = launch(together, arm, (*witness, *words_of(stage)))
+    done = launch(together, arm, (*witness, *words_of(stage, _first_case(stage))))
     files.write(stage.folder / "logs" / f"{arm.name}.log", transcript(done))
     ranks = tuple(
         noun.from_json(Witnessed, path.read_bytes(), file=str(path))
@@ -212,29 +221,49 @@ def run_arm(stage: ProofRun, arm: ProofArm, monitor: Monitor) -> tuple[ArmProof,
     return made, done
 
 
-def words_of(stage: ProofRun) -> tuple[str, ...]:
+def words_of(stage: ProofRun, case: Case | None) -> tuple[str, ...]:
     """Return the command line of one rank of the program."""
-    case = case_of(stage)
     if case is None:
         return (stage.program, *stage.wanted.arguments)
     return bench_programs.REGISTRY[case.program].argv(stage.program, case)
 
 
-def case_of(stage: ProofRun) -> Case | None:
-    """Return what a known program is told to measure, None where the user says it, or must."""
+def spec_of(stage: ProofRun) -> BenchSpec | None:
+    """Return the bench that a known program is measured by, as long and as often as in any.
+
+    None where the user says what the program does, or must.
+    """
     name = posixpath.basename(stage.program)
     if name not in bench_programs.REGISTRY or stage.wanted.arguments:
         return None
-    pair = len(stage.placement.ranks) == 2
-    return Case(
-        program=name,
-        benchmarks=("latency", "bandwidth") if pair else ("allreduce", "barrier"),
+    wanted = ("latency", "bandwidth") if len(stage.placement.ranks) == 2 else _ALL_RANKS
+    return BenchSpec(
+        baseline=Arm(name=OWN),
+        challengers=(Arm(name=INJECTED),),
+        programs=(Program(name=name),),
+        benchmarks=wanted if name in _MEASURES_ALL else (),  # each of OSU's measures one thing
         sizes=_SIZES,
-        placement=stage.placement,
-        samples=3,
-        seconds_per_size=0.01,
+        placements=(stage.placement,),
+        launches=stage.wanted.launches,
         timeout_s=stage.wanted.timeout_s,
     )
+
+
+def case_of(stage: ProofRun, spec: BenchSpec, launch: Launch, transport: str = "") -> Case:
+    """Return what a launch measures; raises `StackproofError` where the program cannot do it."""
+    case = schedule.case_for(spec, launch, stage.placement, transport or _OWN_CHOICE)
+    return replace(case, fabric=_fabric(stage))
+
+
+def _first_case(stage: ProofRun) -> Case | None:
+    """Return what a known program does while its ranks are watched: nobody looks at its bytes."""
+    spec = spec_of(stage)
+    if spec is None:
+        return None
+    launch = Launch(
+        order=0, block=0, arm=OWN, placement=stage.placement.name, program=spec.programs[0].name
+    )
+    return case_of(stage, replace(spec, validate=False), launch)
 
 
 def launch(stage: ProofRun, arm: ProofArm, words: Sequence[str]) -> Completed:
@@ -247,7 +276,7 @@ def launch(stage: ProofRun, arm: ProofArm, words: Sequence[str]) -> Completed:
         agent=state.agent if state else None,
         environment=stage.wanted.variables,
         as_root=os.geteuid() == 0 or bool(state and state.rootless),
-        oversubscribe=stage.wanted.ranks > len(os.sched_getaffinity(0)),
+        oversubscribe=not stage.placement.timed,
     )
     launcher = launchers.REGISTRY[provided.launcher]
     patch = arm.env.then(launcher.environment(request))
@@ -284,14 +313,16 @@ def _tail(done: Completed) -> str:
 def _placement(wanted: ProveOptions, state: ClusterState | None) -> Placement:
     """Return the ranks in turn on all nodes, or all of them here."""
     nodes = [node.name for node in state.nodes] if state else [os.uname().nodename]
-    cpus = sorted(os.sched_getaffinity(0))
-    pinned = cpus if wanted.ranks <= len(cpus) else [None] * wanted.ranks
+    cpus = bench_nodes.free_cpus()
+    timed = wanted.ranks <= len(cpus)  # ranks that share a core cannot be timed
+    pinned = cpus if timed else (None,) * wanted.ranks
     ranks = tuple(
         Rank(node=nodes[i * len(nodes) // wanted.ranks], cpu=pinned[i]) for i in range(wanted.ranks)
     )
     many = len({rank.node for rank in ranks}) > 1
     interface = state.nodes[0].interface if state and many else None
-    return Placement(name="inter-node" if many else "intra-node", ranks=ranks, interface=interface)
+    name = "inter-node" if many else "intra-node"
+    return Placement(name=name, ranks=ranks, interface=interface, timed=timed)
 
 
 def _view_of(*provided: Provided) -> RootView:
@@ -406,6 +437,11 @@ def _mounts(provided: Provided) -> tuple[MountRequest, ...]:
     return (MountRequest(image=part.path, mount_point=part.point),)
 
 
+def _fabric(stage: ProofRun) -> str:
+    """Return what joins the nodes (`site.FabricType`), empty where it is not known."""
+    return launching.fabric_of(LaunchNodes(nodes={}, state=stage.state))
+
+
 def _forced(
     stage: ProofRun, provided: Provided, below: Provided, *, must: bool
 ) -> tuple[str, EnvPatch]:
@@ -425,7 +461,7 @@ def _forced(
         version=facts.version,
         placement=stage.placement,
         libfabric=job.libfabric_of(below.part) if below.part else Libfabric(),
-        fabric=FabricType.ETHERNET.value if stage.state else fabric.of_this_machine()[0],
+        fabric=_fabric(stage),
         launcher=facts.launcher,
     )
     usual = "shm" if len(stage.placement.nodes) == 1 else "tcp"

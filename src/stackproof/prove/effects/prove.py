@@ -16,8 +16,9 @@ from stackproof.prove import model as prove_model
 from stackproof.prove.effects import arms as prove_arms
 from stackproof.prove.effects import speed as prove_speed
 from stackproof.prove.effects.arms import ProveOptions, Ready
-from stackproof.prove.effects.speed import FEWEST, Compared
+from stackproof.prove.effects.speed import Compared
 from stackproof.prove.model import INJECTED, OWN, Proof
+from stackproof.results.model import RECOMMENDED_LAUNCHES as FEWEST
 
 _Number = TypeVar("_Number", int, float)
 _RANKS_AT_MOST = 1024
@@ -50,13 +51,14 @@ def prove(options: ProveOptions, folder: Path, monitor: Monitor) -> Proof:
 def _prove(ready: Ready, monitor: Monitor) -> Proof:
     """Run the arms, compare the speed of the two that run, and conclude."""
     arms, outputs = {}, {}
+    monitor(prove_speed.announced(ready))
     for name, arm in ready.arms.items():
         arms[name], outputs[name] = prove_arms.run_arm(ready.stage, arm, monitor)
     wanted = ready.stage.wanted
     if wanted.launches == 0:
-        speed = Compared(note="as was asked for")
+        speed = Compared(notes=("as was asked for",))
     elif arms[OWN].fault or arms[INJECTED].fault:
-        speed = Compared(note="not both arms run")
+        speed = Compared(notes=("not both arms run",))
     else:
         speed = prove_speed.measure(ready, outputs, monitor)
     answer, reasons = prove_model.conclude(arms)
@@ -68,7 +70,7 @@ def _prove(ready: Ready, monitor: Monitor) -> Proof:
         arms=tuple(arms.values()),
         speed=speed.speed,
         launches=speed.launches,
-        speed_note=speed.note,
+        speed_notes=speed.notes,
     )
 
 

@@ -1,205 +1,319 @@
-"""The speed of an injected MPI against the own one: launches in turn, and the house's statistics.
+"""The speed of an injected MPI against the own one: a bench of both, judged as any other.
 
-A program that is known here (`stackproof-bench`, `IMB-MPI1`) is told what to measure unless it is
-given arguments; the tables of IMB and OSU are read from any program that prints them. What was
-measured is a results folder, as `stackproof bench` writes it.
+A program that is known here (`stackproof-bench`, `IMB-MPI1`, OSU's) is told what to measure unless
+it is given arguments, by what `stackproof bench` tells it; the tables of IMB and OSU are read from
+any program that prints them. What was measured is a results folder, and `compare` judges it.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import posixpath
-import random
 import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from pathlib import Path
 
 import stackproof
-from stackproof.bench import import_outputs, programs
+from stackproof.bench import import_outputs, pace, programs, schedule
 from stackproof.bench.effects import launching
+from stackproof.bench.effects.aside import free_name
+from stackproof.bench.effects.run import Record
 from stackproof.bench.import_outputs import OutputFile
-from stackproof.compare import compare
-from stackproof.compare.model import DEFAULT_MARGINS, Comparison
+from stackproof.bench.schedule import Launch
+from stackproof.bench.spec import Arm, BenchSpec
+from stackproof.compare import launch_checks
+from stackproof.compare.compare import compare
+from stackproof.compare.disturbance import disturbed
+from stackproof.compare.effects.results import load_results
+from stackproof.compare.judge import FEWEST_BLOCKS
 from stackproof.core import noun
 from stackproof.core.command import Completed
 from stackproof.core.effects import files
-from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.errors import Reason, StackproofError, fail
 from stackproof.core.monitor import Event, Monitor
 from stackproof.knowledge.reference_curves import BufferPlace
-from stackproof.prove.effects.arms import ProofArm, ProofRun, Ready, case_of, launch, words_of
-from stackproof.prove.model import INJECTED, OWN, Speed
-from stackproof.results import model as results_model
-from stackproof.results.case import Case
-from stackproof.results.measurement import Check, Measurement, State
-from stackproof.results.model import LAUNCHES, SPECIFICATION, Results, ResultsSpec
+from stackproof.launch.effects import neighbours
+from stackproof.prove import speeds
+from stackproof.prove.effects import arms as prove_arms
+from stackproof.prove.effects.arms import ProofArm, ProofRun, Ready
+from stackproof.prove.model import AGAIN, INJECTED, OWN, Speed
+from stackproof.results.effects import ledger
+from stackproof.results.measurement import Disturbance, Measurement, RankFacts
+from stackproof.results.model import (
+    LAUNCHES,
+    SET_ASIDE,
+    SPECIFICATION,
+    ComparedArm,
+    ResultsSpec,
+)
 
-FEWEST = 5
-"""Launches of each arm below which no interval is computed."""
+_TRIES = 2
+"""How often a block is made in which a launch fails."""
 
-_SEED = 20260101
+_PATIENCE_S = 60.0
+"""Seconds that what is to come may take where nothing that was made is undisturbed."""
+
+Block = Mapping[Launch, tuple[Measurement, ...]]
+"""What the launches of a block measured; a program may print several tables."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """Ratios, or in `note` why there are none."""
+    """What was judged; `notes` say why that is nothing, or what speaks against it."""
 
     speed: tuple[Speed, ...] = ()
     launches: int = 0
-    note: str = ""
+    notes: tuple[str, ...] = ()
+
+
+def announced(ready: Ready) -> Event:
+    """Return what is going to be run, and about how long that takes where it is known."""
+    stage, spec = ready.stage, prove_arms.spec_of(ready.stage)
+    plan = _plan(stage) if _is_timed(stage) else ()
+    text = f"{len(ready.arms)} arms are run and watched"
+    if plan:
+        text += f", then {pace.shape_text(plan)} are timed (--launches 0 leaves them out)"
+    left = None
+    if spec is not None:
+        rate = stage.state.rate_mb_s if stage.state else None
+        each = pace.seconds_of(prove_arms.case_of(stage, spec, _plan(stage)[0]), rate)
+        left = each * (len(plan) + len(ready.arms))
+    elif plan:
+        text += "; how long that takes is told when the program has run once"
+    return Event(what="note", name="prove", text=text, left_s=left)
 
 
 def measure(ready: Ready, first: Mapping[str, Completed], monitor: Monitor) -> Compared:
     """Return how the two arms that run compare; `first` are the outputs seen of them already.
 
-    The results folder gets every launch. Launches come in blocks of both arms in random order;
-    the first block warms up and does not count.
+    The results folder gets every launch. Launches come in blocks of both arms and the own one once
+    more, in random order; the first block warms up and does not count.
     """
-    stage, count = ready.stage, ready.stage.wanted.launches
-    if count < FEWEST:
-        return Compared(note=f"it takes {FEWEST} launches of each arm, and --launches is {count}")
-    case = case_of(stage)
-    if case is None and not _has_tables(stage, first[OWN]):
-        return Compared(note="its output has no table of IMB or OSU")
-    measured: list[Measurement] = []
-    outputs: list[OutputFile] = []
-    generator = random.Random(_SEED)  # noqa: S311 - an order to repeat, not a secret
-    for block in range(count + 1):
-        names = [OWN, INJECTED]
-        generator.shuffle(names)
-        for name in names:
-            text = f"{name}, {block} of {count}"
-            monitor(Event(what="progress", name="speed", text=text, done=block, total=count))
-            done = _launched(stage, ready.arms[name])
-            if case is not None:
-                order = len(measured)
-                measured.append(_measurement(case, name, block, order, done))
-            elif block:
-                text = done.stdout.decode(errors="replace")
-                outputs.append(OutputFile(arm=name, name=f"{name}-{block}", text=text))
+    stage = ready.stage
+    if not _is_timed(stage):
+        count = len(stage.placement.ranks)
+        return Compared(
+            notes=(f"{count} ranks have fewer cores, and what shares one is not timed",)
+        )
+    if prove_arms.spec_of(stage) is None and not _has_tables(stage, first[OWN]):
+        return Compared(notes=("its output has no table of IMB or OSU",))
+    spec = _results_spec(ready)
+    files.write(stage.folder / SPECIFICATION, noun.to_json(spec))
+    record = Record(stage.folder, ledger.begin(stage.folder, spec, 0, ()))
+    notes = tuple(_made(ready, record, first[OWN].seconds, monitor))
     try:
-        results = _imported(ready, outputs) if case is None else _results(ready, measured)
-        _save(stage, results)
-        comparison = compare.compare(results)
+        comparison = compare(load_results(stage.folder))
     except StackproofError as error:
-        return Compared(note=error.problems[0].message)
-    return Compared(speed=tuple(_speeds(comparison)), launches=count)
+        return Compared(notes=notes or (error.problems[0].message,))
+    counts = [len(point.blocks) for panel in comparison.panels for one in panel.arms
+              for point in one.points]  # fmt: skip
+    return Compared(
+        speed=speeds.speeds_of(comparison),
+        launches=min(counts, default=0),
+        notes=(*notes, *speeds.notes_of(comparison)),
+    )
 
 
-def _launched(stage: ProofRun, arm: ProofArm) -> Completed:
-    """Make a launch that nobody watches: what the loader reads is set for the ranks alone."""
+def _is_timed(stage: ProofRun) -> bool:
+    return stage.placement.timed and stage.wanted.launches > 0
+
+
+def _plan(stage: ProofRun) -> tuple[Launch, ...]:
+    """Return all launches in order, as a bench of these arms would have them."""
+    known = prove_arms.spec_of(stage)
+    spec = known or BenchSpec(
+        baseline=Arm(name=OWN), placements=(stage.placement,), launches=stage.wanted.launches
+    )
+    name = spec.programs[0].name
+    plan = schedule.schedule(spec, dict.fromkeys((OWN, INJECTED, AGAIN), frozenset({name})))
+    return tuple(replace(one, program=posixpath.basename(stage.program)) for one in plan)
+
+
+def _made(ready: Ready, record: Record, seconds: float, monitor: Monitor) -> Iterator[str]:
+    """Make all launches and keep them; yield why not all were made."""
+    plan, count = _plan(ready.stage), ready.stage.wanted.launches
+    left = pace.pace_of(plan, lambda _: seconds)
+    monitor(Event(what="note", name="speed", text=pace.shape_text(plan), left_s=left.left_s))
+    all_of_it: list[Measurement] = []
+    for block, group in groupby(plan, lambda one: one.block):
+        launches = tuple(group)
+        for tries in range(1, _TRIES + 1):
+            made: dict[Launch, tuple[Measurement, ...]] = {}
+            fault = ""
+            for launch in launches:
+                monitor(_progress(launch, len(plan), count, left))
+                try:
+                    made[launch] = _launched(ready, launch)
+                except StackproofError as error:
+                    fault = f"{launch.arm}: {error.problems[0].message}"
+                    break
+                left = left.with_taken(launch, sum(one.seconds for one in made[launch][:1]))
+            fault = fault or _fault(made)
+            _keep(record, made, aside=bool(fault) and tries < _TRIES)
+            if not fault:
+                break
+            monitor(Event(what="note", name="again", text=f"block {block}: {fault}"))
+        if fault:
+            yield f"block {block} failed {_TRIES} times: {fault}"
+            return
+        all_of_it += [one for several in made.values() for one in several]
+        if text := _hopeless(all_of_it, count, left.left_s):
+            yield f"ended after {block} of {count} launches of each arm: {text}"
+            return
+
+
+def _progress(launch: Launch, total: int, count: int, left: pace.Pace) -> Event:
+    return Event(
+        what="progress",
+        name="speed",
+        text=f"{launch.arm}, {launch.block} of {count}",
+        done=launch.order + 1,
+        total=total,
+        left_s=left.left_s,
+    )
+
+
+def _hopeless(made: Sequence[Measurement], count: int, left_s: float) -> str:
+    """Return why it makes no sense to go on, empty where launches to come may decide something.
+
+    So few blocks without disturbance could be left that none is judged by them, or there is none
+    yet and it would take long.
+    """
+    hurt = disturbed(made)
+    blocks = {one.block for one in hurt}
+    none_yet = blocks == {one.block for one in made}
+    if count - len(blocks - {0}) >= FEWEST_BLOCKS and not (none_yet and left_s > _PATIENCE_S):
+        return ""
+    return (
+        f"something else was at the CPUs of its ranks ({hurt[0].arm}: {hurt[0].text}); make the "
+        "machine quiet, and prove it again"
+    )
+
+
+def _fault(made: Block) -> str:
+    """Return what is wrong with a launch of a block, empty when all can be used."""
+    for several in made.values():
+        for one in several:
+            if problem := launch_checks.first_failure(one.checks):
+                return f"{one.arm}: {problem.message}"
+    return ""
+
+
+def _keep(record: Record, made: Block, *, aside: bool) -> None:
+    """Write launches down; those of a block that is made again do not count."""
+    for launch, several in made.items():
+        for number, one in enumerate(several):
+            stem = Path(launch.file_name).stem
+            name = f"{stem}-{number}.json" if number else f"{stem}.json"
+            record.keep(name, one)
+            if aside:
+                path = record.folder / LAUNCHES / name
+                path.rename(free_name(record.folder / SET_ASIDE, name))
+
+
+def _launched(ready: Ready, launch: Launch) -> tuple[Measurement, ...]:
+    """Make a launch whose ranks nobody follows: what the loader reads is set for them alone.
+
+    Raises `StackproofError` for what prints no table any more.
+    """
+    stage, arm = ready.stage, _arm_of(ready, launch.arm)
+    spec = prove_arms.spec_of(stage)
+    case = None if spec is None else prove_arms.case_of(stage, spec, launch, arm.transport)
     settings = [f"{name}={value}" for name, value in arm.rank_env.items()]
-    return launch(stage, arm, (*(("env", *settings) if settings else ()), *words_of(stage)))
+    words = (*(("env", *settings) if settings else ()), *prove_arms.words_of(stage, case))
+    cpus = [rank.cpu for rank in stage.placement.ranks if rank.cpu is not None]
+    started, told = launching.now(), neighbours.watch(cpus)
+    done = prove_arms.launch(stage, arm, words)
+    others = Disturbance() if stage.state else told()  # what a cluster's daemons start is not ours
+    if case is None:
+        made = _tables(stage, launch, done)
+    else:
+        facts = arm.provided.facts
+        output = programs.REGISTRY[case.program].parse(done.stdout, case)
+        checks = launch_checks.judge(
+            output, case, mpi_family=facts.family if facts else "",
+            mpi_version=facts.version if facts else "", completed=done,
+        )  # fmt: skip
+        made = (
+            Measurement(
+                arm=launch.arm, block=launch.block, order=launch.order, case=case, output=output,
+                checks=checks, argv=(), env={}, started="", seconds=0,
+            ),
+        )  # fmt: skip
+    env = dict(sorted({**arm.env.apply({}), **arm.rank_env}.items()))
+    return tuple(
+        _seen_from_outside(
+            replace(one, argv=done.argv, env=env, started=started, seconds=done.seconds), others
+        )
+        for one in made
+    )
+
+
+def _seen_from_outside(one: Measurement, others: Disturbance) -> Measurement:
+    """Return a launch with what others took of its CPUs, where its ranks do not tell themselves."""
+    if one.output.ranks or others.other_load is None:
+        return one
+    ranks = tuple(
+        RankFacts(rank=number, host=rank.node, cpu=rank.cpu, disturbance=others)
+        for number, rank in enumerate(one.case.placement.ranks)
+    )
+    return replace(one, output=replace(one.output, ranks=ranks))
+
+
+def _arm_of(ready: Ready, name: str) -> ProofArm:
+    return ready.arms[OWN if name == AGAIN else name]
 
 
 def _has_tables(stage: ProofRun, done: Completed) -> bool:
-    text = done.stdout.decode(errors="replace")
-    one = OutputFile(arm=OWN, name="output", text=text)
-    setup = import_outputs.ImportSetup(
-        name="", locality=stage.placement.locality, memory=BufferPlace.HOST
-    )
     try:
-        import_outputs.import_outputs([one], setup)
+        _import(stage, OWN, done)
     except StackproofError as error:
         return error.reason is not Reason.NO_RESULTS
     return True
 
 
-def _measurement(case: Case, name: str, block: int, order: int, done: Completed) -> Measurement:
-    output = programs.REGISTRY[case.program].parse(done.stdout, case)
-    good = done.returncode == 0 and not done.timed_out and output.complete
-    check = Check(
-        name="end",
-        state=State.OK if good else State.BAD,
-        reason="" if good else Reason.JOB_FAILED.value,
-        evidence="it came to its end" if good else f"exit code {done.returncode}",
-    )
-    return Measurement(
-        arm=name,
-        block=block,
-        order=order,
-        case=case,
-        output=output,
-        checks=(check,),
-        argv=done.argv,
-        env={},
-        started=launching.now(),
-        seconds=done.seconds,
-    )
+def _tables(stage: ProofRun, launch: Launch, done: Completed) -> tuple[Measurement, ...]:
+    """Return what a program printed as launches of its block; raises as reading tables does."""
+    if done.timed_out or done.returncode:
+        raise fail(Reason.JOB_FAILED, f"it ended with {done.returncode}, or not in its time")
+    found = _import(stage, launch.arm, done)
+    return tuple(replace(one, block=launch.block, order=launch.order) for one in found)
 
 
-def _imported(ready: Ready, outputs: list[OutputFile]) -> Results:
-    stage = ready.stage
+def _import(stage: ProofRun, name: str, done: Completed) -> tuple[Measurement, ...]:
     setup = import_outputs.ImportSetup(
         name="injection",
         locality=stage.placement.locality,
         memory=BufferPlace.HOST,
-        baseline=OWN,
         ranks=len(stage.placement.ranks),
     )
-    found = import_outputs.import_outputs(outputs, setup).results
-    spec = _spec(ready)
-    return dataclasses.replace(found, spec=dataclasses.replace(spec, launches=found.spec.launches))
+    text = done.stdout.decode(errors="replace")
+    file = OutputFile(arm=name, name="its output", text=text)
+    return import_outputs.import_outputs([file], setup).results.measurements
 
 
-def _results(ready: Ready, measured: list[Measurement]) -> Results:
-    return Results(spec=_spec(ready), measurements=tuple(measured))
-
-
-def _spec(ready: Ready) -> ResultsSpec:
-    wanted = ready.stage.wanted
+def _results_spec(ready: Ready) -> ResultsSpec:
+    wanted, spec = ready.stage.wanted, BenchSpec(baseline=Arm(name=OWN))
     return ResultsSpec(
         name=f"{posixpath.basename(ready.stage.program)} with {wanted.replacement}",
         baseline=OWN,
         challengers=(INJECTED,),
-        margins=dict(DEFAULT_MARGINS),
+        null=AGAIN,
+        margins=dict(spec.margins),
         launches=wanted.launches,
-        minimum_launches=FEWEST,
-        seed=_SEED,
+        seed=spec.seed,
         created=launching.now(),
-        arms={name: _result_arm(ready.arms[name]) for name in (OWN, INJECTED)},
+        arms={name: _compared_arm(_arm_of(ready, name)) for name in (OWN, INJECTED, AGAIN)},
         command=tuple(sys.argv),
         stackproof=stackproof.__version__,
     )
 
 
-def _result_arm(arm: ProofArm) -> results_model.ComparedArm:
+def _compared_arm(arm: ProofArm) -> ComparedArm:
     facts, part = arm.provided.facts, arm.provided.part
-    return results_model.ComparedArm(
+    return ComparedArm(
         image=part.path if part else arm.provided.title,
         mpi={"family": facts.family, "version": facts.version} if facts else {},
         env=dict(sorted({**arm.env.apply({}), **arm.rank_env}.items())),
     )
-
-
-def _save(stage: ProofRun, results: Results) -> None:
-    """Write a results folder that `compare` and `report` read."""
-    files.write(stage.folder / SPECIFICATION, noun.to_json(results.spec))
-    for order, one in enumerate(results.measurements):
-        name = f"{order:05d}-{one.arm}-{one.case.placement.name}-{one.case.program}.json"
-        files.write(stage.folder / LAUNCHES / name, noun.to_json(one))
-
-
-def _speeds(comparison: Comparison) -> Iterator[Speed]:
-    """Yield the ratio of each range of sizes, or of each size where there is no range."""
-    for panel in comparison.panels:
-        found = panel.judgement(INJECTED)
-        if found is None:
-            continue
-        title = panel.curve.title
-        for regime in found.regimes:
-            yield Speed(
-                benchmark=title,
-                sizes=(min(regime.sizes), max(regime.sizes)),
-                ratio=regime.ratio,
-                low=regime.low,
-                high=regime.high,
-            )
-        for cell in () if found.regimes else found.cells:
-            if cell.ratio is not None and cell.low is not None and cell.high is not None:
-                yield Speed(
-                    benchmark=title,
-                    sizes=(cell.size, cell.size),
-                    ratio=cell.ratio,
-                    low=cell.low,
-                    high=cell.high,
-                )

@@ -1,0 +1,72 @@
+"""A comparison to what a proof says of speed: the judge's own numbers, or none at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stackproof.compare.model import Cell, Comparison, Curve, Verdict, Why
+from stackproof.prove.model import INJECTED, Speed
+from stackproof.report.tables import reason_text
+
+_QUIET = "make the machine quiet, and prove it again"
+_NULL = "the own MPI differs from itself here by more than the margin"
+_NO_NUMBER = "no number of launches that makes sense would decide it"
+
+
+def speeds_of(comparison: Comparison) -> tuple[Speed, ...]:
+    """Return the judgement of the injected MPI at every size.
+
+    Where the null arm FAILs no verdict can be trusted, so that there is none.
+    """
+    nulls = (one.verdict for one in comparison.verdicts if one.is_null)
+    why = _NULL if Verdict.FAIL in nulls else ""
+    return tuple(
+        _speed(panel.curve, cell, why, comparison.spec.launches)
+        for panel in comparison.panels
+        if (judgement := panel.judgement(INJECTED)) is not None
+        for cell in judgement.cells
+    )
+
+
+def notes_of(comparison: Comparison) -> Iterator[str]:
+    """Yield what a reader of these speeds is to be warned of."""
+    yield from (note.text for note in comparison.notes if note.level == "warning")
+
+
+def _speed(curve: Curve, cell: Cell, why: str, planned: int) -> Speed:
+    size = cell.size if curve.sized else None
+    if why or cell.verdict is Verdict.INCONCLUSIVE:
+        return Speed(
+            benchmark=curve.title,
+            size=size,
+            verdict=Verdict.INCONCLUSIVE.value,
+            margin=cell.margin,
+            why=why or (reason_text(cell.why) if cell.why else ""),
+            remedy=_QUIET if why else _remedy(cell, planned),
+        )
+    return Speed(
+        benchmark=curve.title,
+        size=size,
+        verdict=cell.verdict.value,
+        margin=cell.margin,
+        ratio=cell.ratio,
+        low=cell.low,
+        high=cell.high,
+    )
+
+
+def _remedy(cell: Cell, planned: int) -> str:
+    """Return what would decide a cell; `planned` launches of each arm were asked for."""
+    known = {
+        Why.NOT_TRUSTED: "prove it again into another folder",
+        Why.DISTURBED: _QUIET,
+        Why.NO_PAIRS: "look into `launches` of the folder",
+    }
+    if cell.why in known:
+        return known[cell.why]
+    needed = cell.launches_needed
+    if needed is None:
+        return f"{_NO_NUMBER}; {_QUIET}" if cell.why is Why.NOISE else _NO_NUMBER
+    if needed <= planned:
+        return f"{needed} are needed"
+    return f"about {needed} launches of each arm would decide it: --launches {needed}"

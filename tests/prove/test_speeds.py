@@ -1,0 +1,294 @@
+"""The speeds of a proof are those of `compare` and of the report, or none at all."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import random
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from stackproof.bench import schedule
+from stackproof.bench.spec import Arm, BenchSpec
+from stackproof.compare.compare import compare
+from stackproof.compare.effects.results import load_results
+from stackproof.compare.model import Verdict, Why
+from stackproof.core import noun
+from stackproof.core.command import Completed, EnvPatch
+from stackproof.core.monitor import Event
+from stackproof.launch.effects import neighbours
+from stackproof.launch.effects.neighbours import CpuTimes
+from stackproof.prove import model as prove_model
+from stackproof.prove import speeds
+from stackproof.prove.effects import arms as prove_arms
+from stackproof.prove.effects import speed as prove_speed
+from stackproof.prove.effects.arms import ProofArm, ProofRun, ProveOptions, Ready
+from stackproof.prove.effects.mpi import Provided
+from stackproof.prove.model import AGAIN, INJECTED, OWN, Prediction, Proof, ProofOutcome, Speed
+from stackproof.report.tables import render_csv
+from stackproof.report.verdict import cell_words
+from stackproof.results.case import Placement, Rank
+from stackproof.results.measurement import Disturbance
+from synthetic import INTRA, Noise, Plan, simulate
+
+SIZES = (8, 1024, 65536)
+PLACE = Placement(name="intra-node", ranks=(Rank(node="n0", cpu=0), Rank(node="n0", cpu=1)))
+QUIET = Noise(launch=0.004, size=0.004, block=0.05)
+WORDS_OF_SPEED = re.compile(r"faster|slower|\d\.\d\d", re.IGNORECASE)
+
+Factor = Callable[[str, int], float]
+"""By how much longer messages of an arm take in a block."""
+
+
+class Machine:
+    """Launches with times that are planted, and CPUs that others are at in some blocks."""
+
+    def __init__(self, factor: Factor, *, others: frozenset[int], noise: float, last: int) -> None:
+        self.factor, self.others, self.noise, self.last = factor, others, noise, last
+        self.random = random.Random(3)
+        self.calls = 0
+
+    @property
+    def block(self) -> int:
+        return self.calls // 3
+
+    def launch(self, _stage: object, arm: ProofArm, words: tuple[str, ...]) -> Completed:
+        times = self.factor(arm.name, self.block) * 2 ** self.random.gauss(0, self.noise)
+        rows = "".join(f"{size:<10}{times * (100 + size / 10):>18.2f}\n" for size in SIZES)
+        code = 0 if self.block <= self.last else 1
+        self.calls += 1
+        text = f"# OSU MPI Latency Test v7.3\n{'# Size':<10}{'Latency (us)':>18}\n{rows}"
+        return Completed(argv=words, returncode=code, stdout=text.encode(), stderr=b"", seconds=1.0)
+
+    def watch(self, _cpus: object) -> Callable[[], Disturbance]:
+        taken = 0.4 if self.block in self.others else 0.01
+        return lambda: Disturbance(wall_s=1.0, other_load=taken)
+
+
+@pytest.fixture
+def proven(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[Proof, list[dict[str, str]], list[Event]]]:
+    """Return a function that measures a planted machine; it also gives what `compare` says."""
+
+    def measured(
+        factor: Factor, *, others: frozenset[int] = frozenset(), noise: float = 0.01,
+        last: int = 99, launches: int = 10,
+    ) -> tuple[Proof, list[dict[str, str]], list[Event]]:  # fmt: skip
+        machine = Machine(factor, others=others, noise=noise, last=last)
+        monkeypatch.setattr(prove_arms, "launch", machine.launch)
+        monkeypatch.setattr(neighbours, "watch", machine.watch)
+        options = ProveOptions(
+            program="osu_latency", replacement="new", arguments=("-x",), launches=launches
+        )
+        stage = ProofRun(wanted=options, program="osu_latency", placement=PLACE, folder=tmp_path)
+        arms = {
+            name: ProofArm(
+                name=name, provided=Provided(title=name, prefix="/"), mounts=(), env=EnvPatch(),
+                rank_env={}, prediction=Prediction(),
+            )
+            for name in (OWN, INJECTED)
+        }  # fmt: skip
+        first = machine.launch(stage, arms[OWN], ())
+        machine.calls = 0
+        events: list[Event] = []
+        found = prove_speed.measure(Ready(stage=stage, arms=arms), {OWN: first}, events.append)
+        proof = Proof(
+            program="osu_latency", replacement="new", answer=ProofOutcome.PROVEN, reasons=(),
+            arms=(), speed=found.speed, launches=found.launches, speed_notes=found.notes,
+        )  # fmt: skip
+        rows: list[dict[str, str]] = []
+        if found.speed:
+            text = render_csv(compare(load_results(tmp_path)))
+            rows = [one for one in csv.DictReader(io.StringIO(text))
+                    if one["challenger"] == INJECTED]  # fmt: skip
+        return proof, rows, events
+
+    return measured
+
+
+def same(speed: Speed, row: dict[str, str]) -> bool:
+    """Return whether a speed is a row of `compare --csv`: exactly, or without any number."""
+    numbers = [speed.ratio, speed.low, speed.high]
+    theirs = [float(row[name]) for name in ("ratio", "ratio_low", "ratio_high")]
+    decided = row["verdict"] != Verdict.INCONCLUSIVE.value
+    return (
+        speed.verdict == row["verdict"]
+        and speed.size == int(row["size_bytes"])
+        and numbers == (theirs if decided else [None] * 3)
+        and bool(speed.why) is not decided
+    )
+
+
+@pytest.mark.parametrize(
+    ("planted", "changes", "verdict", "why"),
+    [
+        ({INJECTED: 2.0}, {}, "FAIL", None),
+        ({INJECTED: 6.3}, {}, "FAIL", None),
+        ({INJECTED: 0.5}, {}, "PASS", None),
+        ({}, {}, "PASS", None),
+        ({INJECTED: 1.1}, {"noise": 0.02}, "INCONCLUSIVE", None),
+        ({}, {"noise": 1.0}, "INCONCLUSIVE", "interval-crosses-margin"),
+        ({INJECTED: 0.8}, {"noise": 2.0}, "INCONCLUSIVE", "interval-crosses-margin"),
+        ({INJECTED: 2.0}, {"others": frozenset(range(99))}, "INCONCLUSIVE", "too-few-launches"),
+        ({INJECTED: 2.0}, {"last": 6}, "INCONCLUSIVE", "too-few-launches"),
+    ],
+)
+def test_a_proof_and_compare_say_the_same_of_the_same_launches(
+    proven: Callable[..., tuple[Proof, list[dict[str, str]], list[Event]]],
+    planted: dict[str, float], changes: dict[str, object], verdict: str, why: str | None,
+) -> None:  # fmt: skip
+    proof, rows, _ = proven(lambda arm, _: planted.get(arm, 1.0), **changes)
+    assert {row["verdict"] for row in rows} == {verdict}
+    assert all(same(*pair) for pair in zip(proof.speed, rows, strict=True))
+    assert why is None or {row["why"] for row in rows} == {why}
+    text = prove_model.render(proof)
+    for one in proof.speed:
+        (line,) = (line for line in text.splitlines() if f"latency, {size(one)}:" in line)
+        assert f": {verdict}  " in line
+        assert bool(WORDS_OF_SPEED.search(line)) is (verdict != "INCONCLUSIVE")
+    assert noun.from_json(Proof, noun.to_json(proof)) == proof
+
+
+def size(speed: Speed) -> str:
+    return {8: "8 B", 1024: "1 KiB", 65536: "64 KiB"}[speed.size or 0]
+
+
+def test_what_others_made_slow_is_no_verdict_on_the_injected_one(
+    proven: Callable[..., tuple[Proof, list[dict[str, str]], list[Event]]],
+) -> None:
+    """It is slower in the blocks alone in which others were at its CPU."""
+    busy = frozenset(range(1, 16))
+    proof, rows, _ = proven(
+        lambda arm, block: 2.0 if arm == INJECTED and block in busy else 1.0,
+        others=busy, launches=20,
+    )  # fmt: skip
+    assert {row["why"] for row in rows} == {Why.DISTURBED.value}
+    assert all(same(*pair) for pair in zip(proof.speed, rows, strict=True))
+    assert any("something else was at a rank's CPU" in note for note in proof.speed_notes)
+
+
+def test_a_busy_machine_ends_it_early(
+    proven: Callable[..., tuple[Proof, list[dict[str, str]], list[Event]]], tmp_path: Path
+) -> None:
+    """More than a minute of launches would follow a first block that was disturbed."""
+    proof, _, _ = proven(lambda *_: 1.0, others=frozenset(range(99)), launches=40)
+    assert proof.speed == ()
+    (note,) = proof.speed_notes
+    assert note.startswith("ended after 0 of 40 launches")
+    assert "40% of its time to other programs" in note
+    assert len(list((tmp_path / "launches").iterdir())) == 3
+
+
+def test_how_long_it_takes_is_told_first(
+    proven: Callable[..., tuple[Proof, list[dict[str, str]], list[Event]]],
+) -> None:
+    _, _, events = proven(lambda *_: 1.0)
+    assert events[0].what == "note"
+    assert events[0].left_s == 33.0
+
+
+def test_the_own_mpi_is_measured_twice_after_a_warm_up(
+    proven: Callable[..., tuple[Proof, list[dict[str, str]], list[Event]]], tmp_path: Path
+) -> None:
+    proof, _, _ = proven(lambda *_: 1.0)
+    made = load_results(tmp_path).measurements
+    assert {(one.block, one.arm) for one in made} == {
+        (block, arm) for block in range(11) for arm in (OWN, INJECTED, AGAIN)
+    }
+    assert proof.launches == 10
+
+
+def test_a_block_with_a_failure_is_made_again(
+    proven: Callable[..., tuple[Proof, list[dict[str, str]], list[Event]]], tmp_path: Path
+) -> None:
+    proof, rows, events = proven(lambda *_: 1.0, last=6)
+    assert proof.launches == 6
+    assert [one.text.partition(":")[0] for one in events if one.name == "again"] == ["block 7"] * 2
+    assert any(note.startswith("block 7 failed 2 times") for note in proof.speed_notes)
+    assert {row["why"] for row in rows} == {Why.TOO_FEW.value}
+    assert len(list((tmp_path / "launches").iterdir())) == 21
+
+
+@pytest.mark.parametrize("factor", [0.7, 1.5])
+def test_where_the_own_mpi_differs_from_itself_there_is_no_factor(factor: float) -> None:
+    planted = {("intra-node", "latency"): dict.fromkeys(SIZES, factor)}
+    plan = Plan(
+        challengers=(INJECTED,), sizes=SIZES, placements=(INTRA,), noise=QUIET, blocks=12,
+        slower={"impi again": planted},
+    )  # fmt: skip
+    comparison = compare(simulate(plan))
+    assert comparison.verdict_of("impi again").verdict is Verdict.FAIL
+    found = speeds.speeds_of(comparison)
+    assert {(one.verdict, one.ratio, one.low, one.high) for one in found} == {
+        ("INCONCLUSIVE", None, None, None)
+    }
+    assert any("the null arm FAILS" in note for note in speeds.notes_of(comparison))
+
+
+def test_a_difference_within_the_noise_is_no_factor() -> None:
+    """The own MPI differs from itself by more than the injected one does from it."""
+    planted = {("intra-node", "latency"): dict.fromkeys(SIZES, 1.25)}
+    plan = Plan(
+        challengers=(INJECTED,), sizes=SIZES, placements=(INTRA,), noise=QUIET, blocks=12,
+        slower={"impi again": planted, INJECTED: planted},
+    )  # fmt: skip
+    comparison = compare(simulate(plan))
+    undecided = [one for one in speeds.speeds_of(comparison) if one.benchmark == "latency"]
+    assert all(one.ratio is None and one.remedy for one in undecided)
+
+
+def test_the_words_are_those_of_the_report() -> None:
+    slow = {("intra-node", "latency"): {8: 1.8, 1024: 1.0, 65536: 0.4}}
+    plan = Plan(challengers=(INJECTED,), sizes=SIZES, placements=(INTRA,), noise=QUIET, blocks=12,
+                slower={INJECTED: slow})  # fmt: skip
+    comparison = compare(simulate(plan))
+    cells = [cell for panel in comparison.panels for cell in panel.judgements[0].cells]
+    found = speeds.speeds_of(comparison)
+    assert [one.verdict for one in found] == [cell_words(cell) for cell in cells]
+    assert [one.ratio for one in found] == [cell.ratio for cell in cells]
+    assert {one.verdict for one in found} == {"PASS", "FAIL"}
+
+
+def test_a_known_program_does_what_a_bench_tells_it(tmp_path: Path) -> None:
+    options = ProveOptions(program="/x/IMB-MPI1", replacement="new")
+    stage = ProofRun(wanted=options, program="/x/IMB-MPI1", placement=PLACE, folder=tmp_path)
+    spec = prove_arms.spec_of(stage)
+    assert spec is not None
+    bench = BenchSpec(
+        baseline=Arm(name=OWN), programs=spec.programs, placements=(PLACE,),
+        benchmarks=spec.benchmarks, sizes=spec.sizes, timeout_s=options.timeout_s,
+    )  # fmt: skip
+    launch = schedule.Launch(order=5, block=1, arm=OWN, placement=PLACE.name, program="IMB-MPI1")
+    wanted = schedule.case_for(bench, launch, PLACE, "auto")
+    case = prove_arms.case_of(stage, spec, launch)
+    assert dataclasses.replace(case, fabric="") == wanted
+    words = prove_arms.words_of(stage, case)
+    assert words[words.index("-iter") + 1] == "1000,20"
+
+
+@pytest.mark.parametrize(
+    ("worked", "children", "wall", "share"),
+    [
+        (4.0, 4.0, 2.0, 0.0),
+        (4.0, 3.0, 2.0, 0.25),
+        (2.0, 2.5, 2.0, 0.0),  # launchers on other CPUs
+        (0.0, 0.0, 2.0, None),
+        (0.1, 0.0, 0.05, None),  # shorter than the kernel's accounting can tell
+    ],
+)
+def test_what_others_took_is_what_our_children_did_not(
+    worked: float, children: float, wall: float, share: float | None
+) -> None:
+    before = CpuTimes(clock=10.0, worked=100.0, children=50.0)
+    after = CpuTimes(clock=10.0 + wall, worked=100.0 + worked, children=50.0 + children)
+    assert neighbours.taken(before, after, 2).other_load == share
+
+
+def test_this_machine_can_be_watched() -> None:
+    share = neighbours.watch([0])().other_load
+    assert share is None or 0 <= share <= 1
