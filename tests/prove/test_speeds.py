@@ -9,6 +9,7 @@ import random
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,7 @@ from stackproof.compare.model import Verdict, Why
 from stackproof.core import noun
 from stackproof.core.command import Completed, EnvPatch
 from stackproof.core.monitor import Event
+from stackproof.core.numbers import size_text
 from stackproof.launch.effects import neighbours
 from stackproof.launch.effects.neighbours import CpuTimes
 from stackproof.prove import model as prove_model
@@ -35,7 +37,8 @@ from stackproof.results.case import Placement, Rank
 from stackproof.results.measurement import Disturbance
 from synthetic import INTRA, Noise, Plan, simulate
 
-SIZES = (8, 1024, 65536)
+SIZES = (8, 65536, 1 << 20)
+PRINTED = tuple(1 << power for power in range(3, 21))
 PLACE = Placement(name="intra-node", ranks=(Rank(node="n0", cpu=0), Rank(node="n0", cpu=1)))
 QUIET = Noise(launch=0.004, size=0.004, block=0.05)
 WORDS_OF_SPEED = re.compile(r"faster|slower|\d\.\d\d", re.IGNORECASE)
@@ -45,10 +48,19 @@ Factor = Callable[[str, int], float]
 
 
 class Machine:
-    """Launches with times that are planted, and CPUs that others are at in some blocks."""
+    """Launches with times that are planted, and CPUs that others are at in some blocks.
 
-    def __init__(self, factor: Factor, *, others: frozenset[int], noise: float, last: int) -> None:
-        self.factor, self.others, self.noise, self.last = factor, others, noise, last
+    After block `last` every launch fails, as does the launch with the number `once`; that with the
+    number `wrong` receives wrong bytes.
+    """
+
+    def __init__(self, factor: Factor, **planted: Any) -> None:
+        self.factor = factor
+        self.others: frozenset[int] = planted.get("others", frozenset())
+        self.noise: float = planted.get("noise", 0.01)
+        self.last: int = planted.get("last", 99)
+        self.once: int = planted.get("once", -1)
+        self.wrong: int = planted.get("wrong", -1)
         self.random = random.Random(3)
         self.calls = 0
 
@@ -58,10 +70,14 @@ class Machine:
 
     def launch(self, _stage: object, arm: ProofArm, words: tuple[str, ...]) -> Completed:
         times = self.factor(arm.name, self.block) * 2 ** self.random.gauss(0, self.noise)
-        rows = "".join(f"{size:<10}{times * (100 + size / 10):>18.2f}\n" for size in SIZES)
-        code = 0 if self.block <= self.last else 1
+        answer = "Fail" if self.calls == self.wrong else "Pass"
+        rows = "".join(
+            f"{size:<10}{times * (100 + size / 10):>18.2f}{answer:>18}\n" for size in PRINTED
+        )
+        code = 1 if self.block > self.last or self.calls == self.once else 0
         self.calls += 1
-        text = f"# OSU MPI Latency Test v7.3\n{'# Size':<10}{'Latency (us)':>18}\n{rows}"
+        head = f"{'# Size':<10}{'Latency (us)':>18}{'Validation':>18}"
+        text = f"# OSU MPI Latency Test v7.3\n{head}\n{rows}"
         return Completed(argv=words, returncode=code, stdout=text.encode(), stderr=b"", seconds=1.0)
 
     def watch(self, _cpus: object) -> Callable[[], Disturbance]:
@@ -76,14 +92,13 @@ def proven(
     """Return a function that measures a planted machine; it also gives what `compare` says."""
 
     def measured(
-        factor: Factor, *, others: frozenset[int] = frozenset(), noise: float = 0.01,
-        last: int = 99, launches: int = 10,
+        factor: Factor, *, launches: int = 10, words: tuple[str, ...] = ("-c",), **planted: Any,
     ) -> tuple[Proof, list[dict[str, str]], list[Event]]:  # fmt: skip
-        machine = Machine(factor, others=others, noise=noise, last=last)
+        machine = Machine(factor, **planted)
         monkeypatch.setattr(prove_arms, "launch", machine.launch)
         monkeypatch.setattr(neighbours, "watch", machine.watch)
         options = ProveOptions(
-            program="osu_latency", replacement="new", arguments=("-x",), launches=launches
+            program="osu_latency", replacement="new", arguments=words, launches=launches
         )
         stage = ProofRun(wanted=options, program="osu_latency", placement=PLACE, folder=tmp_path)
         arms = {
@@ -148,14 +163,12 @@ def test_a_proof_and_compare_say_the_same_of_the_same_launches(
     assert why is None or {row["why"] for row in rows} == {why}
     text = prove_model.render(proof)
     for one in proof.speed:
-        (line,) = (line for line in text.splitlines() if f"latency, {size(one)}:" in line)
+        (line,) = (
+            line for line in text.splitlines() if f"latency, {size_text(one.size or 0)}:" in line
+        )
         assert f": {verdict}  " in line
         assert bool(WORDS_OF_SPEED.search(line)) is (verdict != "INCONCLUSIVE")
     assert noun.from_json(Proof, noun.to_json(proof)) == proof
-
-
-def size(speed: Speed) -> str:
-    return {8: "8 B", 1024: "1 KiB", 65536: "64 KiB"}[speed.size or 0]
 
 
 def test_what_others_made_slow_is_no_verdict_on_the_injected_one(
@@ -206,12 +219,34 @@ def test_the_own_mpi_is_measured_twice_after_a_warm_up(
 def test_a_block_with_a_failure_is_made_again(
     proven: Callable[..., tuple[Proof, list[dict[str, str]], list[Event]]], tmp_path: Path
 ) -> None:
-    proof, rows, events = proven(lambda *_: 1.0, last=6)
+    proof, _, events = proven(lambda *_: 1.0, once=10, words=())
+    assert proof.launches == 10
+    assert [one.text.partition(":")[0] for one in events if one.name == "again"] == ["block 3"]
+    assert len(list((tmp_path / "launches").iterdir())) == 33
+    assert len(list((tmp_path / "set-aside").iterdir())) == 3
+    comparison = compare(load_results(tmp_path))
+    assert comparison.integrity is not None
+    assert comparison.integrity.trusted
+
+
+@pytest.mark.parametrize("words", [(), ("-c",)])
+def test_what_fails_again_ends_it(
+    proven: Callable[..., tuple[Proof, list[dict[str, str]], list[Event]]], words: tuple[str, ...]
+) -> None:
+    proof, rows, _ = proven(lambda *_: 1.0, last=6, words=words)
     assert proof.launches == 6
-    assert [one.text.partition(":")[0] for one in events if one.name == "again"] == ["block 7"] * 2
-    assert any(note.startswith("block 7 failed 2 times") for note in proof.speed_notes)
+    assert any(note.startswith("ended in block 7 of 10: ") for note in proof.speed_notes)
     assert {row["why"] for row in rows} == {Why.TOO_FEW.value}
-    assert len(list((tmp_path / "launches").iterdir())) == 21
+
+
+@pytest.mark.parametrize("words", [(), ("-c",)])
+def test_wrong_bytes_are_not_tried_away(
+    proven: Callable[..., tuple[Proof, list[dict[str, str]], list[Event]]], words: tuple[str, ...]
+) -> None:
+    proof, _, events = proven(lambda *_: 1.0, wrong=10, words=words)
+    assert any("ended in block 3 of 10" in note for note in proof.speed_notes)
+    assert all(one.ratio is None for one in proof.speed)
+    assert not [one for one in events if one.name == "again"]
 
 
 @pytest.mark.parametrize("factor", [0.7, 1.5])
@@ -243,7 +278,7 @@ def test_a_difference_within_the_noise_is_no_factor() -> None:
 
 
 def test_the_words_are_those_of_the_report() -> None:
-    slow = {("intra-node", "latency"): {8: 1.8, 1024: 1.0, 65536: 0.4}}
+    slow = {("intra-node", "latency"): {8: 1.8, 65536: 1.0, 1 << 20: 0.4}}
     plan = Plan(challengers=(INJECTED,), sizes=SIZES, placements=(INTRA,), noise=QUIET, blocks=12,
                 slower={INJECTED: slow})  # fmt: skip
     comparison = compare(simulate(plan))

@@ -30,7 +30,7 @@ from stackproof.compare.judge import FEWEST_BLOCKS
 from stackproof.core import noun
 from stackproof.core.command import Completed
 from stackproof.core.effects import files
-from stackproof.core.errors import Reason, StackproofError, fail
+from stackproof.core.errors import Problem, Reason, StackproofError, fail
 from stackproof.core.monitor import Event, Monitor
 from stackproof.knowledge.reference_curves import BufferPlace
 from stackproof.launch.effects import neighbours
@@ -49,7 +49,7 @@ from stackproof.results.model import (
 )
 
 _TRIES = 2
-"""How often a block is made in which a launch fails."""
+"""How often a block is made in which a launch of a program that is known fails."""
 
 _PATIENCE_S = 60.0
 """Seconds that what is to come may take where nothing that was made is undisturbed."""
@@ -73,7 +73,7 @@ def announced(ready: Ready) -> Event:
     plan = _plan(stage) if _is_timed(stage) else ()
     text = f"{len(ready.arms)} arms are run and watched"
     if plan:
-        text += f", then {pace.shape_text(plan)} are timed (--launches 0 leaves them out)"
+        text += f"; then timed, if not --launches 0: {pace.shape_text(plan)}"
     left = None
     if spec is not None:
         rate = stage.state.rate_mb_s if stage.state else None
@@ -136,26 +136,28 @@ def _made(ready: Ready, record: Record, seconds: float, monitor: Monitor) -> Ite
     left = pace.pace_of(plan, lambda _: seconds)
     monitor(Event(what="note", name="speed", text=pace.shape_text(plan), left_s=left.left_s))
     all_of_it: list[Measurement] = []
+    tries = 1 if prove_arms.spec_of(ready.stage) is None else _TRIES
     for block, group in groupby(plan, lambda one: one.block):
         launches = tuple(group)
-        for tries in range(1, _TRIES + 1):
+        for number in range(1, tries + 1):
             made: dict[Launch, tuple[Measurement, ...]] = {}
-            fault = ""
+            fault = None
             for launch in launches:
                 monitor(_progress(launch, len(plan), count, left))
                 try:
                     made[launch] = _launched(ready, launch)
                 except StackproofError as error:
-                    fault = f"{launch.arm}: {error.problems[0].message}"
+                    fault = _of_arm(launch.arm, error.problems[0])
                     break
-                left = left.with_taken(launch, sum(one.seconds for one in made[launch][:1]))
+                left = left.with_taken(launch, made[launch][0].seconds)
             fault = fault or _fault(made)
-            _keep(record, made, aside=bool(fault) and tries < _TRIES)
-            if not fault:
+            last = number == tries or (fault and fault.reason is Reason.VALIDATION_FAILED)
+            _keep(record, made, aside=bool(fault and not last))
+            if fault is None or last:  # wrong bytes are an answer, and are not tried away
                 break
-            monitor(Event(what="note", name="again", text=f"block {block}: {fault}"))
+            monitor(Event(what="note", name="again", text=f"block {block}: {fault.message}"))
         if fault:
-            yield f"block {block} failed {_TRIES} times: {fault}"
+            yield f"ended in block {block} of {count}: {fault.message}"
             return
         all_of_it += [one for several in made.values() for one in several]
         if text := _hopeless(all_of_it, count, left.left_s):
@@ -191,13 +193,18 @@ def _hopeless(made: Sequence[Measurement], count: int, left_s: float) -> str:
     )
 
 
-def _fault(made: Block) -> str:
-    """Return what is wrong with a launch of a block, empty when all can be used."""
+def _fault(made: Block) -> Problem | None:
+    """Return what is wrong with a launch of a block, None when all can be used."""
     for several in made.values():
         for one in several:
             if problem := launch_checks.first_failure(one.checks):
-                return f"{one.arm}: {problem.message}"
-    return ""
+                return _of_arm(one.arm, problem)
+    return None
+
+
+def _of_arm(name: str, problem: Problem) -> Problem:
+    more = f" ({problem.detail.splitlines()[0]})" if problem.detail else ""
+    return replace(problem, message=f"{name}: {problem.message}{more}")
 
 
 def _keep(record: Record, made: Block, *, aside: bool) -> None:
