@@ -44,6 +44,11 @@ busy)  # a loop on the CPU of every rank that is timed, which gets most of it
     case "$*" in *"--check sample"*)
         nice -n -5 sh -c "$busy" busy-loop $$ 2>/dev/null &
     esac ;;
+jump)  # the clock of rank 1 in every launch that is timed
+    case "$*" in *"--check sample"*)
+        export STACKPROOF_JUMP_RANK=1 STACKPROOF_JUMP_BARRIER=12 STACKPROOF_JUMP_NS=300000
+        LD_PRELOAD=$JUMP exec $real "$@"
+    esac ;;
 crash-once)  # the first launch that is timed
     case "${PMI_RANK:-0} $*" in 1*"--check sample"*) mkdir "$ONCE" 2>/dev/null && kill -SEGV $$ ;; esac
 esac
@@ -89,7 +94,7 @@ def bench_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copy(ROOT / "recipes" / "mpich.yaml", folder)
     stackproof("build", "mpich.yaml", cwd=folder)
     _faulty_image(folder)
-    for name in ("slowsend", "wrongbyte"):
+    for name in ("slowsend", "wrongbyte", "jumpclock"):
         source = ROOT / "tests" / "csrc" / f"{name}.c"
         compiler = ("mpicc", "-shared", "-fPIC", "-O1", "-o", f"{name}.so", source)
         stackproof("run", "mpich.squashfs", "--", *compiler, cwd=folder)

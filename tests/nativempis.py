@@ -55,6 +55,7 @@ class Mpi:
     wrongbyte: Path
     latecoll: Path
     fastclock: Path
+    jumpclock: Path
 
     def start(self, *argv: str, **extra: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(

@@ -8,7 +8,15 @@ from stackproof.compare import launch_checks, rank_places
 from stackproof.core.command import Completed
 from stackproof.core.errors import Reason
 from stackproof.results.case import Case, Placement, Rank
-from stackproof.results.measurement import Check, Output, RankFacts, Series, State, WrongBytes
+from stackproof.results.measurement import (
+    Check,
+    Output,
+    RankClock,
+    RankFacts,
+    Series,
+    State,
+    WrongBytes,
+)
 
 CAPTURES = Path(__file__).parents[1] / "captures" / "launch"
 OPENMPI = (CAPTURES / "library-version-openmpi-5.0.11.txt").read_text()
@@ -356,3 +364,68 @@ def test_what_each_rank_says_itself_of_its_place():
     assert anywhere.verified == ("node",)
     stranger = rank_places.place_of(replace(GOOD.ranks[0], rank=9), CHOSEN)
     assert (stranger.verified, stranger.wrong) == ((), ("rank 9 was not asked for",))
+
+
+STEADY = {
+    "shared": True, "skew_us": 0.1, "skew_bound_us": 2.5, "moved_us": -0.2, "moved_bound_us": 3.0,
+    "jump_us": 0.0,
+}  # fmt: skip
+
+
+def clocked(**change) -> Output:
+    """Return a good launch in which the clock of rank 1 differs from a steady one."""
+    clocks = (RankClock(**STEADY), RankClock(**{**STEADY, **change}))
+    ranks = tuple(
+        replace(rank, clock=clock) for rank, clock in zip(GOOD.ranks, clocks, strict=True)
+    )
+    return replace(GOOD, ranks=ranks)
+
+
+def test_clocks_that_ran_steadily_are_evidence():
+    assert "clock" not in {one.name for one in judge()}  # of a program that does not look
+    found = check("clock", clocked())
+    assert (found.state, found.evidence) == (
+        State.OK, "no clock jumped; a change of 3 µs would have shown"
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"jump_us": 300.0}, "the clock of rank 1 jumped by 300 µs during the launch"),
+        ({"jump_us": -2500.0}, "the clock of rank 1 jumped by 2.5 ms during the launch"),
+        # One that jumped is named; that it moved from rank 0's as well says nothing more.
+        (
+            {"jump_us": 300.0, "moved_us": 300.0},
+            "the clock of rank 1 jumped by 300 µs during the launch",
+        ),
+        (
+            {"moved_us": -3.5},
+            "the clocks of rank 0 and rank 1 moved apart by 3.5 µs during the launch",
+        ),
+        (
+            {"skew_us": 2.6},
+            "the clock of rank 1 is 2.6 µs from that of rank 0, with which it should be one",
+        ),
+    ],
+)
+def test_a_clock_that_jumped_keeps_its_launch_out_and_is_named(change, said):
+    output = clocked(**change)
+    assert bad(output) == {"clock": Reason.CLOCK_JUMPED}
+    assert check("clock", output).evidence == said
+
+
+@pytest.mark.parametrize(
+    "change", [{"moved_us": 2.9}, {"skew_us": -2.4}, {"shared": False, "skew_us": 5e6}]
+)
+def test_what_measurement_and_drift_explain_is_no_jump(change):
+    assert bad(clocked(**change)) == {}
+
+
+def test_many_ranks_with_a_jump_are_counted():
+    ranks = tuple(
+        RankFacts(rank=n, host="a", clock=RankClock(**{**STEADY, "jump_us": 300.0}))
+        for n in range(9)
+    )
+    found = launch_checks.clock_check(replace(GOOD, ranks=ranks))
+    assert found.evidence.endswith("; and 6 more")

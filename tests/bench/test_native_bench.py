@@ -24,7 +24,10 @@ from nativempis import (
 )
 from need import need
 from stackproof.bench.programs import native
+from stackproof.compare.launch_checks import clock_check
+from stackproof.core.errors import Reason
 from stackproof.mpi import families
+from stackproof.results.measurement import State
 from stackproof.results.metrics import CORE
 
 pytestmark = pytest.mark.in_turn
@@ -53,6 +56,7 @@ def mpi(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         wrongbyte=folder / "wrongbyte.so",
         latecoll=folder / "latecoll.so",
         fastclock=folder / "fastclock.so",
+        jumpclock=folder / "jumpclock.so",
     )
     mpicc = (str(prefix / "bin" / "mpicc"), "-std=c11", "-O2", *WARNINGS)
     sources = [str(path) for path in sorted(SOURCES.glob("*.c"))]
@@ -61,7 +65,7 @@ def mpi(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         *(
             (*mpicc, "-Wno-missing-prototypes", "-shared", "-fPIC", str(PRELOADS / f"{name}.c"),
              "-o", str(folder / f"{name}.so"), "-ldl")
-            for name in ("slowsend", "wrongbyte", "latecoll", "fastclock")
+            for name in ("slowsend", "wrongbyte", "latecoll", "fastclock", "jumpclock")
         ),
     ]  # fmt: skip
     for line in lines:
@@ -247,6 +251,47 @@ def test_a_rank_in_a_time_namespace_has_a_clock_of_its_own(mpi: Mpi) -> None:
     assert 0 < min(series.values) < 1e6
     assert series.clock_error_us is not None
     assert series.clock_error_us > 0
+
+
+@pytest.mark.parametrize("jump_ms", [30, -30])
+@pytest.mark.parametrize(
+    ("name", "rank"),
+    [("latency", 0), ("latency", 1), ("bandwidth", 1), ("allreduce", 0), ("allreduce", 1)],
+)
+def test_a_jump_of_a_clock_is_told_by_the_rank_whose_it_is(
+    mpi: Mpi, name: str, rank: int, jump_ms: int
+) -> None:
+    """Far more than clocks may drift while a busy machine lets no rank look at its own."""
+    planted = {
+        "LD_PRELOAD": str(mpi.jumpclock), "STACKPROOF_JUMP_RANK": str(rank),
+        "STACKPROOF_JUMP_BARRIER": "3", "STACKPROOF_JUMP_NS": str(1_000_000 * jump_ms),
+    }  # fmt: skip
+    asked = case(benchmarks=(name,), sizes=(8, 4096), samples=5, seconds_per_size=0.01)
+    argv = native.BENCHMARK.argv(str(mpi.program), asked)
+    jumping = ("env", *(f"{key}={value}" for key, value in planted.items()), *argv)
+    done = mpi.launch(*((jumping if one == rank else argv) for one in (0, 1)))
+    output = native.BENCHMARK.parse(done.stdout, asked)
+    check = clock_check(output)
+    assert (check.state, check.reason) == (State.BAD, Reason.CLOCK_JUMPED), (check, output.ranks)
+    assert check.evidence.startswith(f"the clock of rank {rank} jumped by "), check
+    clocks = [one.clock for one in output.ranks if one.clock is not None]
+    assert clocks[rank].jump_us == pytest.approx(1000 * jump_ms, rel=0.1)
+    assert clocks[1 - rank].jump_us == 0
+    # A clock that went back shows as no time or less, which is no sample.
+    assert all(value > 0 for series in output.series for value in series.values)
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_a_clock_that_runs_steadily_is_no_alarm(mpi: Mpi, ranks: int) -> None:
+    asked = case(
+        benchmarks=("latency", "allreduce"), sizes=(8, 100_000),
+        placement=placement((None,) * ranks), samples=5, seconds_per_size=0.01,
+    )  # fmt: skip
+    for _ in range(3):
+        _, output = mpi.measure(asked)
+        check = clock_check(output)
+        assert check.state is State.OK, (check, output.ranks)
+        assert all(one.clock is not None and one.clock.shared for one in output.ranks)
 
 
 def test_another_process_on_a_rank_s_cpu_is_told(mpi: Mpi) -> None:

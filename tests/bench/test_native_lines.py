@@ -16,8 +16,16 @@ from hypothesis import strategies as st
 
 from stackproof.bench.programs import native, stray_output
 from stackproof.bench.programs.native_lines import RankLine, decode, facts_of
+from stackproof.core import noun
 from stackproof.results.case import Case, Placement, Rank
-from stackproof.results.measurement import Disturbance, NodeInterface, Output, Series
+from stackproof.results.measurement import (
+    Disturbance,
+    NodeInterface,
+    Output,
+    RankClock,
+    RankFacts,
+    Series,
+)
 from stackproof.results.metrics import CORE
 
 CAPTURES = Path(__file__).parents[1] / "captures" / "benchmarks"
@@ -484,6 +492,26 @@ def test_what_version_2_tells_beside_the_values() -> None:
     assert first.interfaces == {"eth0": NodeInterface(up=True, mbit=1000, addresses=("10.0.0.1",))}
     assert first.parts == {"latency 8": {"eth0": 1234}}
     assert (second.disturbance, second.interfaces, second.parts) == (None, {}, {})
+
+
+def test_a_rank_tells_of_its_clock_and_older_programs_do_not() -> None:
+    told = {
+        "shared": True, "skew_us": 0.1, "skew_bound_us": 2.5, "moved_us": 300.1,
+        "moved_bound_us": 3.0, "jump_us": 299.8,
+    }  # fmt: skip
+    for clock in (None, told):
+        line = {
+            "kind": "rank", "run": "a", "n": 1, "rank": 0, "host": "h", "cpus": "0",
+            "cpu_start": 0, "cpu_end": 0, "net": {}, "libraries": [],
+            **({"clock": clock} if clock else {}),
+        }  # fmt: skip
+        found = decode(json.dumps(line).encode())
+        assert isinstance(found, RankLine)
+        facts = facts_of(found)
+        assert facts.clock == (RankClock(**told) if clock else None)
+        text = noun.to_json(facts)
+        assert noun.from_json(RankFacts, text) == facts
+        assert ("jump_us" in text) is bool(clock)
 
 
 @pytest.mark.parametrize("memory", [None, {"kind": "host"}, {"kind": "cuda", "devices": 4}])

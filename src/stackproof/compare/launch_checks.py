@@ -42,7 +42,7 @@ _ORDER = (
     Reason.WRONG_PLACEMENT, Reason.COMMAND_NOT_FOUND,
     Reason.JOB_TIMEOUT, Reason.VALIDATION_FAILED, Reason.RANK_CRASHED, Reason.JOB_FAILED,
     Reason.GARBAGE_OUTPUT, Reason.TRUNCATED_OUTPUT, Reason.WRONG_MPI, Reason.WRONG_TRANSPORT,
-    Reason.NO_RESULTS,
+    Reason.CLOCK_JUMPED, Reason.NO_RESULTS,
 )  # fmt: skip
 
 _HINTS = {
@@ -67,6 +67,8 @@ _HINTS = {
     Reason.WRONG_MPI: "look for another MPI in LD_LIBRARY_PATH or in the program's run path",
     Reason.WRONG_TRANSPORT: "the MPI took another path than it was told to; the evidence shows "
     "which interfaces sent the messages",
+    Reason.CLOCK_JUMPED: "look whether something sets clocks on the nodes, and whether their clock "
+    "source is stable (/sys/devices/system/clocksource/clocksource0/current_clocksource)",
     Reason.NO_RESULTS: "ask for benchmarks and sizes that the program measures",
 }
 
@@ -90,6 +92,7 @@ def judge(
         _validation(output, case),
         _mpi(output, mpi_family, mpi_version),
         transports.get(case.transport).check(output, case),
+        *((clock_check(output),) if any(one.clock for one in output.ranks) else ()),
         _results(output, case),
     )
 
@@ -301,6 +304,40 @@ def _mpi(output: Output, family: str, version: str) -> Check:
     if found is None or found[0] != family or not families.same_release(found[1], version):
         return _bad(name, Reason.WRONG_MPI, f"`{first}` answered, not {wanted}")
     return _ok(name, f"{wanted} answered: `{first}`")
+
+
+def clock_check(output: Output) -> Check:
+    """Return whether the clocks by which a launch was timed ran steadily, and as one.
+
+    Its ranks tell of their clocks, as those of other programs do not.
+    """
+    name = "clock"
+    told = [(one.rank, one.clock) for one in output.ranks if one.clock is not None]
+    wrong = [
+        f"the clock of rank {rank} jumped by {_microseconds(clock.jump_us)} during the launch"
+        for rank, clock in told
+        if clock.jump_us
+    ] or [
+        f"the clocks of rank 0 and rank {rank} moved apart by {_microseconds(clock.moved_us)} "
+        "during the launch"
+        for rank, clock in told
+        if abs(clock.moved_us) > clock.moved_bound_us
+    ]
+    wrong += [
+        f"the clock of rank {rank} is {_microseconds(clock.skew_us)} from that of rank 0, with "
+        "which it should be one"
+        for rank, clock in told
+        if clock.shared and abs(clock.skew_us) > clock.skew_bound_us
+    ]
+    if wrong:
+        more = f"; and {len(wrong) - _QUOTE_LINES} more" if len(wrong) > _QUOTE_LINES else ""
+        return _bad(name, Reason.CLOCK_JUMPED, "; ".join(wrong[:_QUOTE_LINES]) + more)
+    bound = max((clock.moved_bound_us for _, clock in told), default=0.0)
+    return _ok(name, f"no clock jumped; a change of {_microseconds(bound)} would have shown")
+
+
+def _microseconds(value: float) -> str:
+    return f"{abs(value):.3g} µs" if abs(value) < 1e3 else f"{abs(value) / 1e3:.3g} ms"
 
 
 def _results(output: Output, case: Case) -> Check:

@@ -215,6 +215,8 @@ class Reason(StrEnum):
     """Ranks ran elsewhere than they were asked to."""
     WRONG_TRANSPORT = "wrong-transport"
     """Messages took another path than was asked for."""
+    CLOCK_JUMPED = "clock-jumped"
+    """A clock that a launch was timed by jumped, or is not the one that it should be."""
     WRONG_MPI = "wrong-mpi"
     """Another MPI library was loaded than the one under test."""
     TOO_FEW_LAUNCHES = "too-few-launches"
@@ -339,6 +341,7 @@ _EXIT_CODES: dict[Reason, ExitCode] = {
         Reason.NODE_UNREACHABLE,
         Reason.WRONG_PLACEMENT,
         Reason.WRONG_TRANSPORT,
+        Reason.CLOCK_JUMPED,
         Reason.WRONG_MPI,
         Reason.TOO_FEW_LAUNCHES,
         Reason.NO_RESULTS,

@@ -149,6 +149,25 @@ class RankMemory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RankClock:
+    """What a rank found of its clock, all numbers in microseconds.
+
+    Before anything was timed it was `skew_us` before rank 0's, within `skew_bound_us`; at the end
+    that had changed by `moved_us`, of which measurement and drift explain `moved_bound_us`: the
+    true difference lies within half the shortest round trip of what was found (Cristian,
+    Distributed Computing 3, 1989). `jump_us` is the largest change between two samples against a
+    clock that nothing adjusts, 0 where drift explains all. Ranks of one boot have `shared` clocks.
+    """
+
+    shared: bool
+    skew_us: float
+    skew_bound_us: float
+    moved_us: float
+    moved_bound_us: float
+    jump_us: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RankFacts:
     """What one rank saw of itself.
 
@@ -159,7 +178,7 @@ class RankFacts:
     where they have one, `shared` the shared memory that it has mapped (files of /dev/shm and
     devices such as /dev/xpmem), `tx_bytes` what each network interface of its node sent during the
     launch. `disturbance` is what else its CPU did, None for a program that does not look; `memory`
-    None where the program does not tell.
+    None where the program does not tell, as `clock`.
 
     One rank of each node also has `interfaces`, the node's by name, and `parts`: what each of them
     sent during the timed part of a benchmark and size, keyed `latency 8`.
@@ -179,6 +198,7 @@ class RankFacts:
     interfaces: Mapping[str, NodeInterface] = field(default_factory=dict)
     parts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     memory: RankMemory | None = None
+    clock: RankClock | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,7 +28,14 @@ import stackproof
 from stackproof.bench import path_verdict
 from stackproof.bench import schedule as schedules
 from stackproof.bench.effects import arms as bench_arms
-from stackproof.bench.effects import compiled_programs, deciding, launching, nodes, path_probe
+from stackproof.bench.effects import (
+    compiled_programs,
+    deciding,
+    host_facts,
+    launching,
+    nodes,
+    path_probe,
+)
 from stackproof.bench.effects.arms import Arms
 from stackproof.bench.effects.aside import free_name, set_aside
 from stackproof.bench.effects.nodes import LaunchNodes
@@ -46,7 +53,6 @@ from stackproof.core.effects import files
 from stackproof.core.effects.run import transcript
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.core.monitor import Event, Monitor
-from stackproof.mpi.effects import fabric
 from stackproof.results.case import Case, Placement
 from stackproof.results.effects import ledger
 from stackproof.results.effects.ledger import Ledger
@@ -310,36 +316,12 @@ def _results_spec(bench: Bench, command: tuple[str, ...]) -> ResultsSpec:
         seed=spec.seed,
         created=launching.now(),
         arms={name: bench_arms.compared(ready) for name, ready in arms.by_name.items()},
-        host=_host_facts(bench.place),
+        host=host_facts.facts_of(bench.place),
         limits=limits,
         command=command,
         stackproof=stackproof.__version__,
         versions={"python": platform.python_version()},
     )
-
-
-def _machine() -> dict[str, str]:
-    """Return what launches that are compared must have in common."""
-    model = ""
-    with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as stream:
-        for line in stream:
-            if line.startswith("model name"):
-                model = line.partition(":")[2].strip()
-                break
-    uname = os.uname()
-    return {"cpu": model, "kernel": f"{uname.sysname} {uname.release}", "machine": uname.machine}
-
-
-def _host_facts(place: LaunchNodes) -> dict[str, str]:
-    # In a job this is one of its nodes; those of a cluster on one machine use none of its NICs.
-    joined = "" if place.one_machine else fabric.seen_here()
-    return {
-        **({"fabric": joined} if joined else {}),
-        **_machine(),
-        "cpus": str(len(os.sched_getaffinity(0))),
-        "load at start": " ".join(f"{value:.2f}" for value in os.getloadavg()),
-        **place.facts,
-    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -426,6 +408,10 @@ def _run_launch(run: Run, launch: Launch, *, last: bool) -> bool:
         problem = _logged(run, launch, problem, done)
         wrong = problem.reason is Reason.VALIDATION_FAILED
         launching.check_nodes(bench.place, measurement.case)
+        if first and problem.reason is Reason.CLOCK_JUMPED:  # its times are compared with nothing
+            run.keep(launch, measurement)
+            run.monitor(Event(what="note", name="clock", text=problem.message))
+            return False
         over = wrong or (attempt + 1 == _TRIES if first else last)
         if not over:
             run.monitor(Event(what="note", name="again", text=problem.message))
@@ -479,7 +465,9 @@ def _measure(bench: Bench, launch: Launch) -> tuple[Measurement, Completed]:
     case = replace(_case(bench, launch), fabric=launching.fabric_of(bench.place))
     measurement, done = launching.measure(bench.place, ready, launch, case)
     bench_arms.check_unchanged(ready)
-    measurement = replace(measurement, host_facts={**_machine(), **measurement.host_facts})
+    measurement = replace(
+        measurement, host_facts={**host_facts.machine(), **measurement.host_facts}
+    )
     path = bench.paths.get((launch.arm, launch.placement))
     if path is not None:
         found = (*measurement.checks, path_verdict.check_of(path))

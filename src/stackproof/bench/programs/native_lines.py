@@ -13,6 +13,7 @@ import msgspec
 from stackproof.results.measurement import (
     Disturbance,
     NodeInterface,
+    RankClock,
     RankFacts,
     RankMemory,
     Series,
@@ -102,6 +103,7 @@ class RankLine(BenchLine, tag="rank", frozen=True):
     interfaces: dict[str, NodeInterface] = {}
     parts: dict[str, dict[str, int]] = {}
     memory: RankMemory | None = None
+    clock: RankClock | None = None
 
 
 class ErrorLine(BenchLine, tag="error", frozen=True):
@@ -157,6 +159,7 @@ def facts_of(record: RankLine) -> RankFacts:
         interfaces=record.interfaces,
         parts=record.parts,
         memory=record.memory,
+        clock=record.clock,
     )
 
 

@@ -163,6 +163,8 @@ struct tally check_gather(const struct job *job, const struct benchmark *bench,
 
 /* clocks.c: one time for all ranks, that of rank 0's clock. */
 void clocks_begin(const struct job *job);
+void clocks_end(const struct job *job);
+void clocks_watch(void); /* around each sample: notice whether this rank's clock jumped */
 void clocks_adjust(const struct job *job); /* every rank; costs nothing where they share a clock */
 double clocks_common(double local);
 double clocks_local(double common);

@@ -1,5 +1,6 @@
 #include "bench.h"
 
+#include "clocks.h"
 #include "disturb.h"
 #include "evidence.h"
 #include "mapped.h"
@@ -145,6 +146,7 @@ void evidence_describe(const struct evidence *before, int rank, struct text *mem
     describe_devices(members);
     network_describe(&before->network, first, members);
     disturb_describe(members);
+    clocks_describe(members);
     memory_describe(members);
     mapped_describe(members);
 }

@@ -138,7 +138,8 @@ static struct schedule warm_up(struct job *job, const struct benchmark *bench)
             (void)bench->run(job, batch);
         }
         double elapsed = now_seconds() - start;
-        double each = (elapsed > 1e-9 ? elapsed : 1e-9) / batch;
+        /* A clock that jumped back says nothing of how fast a batch was. */
+        double each = elapsed < 0.0 ? cap : (elapsed > 1e-9 ? elapsed : 1e-9) / batch;
         fastest = round == 0 || each < fastest ? each : fastest;
         spent += round == 0 ? 0.0 : elapsed;
         total += batch;
@@ -191,6 +192,7 @@ static void take_samples(struct job *job, const struct benchmark *bench,
         }
         MPI_Barrier(MPI_COMM_WORLD);
         struct disturbance part;
+        clocks_watch();
         disturb_start(&part);
         if (bench->collective) {
             struct spread spread;
@@ -204,6 +206,7 @@ static void take_samples(struct job *job, const struct benchmark *bench,
             series->seconds[s] = bench->run(job, schedule->iterations);
         }
         disturb_stop(&part);
+        clocks_watch();
         for (int i = 0; i < DISTURB_COUNT; i++) {
             series->disturbance.values[i] += part.values[i];
         }
@@ -365,6 +368,7 @@ uint64_t measure_all(struct job *job)
         }
     }
     timing_end();
+    clocks_end(job);
     free(block);
     return errors;
 }
