@@ -113,6 +113,12 @@ def judge(view: FileView, program: str, replacement: Replacement, question: Ques
     return _judgement(program, way, case, found, setting)
 
 
+def _order(finding: Finding) -> tuple[bool, int]:
+    """Return the place of a finding: the ABI first, as all else hangs on it, then the worst."""
+    of_abi = finding.cause in {Cause.OTHER_ABI, Cause.ABI_UNKNOWN}
+    return not (of_abi and finding.effect is not Effect.NOTE), [*_WEIGHTS].index(finding.effect)
+
+
 def _weight(finding: Finding) -> int:
     """Return how bad a finding is; a way that does not inject at all is the worst."""
     return _NOT_TAKEN if finding.cause is Cause.NOT_INJECTED else _WEIGHTS[finding.effect]
@@ -154,7 +160,10 @@ def _findings(
     yield from start
     if any(finding.effect is Effect.FAILS for finding in start):
         return
-    yield from abi.abi_findings(case)
+    shown = tuple(abi.abi_findings(case))
+    yield from shown
+    if any(one.cause is Cause.OTHER_ABI and not one.before for one in shown):
+        return  # nothing else could help, and a remedy for less would do harm
     yield from constants.value_findings(case)
     yield from constants.descriptor_findings(case)
     yield from symbols.file_findings(case)
@@ -208,7 +217,6 @@ def _judgement(
 ) -> Judgement:
     relocated = any(finding.cause is Cause.RELOCATED for finding in found)
     environment = _environment(way, case, setting, relocated=relocated)
-    order = list(_WEIGHTS)
     return Judgement(
         program=program,
         replacement=case.replacement.prefix,
@@ -217,6 +225,6 @@ def _judgement(
         family=case.main.family.name if case.main else "",
         way=way,
         environment=environment,
-        findings=tuple(sorted(found, key=lambda finding: order.index(finding.effect))),
+        findings=tuple(sorted(found, key=_order)),
         tree=tree_of(case.after, (case.replacement.prefix,)),
     )

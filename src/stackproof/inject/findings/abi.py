@@ -128,7 +128,7 @@ def abi_findings(case: InjectionAttempt) -> Iterator[Finding]:
             f"`{main.path}` is {family.title} ({main.shown})",
             file=demand.shown[0][0],
             provider=main.path,
-            remedy="inject an MPI of the same ABI; symbols that resolve do not help here",
+            remedy=_OF_ITS_ABI,
         )
     elif not demand.abis and demand.promised == family.abi:
         yield Finding(
@@ -137,6 +137,17 @@ def abi_findings(case: InjectionAttempt) -> Iterator[Finding]:
             message="nothing in its code shows the ABI; the name of its MPI library says "
             f"{family.abi}, which fits",
             file=case.after.program.path,
+        )
+    elif not demand.abis and family.abi == "openmpi" and _takes_no_handle(case):
+        yield Finding(
+            cause=Cause.OTHER_ABI,
+            effect=Effect.FAILS,
+            message=f"the program is compiled for {_named(demand.promised)}: none of its files "
+            f"takes a handle of Open MPI, which are data of its library; `{main.path}` is "
+            f"{family.title} ({main.shown})",
+            file=case.after.program.path,
+            provider=main.path,
+            remedy=_OF_ITS_ABI,
         )
     elif not demand.abis:
         yield Finding(
@@ -148,6 +159,38 @@ def abi_findings(case: InjectionAttempt) -> Iterator[Finding]:
             provider=main.path,
             remedy="find out with which MPI it was built",
         )
+
+
+_OF_ITS_ABI = "inject an MPI of the same ABI; symbols that resolve do not help here"
+
+
+def _named(promised: str | None) -> str:
+    """Return an ABI by what the names of libraries promise."""
+    return f"the {promised} ABI, as the name of its MPI library says" if promised else "another ABI"
+
+
+def _takes_no_handle(case: InjectionAttempt) -> bool:
+    """Return True where all code is there, hands handles to MPI, and takes none of Open MPI.
+
+    A module gets them from whoever opens it, and Fortran's numbers may become handles of C.
+    """
+    known = all(abi.abi_of_name(edge.name) for edge in case.before.missing)
+    if case.demand.is_module or not known or case.before.unreadable:
+        return False
+    calls = {
+        entry.name.removeprefix("P") for user in case.demand.users for entry in user.elf.imports
+    }
+    return bool(calls & _TAKE_HANDLES) and not any(name.endswith("_f2c") for name in calls)
+
+
+_TAKE_HANDLES = {
+    f"MPI_{name}" for name in (
+        "Allgather", "Allreduce", "Alltoall", "Barrier", "Bcast", "Cart_create", "Comm_dup",
+        "Comm_rank", "Comm_size", "Comm_split", "Comm_split_type", "Gather", "Irecv", "Isend",
+        "Recv", "Reduce", "Scatter", "Send", "Sendrecv",
+    )
+}  # fmt: skip
+"""Functions that cannot be called without a communicator."""
 
 
 def _unidentified(case: InjectionAttempt) -> Iterator[Finding]:
