@@ -223,7 +223,7 @@ def test_a_block_with_a_failure_is_made_again(
     assert proof.launches == 10
     assert [one.text.partition(":")[0] for one in events if one.name == "again"] == ["block 3"]
     assert len(list((tmp_path / "launches").iterdir())) == 33
-    assert len(list((tmp_path / "set-aside").iterdir())) == 3
+    assert len(list((tmp_path / "set-aside").iterdir())) == 2
     comparison = compare(load_results(tmp_path))
     assert comparison.integrity is not None
     assert comparison.integrity.trusted

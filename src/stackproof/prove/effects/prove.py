@@ -18,7 +18,7 @@ from stackproof.prove.effects import speed as prove_speed
 from stackproof.prove.effects.arms import ProveOptions, Ready
 from stackproof.prove.effects.speed import Compared
 from stackproof.prove.model import INJECTED, OWN, Proof
-from stackproof.results.model import RECOMMENDED_LAUNCHES as FEWEST
+from stackproof.results.model import RECOMMENDED_LAUNCHES
 
 _Number = TypeVar("_Number", int, float)
 _RANKS_AT_MOST = 1024
@@ -77,11 +77,12 @@ def _prove(ready: Ready, monitor: Monitor) -> Proof:
 def _check(options: ProveOptions) -> None:
     """Raise `StackproofError` (USAGE) for what no proof can have."""
     _within("--ranks", options.ranks, 2, _RANKS_AT_MOST)
-    if options.launches and _within("--launches", options.launches, 0, _LAUNCHES_AT_MOST) < FEWEST:
+    launches = _within("--launches", options.launches, 0, _LAUNCHES_AT_MOST)
+    if 0 < launches < RECOMMENDED_LAUNCHES:
         raise fail(
             Reason.USAGE,
-            f"`--launches` must be at least {FEWEST}, not {options.launches}: fewer say nothing "
-            "on speed",
+            f"`--launches` must be at least {RECOMMENDED_LAUNCHES}, not {launches}: fewer say "
+            "nothing on speed",
             hint="0 leaves speed out",
         )
     _within("--timeout", options.timeout_s, 1, _SECONDS_AT_MOST)

@@ -51,6 +51,9 @@ from stackproof.results.model import (
 _TRIES = 2
 """How often a block is made in which a launch of a program that is known fails."""
 
+_ANSWERS = frozenset({Reason.VALIDATION_FAILED, Reason.JOB_TIMEOUT})
+"""Failures that are no chance to be tried away: wrong bytes, and a launch that takes too long."""
+
 _PATIENCE_S = 60.0
 """Seconds that what is to come may take where nothing that was made is undisturbed."""
 
@@ -148,12 +151,14 @@ def _made(ready: Ready, record: Record, seconds: float, monitor: Monitor) -> Ite
                     made[launch] = _launched(ready, launch)
                 except StackproofError as error:
                     fault = _of_arm(launch.arm, error.problems[0])
+                else:
+                    left = left.with_taken(launch, made[launch][0].seconds)
+                    fault = _fault(made[launch])
+                if fault:
                     break
-                left = left.with_taken(launch, made[launch][0].seconds)
-            fault = fault or _fault(made)
-            last = number == tries or (fault and fault.reason is Reason.VALIDATION_FAILED)
-            _keep(record, made, aside=bool(fault and not last))
-            if fault is None or last:  # wrong bytes are an answer, and are not tried away
+            over = number == tries or (fault is not None and fault.reason in _ANSWERS)
+            _keep(record, made, aside=fault is not None and not over)
+            if fault is None or over:
                 break
             monitor(Event(what="note", name="again", text=f"block {block}: {fault.message}"))
         if fault:
@@ -193,12 +198,11 @@ def _hopeless(made: Sequence[Measurement], count: int, left_s: float) -> str:
     )
 
 
-def _fault(made: Block) -> Problem | None:
-    """Return what is wrong with a launch of a block, None when all can be used."""
-    for several in made.values():
-        for one in several:
-            if problem := launch_checks.first_failure(one.checks):
-                return _of_arm(one.arm, problem)
+def _fault(several: Sequence[Measurement]) -> Problem | None:
+    """Return what is wrong with what a launch measured, None when all can be used."""
+    for one in several:
+        if problem := launch_checks.first_failure(one.checks):
+            return _of_arm(one.arm, problem)
     return None
 
 
