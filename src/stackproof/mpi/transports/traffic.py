@@ -90,12 +90,12 @@ class Traffic:
 
     @property
     def text(self) -> str:
-        """Return the counts as words, interfaces that sent nothing left out."""
-        nodes = [
-            f"{node}: " + (", ".join(f"{name} {amount(n)}" for name, n in sorted(busy)) or "none")
-            for node, found in sorted(self.sent.items())
-            for busy in [[(name, count) for name, count in found.items() if count]]
-        ]
+        """Return the counts as words, the busiest interface first, idle ones left out."""
+        nodes = []
+        for node, found in sorted(self.sent.items()):
+            busy = sorted(((n, name) for name, n in found.items() if n), reverse=True)
+            words = ", ".join(f"{name} {amount(n)}" for n, name in busy)
+            nodes.append(f"{node}: {words or 'none'}")
         return f"sent {'; '.join(nodes)}; timed messages alone are {amount(self.payload)}"
 
 
