@@ -1,6 +1,9 @@
 """Simulated experiments as tests of comparisons ask for them, and what is looked at in one."""
 
 import dataclasses
+import math
+
+import numpy as np
 
 from stackproof.compare.model import CompareOptions
 from synthetic import SIZES, Noise, Plan, simulate
@@ -30,3 +33,23 @@ def keep(results, wanted):
 
 def with_spec(results, **changes):
     return dataclasses.replace(results, spec=dataclasses.replace(results.spec, **changes))
+
+
+def sampled(results, tails=None, *, count=20, jitter=0.02, seed=5):
+    """Return the results with `count` samples in each launch around what it measured.
+
+    `tails` says by arm which share of its samples takes how many times as long.
+    """
+    random = np.random.default_rng(seed)
+
+    def samples(one, series):
+        share, times = (tails or {}).get(one.arm, (0.0, 1.0))
+        logs = random.normal(0, jitter, count) + math.log(times) * (random.random(count) < share)
+        signed = logs if series.unit == "us" else -logs
+        return tuple(map(float, series.values[0] * np.exp(signed)))
+
+    def changed(one):
+        series = tuple(dataclasses.replace(s, values=samples(one, s)) for s in one.output.series)
+        return dataclasses.replace(one, output=dataclasses.replace(one.output, series=series))
+
+    return dataclasses.replace(results, measurements=tuple(map(changed, results.measurements)))

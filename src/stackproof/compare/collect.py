@@ -27,15 +27,20 @@ _REASONS = frozenset(Reason)
 Table = dict[tuple[str, str, str], dict[str, dict[int, dict[int, float]]]]
 """(placement, program, benchmark) -> arm -> size -> block -> median of the launch."""
 
+TailTable = dict[tuple[str, str, str], dict[str, dict[int, dict[int, LaunchSamples]]]]
+"""The same, with the samples of the launch and the statistics of its tail."""
+
 
 @dataclass(frozen=True, slots=True)
 class CollectedResults:
     """Usable observations and everything that is not among them.
 
-    `paths` is the transport of each arm at each placement with each program.
+    `paths` is the transport of each arm at each placement with each program. `tails` has what else
+    is known of the launches of the table.
     """
 
     table: Table
+    tails: TailTable
     placements: Mapping[str, Placement]
     paths: Mapping[tuple[str, str, str], str]
     discarded: tuple[Discarded, ...]
@@ -46,6 +51,7 @@ class CollectedResults:
 def collect(results: Results) -> CollectedResults:
     """Return what of the results may be compared; launches are taken in the order they ran in."""
     table: Table = defaultdict(lambda: defaultdict(lambda: defaultdict(dict)))
+    tails: TailTable = defaultdict(lambda: defaultdict(lambda: defaultdict(dict)))
     placements: dict[str, Placement] = {}
     paths: dict[tuple[str, str, str], str] = {}
     discarded = [_unreadable(problem) for problem in results.problems]
@@ -63,6 +69,8 @@ def collect(results: Results) -> CollectedResults:
             discarded.append(_other_path(measurement, path))
         elif not measurement.usable:
             discarded.append(_unusable(measurement))
+        elif (void := _void(measurement)) is not None:
+            discarded.append(void)
         elif measurement.arm not in known:
             discarded.append(
                 _discard(measurement, Reason.INVALID_VALUE, "the specification has no such arm")
@@ -70,10 +78,10 @@ def collect(results: Results) -> CollectedResults:
         elif measurement.block <= 0:
             warm_up += 1
         else:
-            discarded += _enter(measurement, table)
+            discarded += _enter(measurement, table, tails)
     discarded += _whole_blocks(results.measurements, table, paths)
     return CollectedResults(
-        table, placements, paths, tuple(discarded), _last_of_each(validated), warm_up
+        table, tails, placements, paths, tuple(discarded), _last_of_each(validated), warm_up
     )
 
 
@@ -95,6 +103,20 @@ def _path(
     if keys[0] not in paths and measurement.usable:
         paths.update(dict.fromkeys(keys, case.transport))
     return paths.get(keys[0], case.transport)
+
+
+def _void(measurement: Measurement) -> Discarded | None:
+    """Return why a launch that no check refused cannot be the launch that was asked for."""
+    output, ranks = measurement.output, len(measurement.case.placement.ranks)
+    if output.worlds > 1 or 0 < output.world_size < ranks:
+        text = (
+            f"{ranks} ranks were asked for, and there were {max(output.worlds, 1)} worlds, the "
+            f"first of {output.world_size}"
+        )
+        return _discard(measurement, Reason.SINGLETONS, text)
+    if not output.series:
+        return _discard(measurement, Reason.NO_RESULTS, "it measured nothing")
+    return None
 
 
 def _other_path(measurement: Measurement, path: str) -> Discarded:
@@ -134,7 +156,7 @@ def _last_of_each(found: Sequence[Validated]) -> tuple[Validated, ...]:
     return tuple({(one.placement, one.program, one.arm): one for one in found}.values())
 
 
-def _enter(measurement: Measurement, table: Table) -> list[Discarded]:
+def _enter(measurement: Measurement, table: Table, tails: TailTable) -> list[Discarded]:
     """Enter a launch's medians into the table; return what of it cannot enter."""
     case = measurement.case
     faults: list[str] = []
@@ -151,10 +173,12 @@ def _enter(measurement: Measurement, table: Table) -> list[Discarded]:
                 "measurement"
             )
         else:
-            by_arm = table[case.placement.name, case.program, series.benchmark]
-            cell = by_arm[measurement.arm][series.size]
+            key = (case.placement.name, case.program, series.benchmark)
+            cell = table[key][measurement.arm][series.size]
             replaced |= measurement.block in cell
             cell[measurement.block] = statistics.median(series.values)
+            beside = tails[key][measurement.arm][series.size]
+            beside[measurement.block] = samples_of(series, metric)
     out: list[Discarded] = []
     if faults:
         more = f" and {len(faults) - 3} more" if len(faults) > 3 else ""

@@ -7,24 +7,26 @@ challenger in one randomised block. docs/explanation/statistics.md says what is 
 from __future__ import annotations
 
 import dataclasses
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from stackproof.compare import integrity, overrule, rank_places, sweep
+from stackproof.compare import integrity, overrule, sweep, tails
+from stackproof.compare import margins as stated
+from stackproof.compare.arm_launches import arm_launches
 from stackproof.compare.collect import CollectedResults, collect, curve_of, curves_of
 from stackproof.compare.disturbance import Disturbed, disturbed, untold, withheld
+from stackproof.compare.drift import changes
 from stackproof.compare.judge import (
     FEWEST_BLOCKS,
     Observations,
     Rules,
     family_p_values,
+    floors_of,
     judge,
     points_of,
 )
 from stackproof.compare.model import (
     DEFAULT_MARGINS,
     ArmJudgement,
-    ArmLaunch,
     ArmVerdict,
     CompareOptions,
     Comparison,
@@ -36,9 +38,9 @@ from stackproof.compare.model import (
 )
 from stackproof.compare.ranking import rank
 from stackproof.compare.sequential import Table, replayed, rules_of_looks
-from stackproof.compare.verdicts import overall, verdict_on
+from stackproof.compare.verdicts import overall, overall_words, verdict_on
 from stackproof.core.errors import Problem, Reason, StackproofError, fail
-from stackproof.results.measurement import Check, Measurement, State
+from stackproof.results.measurement import State
 from stackproof.results.metrics import METRICS
 from stackproof.results.model import Results
 from stackproof.results.trust import Integrity
@@ -69,19 +71,21 @@ def compare(results: Results, options: CompareOptions | None = None) -> Comparis
     verdicts = overrule.overruled(verdicts, spec, results.measurements)
     rotten = overrule.rotten(spec, results.measurements)
     trust = integrity.look(results)
+    whole = Verdict.FAIL if rotten else overall(verdicts)
     found = Comparison(
-        verdict=Verdict.FAIL if rotten else overall(verdicts),
+        verdict=whole,
+        words=overall_words(whole, verdicts),
         verdicts=verdicts,
         panels=panels,
         discarded=collected.discarded,
-        launches=_launches(results.measurements),
+        launches=arm_launches(results.measurements),
         notes=(
             *_integrity_notes(results, trust, rules),
             *_notes(results, collected, panels, verdicts, rules),
             *_disturbance_notes(results, hurt, panels),
         ),
         spec=spec,
-        margins=dict(rules.margins),
+        margins={stated.TAIL: stated.TAIL_MARGIN, **rules.margins},
         minimum_launches=rules.minimum_launches,
         confidence=rules.confidence,
         family_error=rules.family_error,
@@ -109,7 +113,29 @@ def settings_left(results: Results, block: int) -> dict[tuple[str, str, str], tu
 def _borne_out(
     collected: CollectedResults, results: Results, rules: Rules, hurt: Sequence[Disturbed]
 ) -> tuple[Panel, ...]:
-    """Return every curve with the verdicts that launches without disturbance bear out."""
+    """Return every curve with the verdicts that launches without disturbance bear out.
+
+    Medians and tails are judged, kept and borne out each for itself, and make one answer here.
+    """
+    panels = _calm(collected, results, rules, hurt)
+
+    def answered(panel: Panel, one: ArmJudgement) -> ArmJudgement:
+        asked = frozenset[str]() if one.arm == results.spec.null else rules.named_tails
+        names = rules.tail_margins(panel.curve)
+        cells = tuple(tails.answered(cell, names, asked) for cell in one.cells)
+        return dataclasses.replace(one, cells=cells)
+
+    return tuple(
+        dataclasses.replace(
+            panel, judgements=tuple(answered(panel, one) for one in panel.judgements)
+        )
+        for panel in panels
+    )
+
+
+def _calm(
+    collected: CollectedResults, results: Results, rules: Rules, hurt: Sequence[Disturbed]
+) -> tuple[Panel, ...]:
     panels = _judged(collected, collected.table, results, rules)
     if not hurt:
         return panels
@@ -126,24 +152,7 @@ def _borne_out(
 def _rules(results: Results, options: CompareOptions) -> Rules:
     """Return the rules to judge by: options over specification over defaults."""
     margins = {**DEFAULT_MARGINS, **results.spec.margins, **options.margins}
-    problems = [
-        Problem(
-            reason=Reason.INVALID_VALUE,
-            message=f"there is no kind of metric `{kind}` to set a margin for",
-            hint=f"kinds are: {', '.join(DEFAULT_MARGINS)}",
-        )
-        for kind in margins
-        if kind not in DEFAULT_MARGINS
-    ]
-    problems += [
-        Problem(
-            reason=Reason.INVALID_VALUE,
-            message=f"the margin of `{kind}` is {margin}; it must lie between 0 and 1",
-            hint="a margin is a fraction: 0.10 means that a challenger may be 10 % worse",
-        )
-        for kind, margin in margins.items()
-        if not 0 < margin < 1
-    ]
+    problems = [*stated.problems(margins)]
     if not (0.5 <= options.confidence < 1 and 0 < options.family_error < 1):
         problems.append(
             Problem(
@@ -241,7 +250,13 @@ def _panels(
     }
     p_values = family_p_values(list(contests.values()), strict)
     nulls = {
-        key: judge(spec.null or "", contest, strict, p)
+        key: tails.judged(
+            judge(spec.null or "", contest, strict, p),
+            contest,
+            _samples(collected, key, spec.null or "", spec.baseline),
+            strict,
+            None,
+        )
         for (key, contest), p in zip(contests.items(), p_values, strict=True)
     }
     return tuple(
@@ -262,10 +277,21 @@ def _panel(
     spec = results.spec
     limit, source = _limit(results, curve.placement, curve.benchmark)
     base = seen[spec.baseline]
+    floors: Mapping[str, Mapping[int, float]] = {}
     if null is not None:
-        rules = dataclasses.replace(rules, floor=rules.floors(null))
+        rules = dataclasses.replace(rules, floor=floors_of((c.size, c) for c in null.cells))
+        floors = tails.floors(null)
     judged = [
-        judge(arm, (curve, base, seen[arm]), rules) for arm in spec.challengers if arm in seen
+        tails.judged(
+            judge(arm, contest, rules),
+            contest,
+            _samples(collected, curve.key, arm, spec.baseline),
+            rules,
+            floors,
+        )
+        for arm in spec.challengers
+        if arm in seen
+        for contest in [(curve, base, seen[arm])]
     ]
     arms = (spec.baseline, *spec.challengers, *(() if spec.null is None else (spec.null,)))
     return Panel(
@@ -274,7 +300,7 @@ def _panel(
         limit_source=source,
         arms=tuple(
             dataclasses.replace(
-                points_of(arm, curve, by_arm[arm], limit),
+                points_of(arm, curve, by_arm[arm], collected.tails[curve.key][arm], limit),
                 transport=collected.paths.get((arm, curve.placement, curve.program), ""),
             )
             for arm in arms
@@ -282,6 +308,12 @@ def _panel(
         ),
         judgements=(*judged, *(() if null is None else (null,))),
     )
+
+
+def _samples(
+    collected: CollectedResults, key: tuple[str, str, str], arm: str, baseline: str
+) -> tuple[tails.Samples, tails.Samples]:
+    return collected.tails[key][baseline], collected.tails[key][arm]
 
 
 def _limit(results: Results, placement: str, benchmark: str) -> tuple[float | None, str]:
@@ -292,39 +324,6 @@ def _limit(results: Results, placement: str, benchmark: str) -> tuple[float | No
     if metric.unit != "MB/s" or not isinstance(value, int | float) or value <= 0:
         return None, ""
     return float(value) * metric.traffic, str(stated.get("source", ""))
-
-
-# --- evidence -------------------------------------------------------------------------------
-
-
-def _launches(measurements: Iterable[Measurement]) -> tuple[ArmLaunch, ...]:
-    groups: dict[tuple[str, str, str], list[Measurement]] = defaultdict(list)
-    for m in sorted(measurements, key=lambda m: (m.order, m.started)):
-        groups[m.case.placement.name, m.case.program, m.arm].append(m)
-    return tuple(_launch(group) for _, group in sorted(groups.items()))
-
-
-def _launch(group: Sequence[Measurement]) -> ArmLaunch:
-    first = next((m for m in group if m.usable), group[0])
-    checks: dict[Check, None] = {}
-    for measurement in group:
-        checks.update(dict.fromkeys(measurement.checks))
-    ranks = tuple(rank_places.place_of(rank, first.case) for rank in first.output.ranks)
-    return ArmLaunch(
-        arm=first.arm,
-        placement=first.case.placement.name,
-        program=first.case.program,
-        count=len(group),
-        argv=first.argv,
-        env=dict(first.env),
-        mpi_library=first.output.mpi_library,
-        program_version=first.output.program_version,
-        ranks=ranks,
-        checks=tuple(checks),
-        libraries=tuple(sorted({path for rank in first.output.ranks for path in rank.libraries})),
-        host_facts=dict(first.host_facts),
-        clock=dict(first.output.clock),
-    )
 
 
 def _absent(arm: str, panels: Sequence[Panel], results: Results) -> list[str]:
@@ -374,7 +373,7 @@ def _notes(
     rules: Rules,
 ) -> tuple[Note, ...]:
     spec = results.spec
-    warnings = _warnings(results, panels, verdicts)
+    warnings = _warnings(results, collected, panels, verdicts)
     plain: list[str] = []
     if spec.looks:
         plain.append(
@@ -405,7 +404,7 @@ def _notes(
 def _integrity_notes(results: Results, trust: Integrity, rules: Rules) -> tuple[Note, ...]:
     """Return what speaks against the results, and where they are not what was planned."""
     warnings = [f"not to be trusted, {one.kind}: {one.text}" for one in trust.doubts]
-    warnings += integrity.margin_words(rules.margins, results.spec.margins)
+    warnings += stated.planned_words(rules.margins, results.spec.margins)
     plain = [*integrity.presence_words(results), *integrity.machine_words(results)]
     if trust.sentence:
         plain.insert(0, trust.sentence)
@@ -444,7 +443,10 @@ def _disturbance_notes(
 
 
 def _warnings(
-    results: Results, panels: Sequence[Panel], verdicts: Sequence[ArmVerdict]
+    results: Results,
+    collected: CollectedResults,
+    panels: Sequence[Panel],
+    verdicts: Sequence[ArmVerdict],
 ) -> list[str]:
     spec = results.spec
     found = overrule.warnings(spec, results.measurements)
@@ -462,6 +464,7 @@ def _warnings(
             "not known and a FAIL may be noise"
         )
     base = spec.arms.get(spec.baseline)
+    found += changes(collected.table, curves_of(collected))
     found += [
         f"{arm} and {spec.baseline} are the same image with the same settings: comparing them "
         "says nothing about two stacks"

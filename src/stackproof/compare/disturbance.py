@@ -15,8 +15,9 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
-from stackproof.compare.model import ArmJudgement, Cell, Panel, Verdict, Why
+from stackproof.compare.model import ArmJudgement, Cell, Panel, Tail, Verdict, Why
 from stackproof.results.measurement import Disturbance, Measurement, RankFacts
 
 LOST = 0.05
@@ -30,6 +31,8 @@ SLOWED = 0.10
 
 _ENOUGH = 0.75
 """Share of pairs without disturbance that need only point the same way, and not decide alone."""
+
+_Part = TypeVar("_Part", Cell, Tail)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,9 +148,13 @@ def withheld(
     def kept(panel: Panel, judgement: ArmJudgement) -> ArmJudgement:
         cells = []
         for cell in judgement.cells:
-            worse = cell.verdict is Verdict.FAIL and (cell.ratio is None or cell.ratio < 1)
             key = (panel.curve.key, judgement.arm, cell.size)
-            cells.append(_borne_out(cell, (slower if worse else faster).get(key)))
+            calm = (slower.get(key), faster.get(key))
+            tails = tuple(
+                _borne_out(tail, *(_tail_of(one, tail.statistic) for one in calm))
+                for tail in cell.tails
+            )
+            cells.append(dataclasses.replace(_borne_out(cell, *calm), tails=tails))
         return dataclasses.replace(judgement, cells=tuple(cells))
 
     return tuple(
@@ -169,9 +176,17 @@ def _cells(
     }
 
 
-def _borne_out(cell: Cell, clean: Cell | None) -> Cell:
+def _tail_of(cell: Cell | None, statistic: str) -> Tail | None:
+    tails = cell.tails if cell else ()
+    return next((tail for tail in tails if tail.statistic == statistic), None)
+
+
+def _borne_out(cell: _Part, slower: _Part | None, faster: _Part | None) -> _Part:
+    """Return a cell, or a tail of it, undecided where calm launches do not bear it out."""
     if cell.verdict is Verdict.INCONCLUSIVE:
         return cell
+    worse = cell.verdict is Verdict.FAIL and (cell.ratio is None or cell.ratio < 1)
+    clean = slower if worse else faster
     if clean is not None and clean.ratio is not None:
         if clean.blocks == cell.blocks or clean.verdict is cell.verdict:
             return cell

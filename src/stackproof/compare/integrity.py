@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
-from stackproof.compare.model import DEFAULT_MARGINS, ArmVerdict, Cell, Comparison, Verdict, Why
-from stackproof.core.numbers import percent_text
+from stackproof.compare.model import ArmVerdict, Cell, Comparison, Verdict, Why
 from stackproof.knowledge.evidence import relevant
 from stackproof.results.measurement import Measurement
 from stackproof.results.model import Results
@@ -60,6 +59,7 @@ def withheld(comparison: Comparison, integrity: Integrity) -> Comparison:
         comparison,
         integrity=integrity,
         verdict=Verdict.INCONCLUSIVE,
+        words="",
         verdicts=tuple(_no_verdict(one) for one in comparison.verdicts),
         panels=tuple(
             dataclasses.replace(
@@ -72,24 +72,6 @@ def withheld(comparison: Comparison, integrity: Integrity) -> Comparison:
             for panel in comparison.panels
         ),
     )
-
-
-def margin_words(margins: Mapping[str, float], planned: Mapping[str, float]) -> list[str]:
-    """Return what is to be known of margins that are not the usual or not the planned ones."""
-    found = []
-    for kind, margin in margins.items():
-        wanted = planned.get(kind, DEFAULT_MARGINS.get(kind))
-        if wanted is not None and margin != wanted:
-            found.append(
-                f"the margin of {kind} is {percent_text(margin)}; "
-                f"{percent_text(wanted)} was planned, so this verdict is not the planned one"
-            )
-        elif (usual := DEFAULT_MARGINS.get(kind)) is not None and margin > usual:
-            found.append(
-                f"the margin of {kind} is {percent_text(margin)}, as planned; "
-                f"{percent_text(usual)} is usual"
-            )
-    return found
 
 
 def presence_words(results: Results) -> list[str]:
@@ -126,6 +108,7 @@ def _no_verdict(verdict: ArmVerdict) -> ArmVerdict:
     return dataclasses.replace(
         verdict,
         verdict=Verdict.INCONCLUSIVE,
+        words="",
         passed=0,
         failed=0,
         inconclusive=total,
@@ -135,7 +118,12 @@ def _no_verdict(verdict: ArmVerdict) -> ArmVerdict:
 
 def _no_answer(cell: Cell) -> Cell:
     return dataclasses.replace(
-        cell, verdict=Verdict.INCONCLUSIVE, why=Why.NOT_TRUSTED, launches_needed=None
+        cell,
+        verdict=Verdict.INCONCLUSIVE,
+        why=Why.NOT_TRUSTED,
+        launches_needed=None,
+        tails=(),
+        words="",
     )
 
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from stackproof.compare import resampling
+from stackproof.compare.launch_samples import LaunchSamples, shown_tails
+from stackproof.compare.margins import margins_of_tails, named_tails
 from stackproof.compare.model import (
     NULL_FAMILY_ERROR,
+    TAIL_ERROR,
     ArmCurve,
     ArmJudgement,
     Cell,
@@ -20,10 +23,11 @@ from stackproof.compare.model import (
     Fit,
     Point,
     Regime,
+    Tail,
     Verdict,
     Why,
 )
-from stackproof.compare.resampling import Floats
+from stackproof.compare.resampling import Floats, rounded
 
 Observations = Mapping[int, Mapping[int, float]]
 """size -> block -> the launch's median, in the curve's unit."""
@@ -61,6 +65,7 @@ class Rules:
     minimum_launches: int
     floor: Mapping[int, float] = field(default_factory=dict)
     null_family_error: float = NULL_FAMILY_ERROR
+    tail_error: float = TAIL_ERROR
     both_ways: bool = False
 
     @property
@@ -77,23 +82,32 @@ class Rules:
         """Return the slow-down beyond which a size FAILs: the margin, or the noise if larger."""
         return max(self.margins[curve.kind], self.floor.get(size, 0.0))
 
-    @staticmethod
-    def floors(null: ArmJudgement) -> dict[int, float]:
-        """Return the noise floor by size, as the fraction by which the null arm seems slower.
+    def tail_margins(self, curve: Curve) -> dict[str, float]:
+        """Return the margin of each statistic of the tail that is judged."""
+        return margins_of_tails(self.margins, curve.kind)
 
-        It is the largest difference that the baseline shows against itself at this size or its two
-        neighbours, so that one size which agreed by luck does not hide the noise around it. The
-        difference counts in both directions: which of the two came out ahead is chance.
-        """
-        seen = [
-            (cell.size, abs(math.log(cell.ratio)))
-            for cell in null.cells
-            if cell.ratio is not None and cell.blocks >= FEWEST_BLOCKS
-        ]
-        return {
-            size: 1 - math.exp(-max(log for _, log in seen[max(at - 1, 0) : at + 2]))
-            for at, (size, _) in enumerate(seen)
-        }
+    @property
+    def named_tails(self) -> frozenset[str]:
+        """Return the statistics of the tail that must be decided."""
+        return named_tails(self.margins)
+
+
+def floors_of(null: Iterable[tuple[int, Cell | Tail]]) -> dict[int, float]:
+    """Return the noise floor by size, as the fraction by which the null arm seems slower.
+
+    It is the largest difference that the baseline shows against itself at this size or its two
+    neighbours, so that one size which agreed by luck does not hide the noise around it. The
+    difference counts in both directions: which of the two came out ahead is chance.
+    """
+    seen = [
+        (size, abs(math.log(one.ratio)))
+        for size, one in null
+        if one.ratio is not None and one.blocks >= FEWEST_BLOCKS
+    ]
+    return {
+        size: 1 - math.exp(-max(log for _, log in seen[max(at - 1, 0) : at + 2]))
+        for at, (size, _) in enumerate(seen)
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +202,7 @@ def _pair(contest: Contest) -> _Pairs:
 
 
 @dataclass(frozen=True, slots=True)
-class _Estimate:
+class Estimate:
     """What is known of one cell: the log ratio and its interval, None where there are no pairs."""
 
     size: int
@@ -199,7 +213,7 @@ class _Estimate:
     p: float | None = None
 
     @property
-    def turned(self) -> _Estimate:
+    def turned(self) -> Estimate:
         """Return the same with the arms' names swapped where the challenger is the better one."""
         if self.center is None or self.center <= 0:
             return self
@@ -207,7 +221,7 @@ class _Estimate:
         return dataclasses.replace(self, center=-self.center, low=low, high=high)
 
 
-def _estimates(pairs: _Pairs, rules: Rules, p_values: Mapping[int, float]) -> Iterator[_Estimate]:
+def _estimates(pairs: _Pairs, rules: Rules, p_values: Mapping[int, float]) -> Iterator[Estimate]:
     """Yield what is known of every size."""
     counts = pairs.complete.sum(axis=1)
     some = np.flatnonzero(counts)
@@ -222,7 +236,7 @@ def _estimates(pairs: _Pairs, rules: Rules, p_values: Mapping[int, float]) -> It
     for row, size in enumerate(pairs.sizes):
         center, low, high = found.get(row, (None, None, None))
         several = counts[row] > 1  # one launch says nothing of another
-        yield _Estimate(
+        yield Estimate(
             size=size,
             blocks=int(counts[row]),
             center=center,
@@ -233,7 +247,7 @@ def _estimates(pairs: _Pairs, rules: Rules, p_values: Mapping[int, float]) -> It
 
 
 def _cell(
-    estimate: _Estimate, margins: tuple[float, float | None], rules: Rules, sizes: int
+    estimate: Estimate, margins: tuple[float, float | None], rules: Rules, sizes: int
 ) -> Cell:
     """Return the judgement of one size; `sizes` is how many of the curve are judged together."""
     margin, floor = margins
@@ -253,13 +267,13 @@ def _cell(
         launches_needed=(
             None
             if verdict is not Verdict.INCONCLUSIVE
-            else _launches_needed(looked, margin, max(margin, floor or 0.0), rules, sizes)
+            else launches_needed(looked, margin, max(margin, floor or 0.0), rules, sizes)
         ),
     )
 
 
 def _decide(
-    estimate: _Estimate, margin: float, fail_margin: float, rules: Rules
+    estimate: Estimate, margin: float, fail_margin: float, rules: Rules
 ) -> tuple[Verdict, Why | None]:
     if estimate.center is None:
         return Verdict.INCONCLUSIVE, Why.NO_PAIRS
@@ -278,8 +292,8 @@ def _decide(
     return (Verdict.FAIL if why is None else Verdict.INCONCLUSIVE), why
 
 
-def _launches_needed(
-    estimate: _Estimate, margin: float, fail_margin: float, rules: Rules, sizes: int
+def launches_needed(
+    estimate: Estimate, margin: float, fail_margin: float, rules: Rules, sizes: int
 ) -> int | None:
     """Return how many launches per arm would settle a cell if the estimate stays where it is.
 
@@ -333,7 +347,13 @@ def _regimes(pairs: _Pairs, rules: Rules) -> tuple[Regime, ...]:
     )
 
 
-def points_of(arm: str, curve: Curve, observations: Observations, limit: float | None) -> ArmCurve:
+def points_of(
+    arm: str,
+    curve: Curve,
+    observations: Observations,
+    samples: Mapping[int, Mapping[int, LaunchSamples]],
+    limit: float | None,
+) -> ArmCurve:
     """Return an arm's points: every usable launch, also those whose partner is missing."""
     points = []
     for size in sorted(observations):
@@ -352,6 +372,10 @@ def points_of(arm: str, curve: Curve, observations: Observations, limit: float |
                 values=tuple(rounded(float(value)) for value in values),
                 percent_of_limit=None if limit is None else rounded(100 * median / limit),
                 outliers=tuple(block for block, out in zip(blocks, outside, strict=True) if out),
+                tails=shown_tails(
+                    [samples[size][block] for block in blocks],
+                    higher_is_better=curve.higher_is_better,
+                ),
             )
         )
     return ArmCurve(arm=arm, points=tuple(points), fit=_fit(curve, points))
@@ -390,11 +414,6 @@ def _fit_or_none(start: float | None, bandwidth: float | None, half: float | Non
         bandwidth=None if bandwidth is None else rounded(bandwidth),
         half_size=None if half is None else rounded(half),
     )
-
-
-def rounded(value: float) -> float:
-    """Return a value to six significant digits: more would be noise, and unlike on each machine."""
-    return float(f"{value:.6g}")
 
 
 def _exp(value: float | None) -> float | None:

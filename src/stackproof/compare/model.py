@@ -8,12 +8,12 @@ is better.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from math import log
 from typing import ClassVar
 
-from stackproof.core.errors import Reason, fail
 from stackproof.results.measurement import Check, State
 from stackproof.results.model import ResultsSpec
 from stackproof.results.path import MessagePaths
@@ -33,6 +33,9 @@ MOST_LAUNCHES = 40
 NULL_FAMILY_ERROR = 0.01
 """The chance, over everything measured, that the null arm FAILs on a machine without fault."""
 
+TAIL_ERROR = 0.05
+"""The chance, for the tails of one curve together, of one false FAIL at the tails' margin."""
+
 TABLE_SIZES: tuple[int, ...] = (8, 1024, 8192, 65536, 1 << 20, 1 << 22)
 """Message sizes of the verdict table, in bytes."""
 
@@ -46,7 +49,7 @@ class Verdict(StrEnum):
 
 
 class Why(StrEnum):
-    """Why a cell is INCONCLUSIVE."""
+    """Why a cell is INCONCLUSIVE, and that it is the tail which makes a cell FAIL."""
 
     NOT_TRUSTED = "not-trusted"
     """The results are not what they say, see `Integrity`."""
@@ -61,6 +64,10 @@ class Why(StrEnum):
     """The difference is not larger than what the baseline shows against itself."""
     DISTURBED = "disturbed"
     """Something else was at a rank's CPU, and launches without that do not bear the verdict out."""
+    TAIL = "tail"
+    """The median passes: the tail FAILs, or it is undecided and a margin is stated for it."""
+    NO_TAIL = "no-tail-measured"
+    """The median passes, and no tail was measured though a margin is stated for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,26 +84,6 @@ class CompareOptions:
     confidence: float = 0.95
     family_error: float = 0.05
     minimum_launches: int | None = None
-
-
-def parse_margins(texts: Sequence[str]) -> dict[str, float]:
-    """Return margins from `KIND=0.05` or `KIND=5%`; raises `StackproofError` (USAGE)."""
-    found: dict[str, float] = {}
-    for text in texts:
-        kind, _, value = text.partition("=")
-        try:
-            margin = float(value.rstrip("%")) / (100 if value.endswith("%") else 1)
-        except ValueError:
-            margin = 0.0
-        if kind not in DEFAULT_MARGINS or not 0 < margin < 1:
-            raise fail(
-                Reason.USAGE,
-                f"`{text}` is not a margin",
-                hint="write KIND=FRACTION with a fraction between 0 and 1, such as "
-                f"`latency=0.10`; kinds are: {', '.join(DEFAULT_MARGINS)}",
-            )
-        found[kind] = margin
-    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +116,9 @@ class Point:
     """One arm at one size: the per-launch medians (`values`, one per block) and their summary.
 
     All values are in the curve's unit. `percent_of_limit` is None where no limit is stated or the
-    metric has none. `outliers` are blocks outside Tukey's fences; they stay in.
+    metric has none. `outliers` are blocks outside Tukey's fences; they stay in. `tails` are the
+    medians over launches of `mean` and `p95`, and `p99` of the samples of all launches together,
+    as far as there are enough samples.
     """
 
     size: int
@@ -140,6 +129,7 @@ class Point:
     values: tuple[float, ...]
     percent_of_limit: float | None = None
     outliers: tuple[int, ...] = ()
+    tails: Mapping[str, float] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,6 +156,25 @@ class ArmCurve:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Tail:
+    """The judgement of one statistic of the samples of a launch: `mean`, `p95` or `p99`.
+
+    The fields are those of a `Cell`. `ratio` is the typical one of the means of two launches, or
+    that of the percentiles of all samples of the arms.
+    """
+
+    statistic: str
+    blocks: int
+    verdict: Verdict
+    margin: float
+    why: Why | None = None
+    ratio: float | None = None
+    p: float | None = None
+    floor: float | None = None
+    launches_needed: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
     """The judgement of one challenger at one size.
 
@@ -173,7 +182,9 @@ class Cell:
     launches of a block and its interval; `p` the adjusted p-value of "not worse than the FAIL
     margin", for the null arm "nor better". `margin` is the stated
     margin, `floor` the noise floor (None without a null arm). `launches_needed` estimates how many
-    launches per arm would settle an INCONCLUSIVE cell; None when no sensible number would.
+    launches per arm would settle an INCONCLUSIVE cell; None when no sensible number would. These
+    are of the medians; `tails` holds what else was judged, and `words` what the cell reads:
+    `PASS, tail undecided`.
     """
 
     size: int
@@ -187,6 +198,21 @@ class Cell:
     p: float | None = None
     floor: float | None = None
     launches_needed: int | None = None
+    tails: tuple[Tail, ...] = ()
+    words: str = ""
+
+    @property
+    def reads(self) -> str:
+        """Return the verdict with what is to be said of the tail."""
+        return self.words or self.verdict.value
+
+    @property
+    def by_tail(self) -> Tail | None:
+        """Return the tail that is worst where a tail makes the cell FAIL, else None."""
+        failed = [tail for tail in self.tails if tail.verdict is Verdict.FAIL]
+        if self.why is not Why.TAIL or not failed:
+            return None
+        return max(failed, key=lambda tail: abs(log(tail.ratio or 1.0)))
 
     @property
     def seems_slower(self) -> bool:
@@ -245,7 +271,8 @@ class Panel:
 class ArmVerdict:
     """The verdict of one challenger (or of the null arm) over all its cells.
 
-    Of those that are `inconclusive`, `unproven` look slower (`Cell.seems_slower`).
+    Of those that are `inconclusive`, `unproven` look slower (`Cell.seems_slower`). `words` are as
+    those of a cell.
     """
 
     arm: str
@@ -256,6 +283,12 @@ class ArmVerdict:
     inconclusive: int
     sentence: str
     unproven: int = 0
+    words: str = ""
+
+    @property
+    def reads(self) -> str:
+        """Return the verdict with what is to be said of the tail."""
+        return self.words or self.verdict.value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -409,7 +442,8 @@ class SweepOutcome:
 class Comparison:
     """The verdict and everything behind it.
 
-    `margins`, `minimum_launches`, `confidence` and `family_error` are those that were used. `paths`
+    `margins`, `minimum_launches`, `confidence` and `family_error` are those that were used; `words`
+    are as those of a cell. `paths`
     is what the probes found. `rankings` is empty where all arms took the same paths.
     """
 
@@ -431,6 +465,12 @@ class Comparison:
     sweep: SweepOutcome | None = None
     validated: tuple[Validated, ...] = ()
     integrity: Integrity | None = None
+    words: str = ""
+
+    @property
+    def reads(self) -> str:
+        """Return the verdict with what is to be said of the tails."""
+        return self.words or self.verdict.value
 
     @property
     def arms(self) -> tuple[str, ...]:

@@ -87,9 +87,16 @@ def scales(differences: Floats) -> Floats:
     The distance is from their median. A wild launch then decides as little as one that is
     just outside, and which arm it hit does not matter.
     """
-    middle = np.nanmedian(differences, axis=1, keepdims=True)
-    spread = np.nanmedian(np.abs(differences - middle), axis=1)
+    middle = _medians(differences)
+    spread = _medians(np.abs(differences - middle[:, None]))
     return np.maximum(_CUT_OFF * spread, _SMALLEST)
+
+
+def _medians(rows: Floats) -> Floats:
+    """Return the median of each row, of what is there."""
+    # Where nothing is missing this is the same number, in a tenth of the time.
+    median = np.nanmedian if np.isnan(rows).any() else np.median
+    return np.asarray(median(rows, axis=1), dtype=np.float64)
 
 
 def _scores(differences: Floats, scale: Floats, at: Floats) -> Floats:
@@ -104,7 +111,7 @@ def centers(differences: Floats) -> Floats:
     P. J. Huber's M-estimator with a fixed scale (Robust Statistics, Wiley 1981, chapter 3). Every
     row must have an observation.
     """
-    scale, at = scales(differences), np.nanmedian(differences, axis=1)
+    scale, at = scales(differences), _medians(differences)
     count = np.isfinite(differences).sum(axis=1)
     # At least half of the differences are not cut off, so that each step halves the error.
     for _ in range(50):
@@ -173,36 +180,50 @@ def below(differences: Floats, limits: Floats, tail: float) -> npt.NDArray[np.bo
 
     The test is that of `intervals`: true is where the upper end of the interval lies below.
     """
-    scale = scales(differences)
-    flips = sign_flips(differences.shape[1])
-    scores = _scores(differences, scale, limits)
+    return above_zero(scores_below(differences, limits), tail)
+
+
+def above_zero(scores: Floats, tail: float) -> npt.NDArray[np.bool_]:
+    """Return for each row whether "the scores are not above 0" is rejected, by the same test."""
+    flips = sign_flips(scores.shape[1])
     allowed = math.floor(tail * (1 + _ROUNDING) * 2 * len(flips))
     sums = np.partition(np.abs(scores @ flips.T), len(flips) - 1 - allowed, axis=1)
     critical = sums[:, len(flips) - 1 - allowed]
-    return np.asarray(-scores.sum(axis=1) - critical > _ROUNDING, dtype=np.bool_)
+    return np.asarray(scores.sum(axis=1) - critical > _ROUNDING, dtype=np.bool_)
 
 
 def stepdown_p_values(differences: Floats, limits: Floats) -> Floats:
     """Return adjusted one-sided p-values for "this row is not below its limit".
 
-    The statistic of a row is the sum of its differences from the limit, cut off as `scales` says,
-    over its standard deviation under swapping (Fisher's randomisation test of paired
-    observations). Its null distribution comes from swapping the two arms within blocks, in
-    all rows at once. The adjustment is the step-down maximum of Westfall and Young
-    (Resampling-Based Multiple Testing, Wiley 1993, algorithm 4.1): Holm's procedure with the joint
-    distribution in place of Bonferroni's bound. Rows of NaN get NaN.
+    The statistic of a row is the sum of its differences from the limit, cut off as `scales` says.
+    Rows of NaN get NaN.
     """
     used = np.isfinite(differences).any(axis=1)
     result = np.full(differences.shape[0], np.nan)
-    rows = differences[used]
-    if not rows.size:
-        return result
-    scores = -_scores(rows, scales(rows), limits[used])
+    if used.any():
+        result[used] = stepdown(scores_below(differences[used], limits[used]))
+    return result
+
+
+def scores_below(differences: Floats, limits: Floats) -> Floats:
+    """Return how far each difference is below the limit of its row, cut off as `scales` says."""
+    return -_scores(differences, scales(differences), limits)
+
+
+def stepdown(scores: Floats) -> Floats:
+    """Return adjusted one-sided p-values for "the scores of this row are not above 0".
+
+    The statistic of a row is the sum of its scores over its standard deviation under swapping
+    (Fisher's randomisation test of paired observations). Its null distribution comes from swapping
+    the two arms within blocks, in all rows at once. The adjustment is the step-down maximum of
+    Westfall and Young (Resampling-Based Multiple Testing, Wiley 1993, algorithm 4.1): Holm's
+    procedure with the joint distribution in place of Bonferroni's bound.
+    """
     norm = np.sqrt((scores**2).sum(axis=1, keepdims=True))
     scores = scores / np.where(norm > 0, norm, 1.0)
     observed = scores.sum(axis=1)
     order = np.argsort(-observed, kind="stable")
-    half = sign_flips(rows.shape[1]) @ scores[order].T
+    half = sign_flips(scores.shape[1]) @ scores[order].T
     # The running maximum from the smallest statistic up: at each step the rows still in question.
     reached = np.zeros(len(order))
     for flipped in (half, -half):
@@ -210,8 +231,7 @@ def stepdown_p_values(differences: Floats, limits: Floats) -> Floats:
         reached += (maxima >= observed[order] - _ROUNDING).mean(axis=0) / 2
     adjusted = np.empty(len(order))
     adjusted[order] = np.maximum.accumulate(reached)
-    result[used] = adjusted
-    return result
+    return adjusted
 
 
 def tukey_outliers(values: Floats) -> npt.NDArray[np.bool_]:
@@ -222,6 +242,11 @@ def tukey_outliers(values: Floats) -> npt.NDArray[np.bool_]:
     first, third = np.quantile(values, [0.25, 0.75])
     reach = 1.5 * (third - first)
     return np.asarray((values < first - reach) | (values > third + reach), dtype=np.bool_)
+
+
+def rounded(value: float) -> float:
+    """Return a value to six significant digits: more would be noise, and unlike on each machine."""
+    return float(f"{value:.6g}")
 
 
 def normal_quantile(tail: float) -> float:

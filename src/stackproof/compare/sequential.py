@@ -13,7 +13,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 from stackproof.compare import looks
 from stackproof.compare.judge import Observations, Rules
-from stackproof.compare.model import NULL_FAMILY_ERROR, ArmJudgement, Panel, Verdict
+from stackproof.compare.model import (
+    NULL_FAMILY_ERROR,
+    TAIL_ERROR,
+    ArmJudgement,
+    Cell,
+    Panel,
+    Verdict,
+)
 
 Table = Mapping[tuple[str, str, str], Mapping[str, Observations]]
 """(placement, program, benchmark) -> arm -> observations."""
@@ -27,6 +34,7 @@ def rules_of_looks(rules: Rules, plan: tuple[int, ...]) -> Rules:
         confidence=1 - 2 * tail,
         family_error=looks.level(plan, rules.family_error),
         null_family_error=looks.level(plan, NULL_FAMILY_ERROR),
+        tail_error=looks.level(plan, TAIL_ERROR),
         # With fewer pairs than that no interval is as sure as it must be.
         minimum_launches=math.ceil(-math.log2(tail)),
     )
@@ -67,18 +75,17 @@ def until(table: Table, look: int) -> Table:
 
 
 def kept(earlier: Sequence[Panel], later: Sequence[Panel]) -> tuple[Panel, ...]:
-    """Return the later panels with the cells that were decided earlier as they were then."""
+    """Return the later panels with what was decided earlier, medians and tails, as it was then."""
     before = {
         (panel.curve.key, judgement.arm, cell.size): cell
         for panel in earlier
         for judgement in panel.judgements
         for cell in judgement.cells
-        if cell.verdict is not Verdict.INCONCLUSIVE
     }
 
     def as_decided(panel: Panel, judgement: ArmJudgement) -> ArmJudgement:
         cells = tuple(
-            before.get((panel.curve.key, judgement.arm, cell.size), cell)
+            _kept(before.get((panel.curve.key, judgement.arm, cell.size)), cell)
             for cell in judgement.cells
         )
         return dataclasses.replace(judgement, cells=cells)
@@ -89,3 +96,14 @@ def kept(earlier: Sequence[Panel], later: Sequence[Panel]) -> tuple[Panel, ...]:
         )
         for panel in later
     )
+
+
+def _kept(earlier: Cell | None, later: Cell) -> Cell:
+    if earlier is None:
+        return later
+    decided = {
+        tail.statistic: tail for tail in earlier.tails if tail.verdict is not Verdict.INCONCLUSIVE
+    }
+    tails = {**{tail.statistic: tail for tail in later.tails}, **decided}
+    cell = later if earlier.verdict is Verdict.INCONCLUSIVE else earlier
+    return dataclasses.replace(cell, tails=tuple(tails.values()))

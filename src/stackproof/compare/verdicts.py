@@ -6,10 +6,12 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from stackproof.compare.model import ArmJudgement, ArmVerdict, Panel, Verdict, Why
+from stackproof.compare.model import ArmJudgement, ArmVerdict, Cell, Panel, Verdict, Why
+from stackproof.compare.tails import NO_TAIL_MEASURED, TAIL_UNDECIDED, pass_words
 from stackproof.core.numbers import ranges_text
 
 _WORST_SHOWN = 3
+_OPEN_TAILS = (TAIL_UNDECIDED, NO_TAIL_MEASURED)
 
 
 def verdict_on(
@@ -33,9 +35,11 @@ def verdict_on(
         verdict = Verdict.PASS
     else:
         verdict = Verdict.INCONCLUSIVE
+    words = (cell.reads for _, judgement in judged for cell in judgement.cells)
     return ArmVerdict(
         arm=arm,
         verdict=verdict,
+        words=pass_words(words) if verdict is Verdict.PASS else verdict.value,
         is_null=is_null,
         passed=counts[Verdict.PASS],
         failed=counts[Verdict.FAIL],
@@ -51,10 +55,10 @@ def _outcome(verdict: Verdict, judged: Sequence[tuple[Panel, ArmJudgement]], *, 
     if not equal:
         return ""
     ratios = [
-        cell.ratio
+        ratio
         for _, judgement in judged
         for cell in judgement.cells
-        if cell.verdict is Verdict.FAIL and cell.ratio is not None
+        if cell.verdict is Verdict.FAIL and (ratio := _ratio(cell)) is not None
     ]
     slower = sum(ratio < 1 for ratio in ratios)
     parts = (("slower", slower), ("faster", len(ratios) - slower))
@@ -91,7 +95,8 @@ def _sentence(
     at = f"all {total} points" if passed == total else f"{passed} of {total} points"
     same = f"is as fast as {baseline}, and no faster," if equal else f"is as fast as {baseline}"
     same = "is the same" if is_null else same
-    parts = [f"{who} {same} within the margins at {at}"]
+    reads = [cell.reads for _, one in judged for cell in one.cells]
+    parts = [f"{who} {same} within the margins at {at}{_tails(reads, passed)}"]
     if failed:
         worse = "differs" if equal else "slower"
         worse = "differs from itself" if is_null else worse
@@ -101,6 +106,16 @@ def _sentence(
     if unclear:
         parts.append(f"undecided at {unclear}{reason}")
     return "; ".join(parts) + "."
+
+
+def _tails(reads: Sequence[str], passed: int) -> str:
+    """Return at how many of the points that pass the tail is open or was not measured."""
+    counts = [(words.partition(", ")[2], reads.count(words)) for words in _OPEN_TAILS]
+    return "".join(
+        f", {words} at {'all ' if count == passed else ''}{count} of them"
+        for words, count in counts
+        if count
+    )
 
 
 def _unproven(judged: Sequence[tuple[Panel, ArmJudgement]]) -> int:
@@ -115,26 +130,31 @@ def _where(judged: Sequence[tuple[Panel, ArmJudgement]]) -> str:
     places: list[tuple[float, str]] = []
     programs = Counter((panel.curve.benchmark, panel.curve.placement) for panel, _ in judged)
     for panel, judgement in judged:
-        ratios = {
-            cell.size: cell.ratio
+        failed = {
+            cell.size: (ratio, f"{cell.by_tail.statistic} ratio" if cell.by_tail else "ratio")
             for cell in judgement.cells
-            if cell.verdict is Verdict.FAIL and cell.ratio is not None
+            if cell.verdict is Verdict.FAIL and (ratio := _ratio(cell)) is not None
         }
-        if ratios:
-            worst = max(ratios.values(), key=_distance)
+        if failed:
+            worst, what = max(failed.values(), key=lambda one: _distance(one[0]))
             curve = panel.curve
-            sizes = ranges_text(ratios, (c.size for c in judgement.cells))
+            sizes = ranges_text(failed, (c.size for c in judgement.cells))
             size = f" {sizes}" if curve.sized else ""
             # Two programs may measure the same thing, and then each is named.
             several = programs[curve.benchmark, curve.placement] > 1
             by = f" with {curve.program}" if several else ""
-            where = f"{curve.title} {curve.placement}{by}{size} (ratio {worst:.2f})"
+            where = f"{curve.title} {curve.placement}{by}{size} ({what} {worst:.2f})"
             places.append((-_distance(worst), where))
     places.sort()
     text = ", ".join(place for _, place in places[:_WORST_SHOWN])
     rest = len(places) - _WORST_SHOWN
     more = f"{rest} more curve{'s' if rest > 1 else ''}"
     return f"{text} and on {more}" if rest > 0 else text
+
+
+def _ratio(cell: Cell) -> float | None:
+    """Return the ratio that a verdict is by: that of the median, or of the tail where it FAILs."""
+    return cell.by_tail.ratio if cell.by_tail else cell.ratio
 
 
 def _distance(ratio: float) -> float:
@@ -153,3 +173,10 @@ def overall(verdicts: Sequence[ArmVerdict]) -> Verdict:
     if challengers and all(verdict.verdict is Verdict.PASS for verdict in challengers):
         return Verdict.PASS
     return Verdict.INCONCLUSIVE
+
+
+def overall_words(verdict: Verdict, verdicts: Sequence[ArmVerdict]) -> str:
+    """Return how the whole reads: with what is to be said of the challengers' tails."""
+    if verdict is not Verdict.PASS:
+        return verdict.value
+    return pass_words(one.reads for one in verdicts if not one.is_null)

@@ -15,6 +15,7 @@ from stackproof.report.tables import (
     placements,
     presence_text,
     table_columns,
+    tail_lines,
     title_of,
     undecided,
     undecided_text,
@@ -26,7 +27,7 @@ from stackproof.report.tables import (
 def render_markdown(comparison: Comparison, marks: Sequence[Mark] = ()) -> str:
     """Return the verdict tables as Markdown (GitHub's tables), and the faults that curves show."""
     columns = table_columns(comparison)
-    lines = [f"# {_plain(comparison.spec.name)}: {comparison.verdict}", ""]
+    lines = [f"# {_plain(comparison.spec.name)}: {comparison.reads}", ""]
     lines += [_plain(margins_text(comparison)), "", _plain(presence_text(comparison)), ""]
     for arm in comparison.challengers:
         verdict = comparison.verdict_of(arm)
@@ -41,6 +42,7 @@ def render_markdown(comparison: Comparison, marks: Sequence[Mark] = ()) -> str:
                 _markdown_row((row.label, *(cell_word(cell) for cell in row.cells))) for row in rows
             ]
             lines.append("")
+        lines += [f"* {_plain(line)}" for line in tail_lines(comparison, arm)]
         lines += [f"* {_plain(undecided_text(one))}" for one in undecided(comparison, arm)]
         lines.append("")
     lines += [LEGEND, ""]

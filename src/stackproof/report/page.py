@@ -57,7 +57,7 @@ class Page:
 def render_page(comparison: Comparison, page: Page) -> str:
     """Return the report as HTML text."""
     data = chart_data(comparison, page.curves, page.overlay, page.marks)
-    title = f"{comparison.spec.name}: {comparison.verdict}"
+    title = f"{comparison.spec.name}: {comparison.reads}"
     head = element(
         "head",
         element("meta", charset="utf-8"),
@@ -118,7 +118,7 @@ def _header(comparison: Comparison) -> Markup:
         element(
             "div",
             element("h1", spec.name),
-            element("p", "Overall", badge(comparison.verdict), class_="overall"),
+            element("p", "Overall", badge(comparison.verdict, comparison.reads), class_="overall"),
             class_="title",
         ),
         facts_part(comparison),

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from markupsafe import Markup
 
-from stackproof.compare.model import NULL_FAMILY_ERROR, ArmLaunch, Comparison
+from stackproof.compare.model import NULL_FAMILY_ERROR, TAIL_ERROR, ArmLaunch, Comparison
 from stackproof.core.numbers import percent_text
 from stackproof.report.evidence import plain_value
 from stackproof.report.markup import DASH, details, element, joined, table
@@ -157,6 +157,10 @@ def method_part(comparison: Comparison) -> Markup:
         "PASS": "the interval's lower end is not below 1 - margin",
         "FAIL": "the interval's upper end is below 1 - max(margin, noise floor), and the adjusted "
         f"p-value is at most {comparison.family_error:g} over the sizes of the curve",
+        "tail": "mean and 95th percentile of samples (p99 where it is named) beside the median, by "
+        "the same swaps; a FAIL of the tails of a curve is wrong with a chance of at most "
+        f"{TAIL_ERROR:g} at their margin, and one that is undecided takes no PASS away unless a "
+        "margin is stated for it",
         "adjusted p-value": "randomisation test, arms swapped within blocks, step-down maximum "
         "over the sizes of a curve (Westfall and Young)",
         "null arm": "must be neither slower nor faster than the baseline; judged as one family "

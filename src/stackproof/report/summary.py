@@ -211,7 +211,7 @@ def _judged(comparison: Comparison, arm: str) -> bool:
 def _arm_head(comparison: Comparison, arm: str) -> Markup:
     found = comparison.verdict_of(arm)
     name = "null arm" if found.is_null else arm
-    return element("th", element("span", name), " ", badge(found.verdict), scope="col")
+    return element("th", element("span", name), " ", badge(found.verdict, found.reads), scope="col")
 
 
 def _row(comparison: Comparison, panel: Panel, arms: Sequence[str], sizes: Sequence[int]) -> Markup:

@@ -7,6 +7,9 @@ import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from stackproof.compare.launch_samples import STATISTICS
+from stackproof.compare.margins import P99
+from stackproof.compare.margins import TAIL as TAIL_KIND
 from stackproof.compare.model import (
     TABLE_SIZES,
     Cell,
@@ -14,10 +17,12 @@ from stackproof.compare.model import (
     Curve,
     Discarded,
     Panel,
+    Point,
     Validated,
     Verdict,
     Why,
 )
+from stackproof.compare.tails import FAIL_BY_TAIL, NO_TAIL_MEASURED, TAIL_UNDECIDED
 from stackproof.core import harmless
 from stackproof.core.numbers import percent_text, ranges_text, size_text
 from stackproof.results.measurement import State
@@ -35,6 +40,8 @@ WHY_TEXTS = {
     Why.INTERVAL: "the interval reaches over the margin",
     Why.CHANCE: "below the margin, but not beyond chance among so many sizes",
     Why.NOISE: "below the margin, but the baseline differs from itself as much",
+    Why.TAIL: "the tail is undecided, and a margin is stated for it",
+    Why.NO_TAIL: "no tail was measured, and a margin is stated for it",
     Why.DISTURBED: "something else was at a rank's CPU, and launches without that do not decide it",
 }
 
@@ -44,8 +51,13 @@ SHORT_WHY = {
     Why.INTERVAL: "interval crosses margin",
     Why.CHANCE: "may be chance",
     Why.NOISE: "within the noise",
+    Why.TAIL: "tail undecided",
+    Why.NO_TAIL: "no tail measured",
 }
 """The same in the narrow column of a table."""
+
+TAIL = "~"
+"""Mark of a cell whose tail is undecided, or FAILs alone."""
 
 UNPROVEN = "slow?"
 """Word of a cell whose whole interval lies below the margin, where FAIL is not proven."""
@@ -131,30 +143,70 @@ def verdict_rows(comparison: Comparison, arm: str, placement: str) -> tuple[Row,
 
 
 def cell_word(cell: Cell | None) -> str:
-    """Return a cell as `0.98 pass`, `0.80 FAIL`, `0.68 slow?`, `0.95 ?`; a dash for none."""
+    """Return a cell as `0.98 pass`, `0.80 FAIL`, `0.68 slow?`, `0.95 ?`; a dash for none.
+
+    A tilde marks the tail: `pass~` where it is undecided, `FAIL~` where it FAILs and the median
+    does not.
+    """
     if cell is None:
         return "-"
     ratio = "" if cell.ratio is None else f"{cell.ratio:.2f} "
-    return f"{ratio}{UNPROVEN if cell.seems_slower else WORDS[cell.verdict]}"
+    tail = TAIL if cell.by_tail or cell.reads == TAIL_UNDECIDED else ""
+    return f"{ratio}{UNPROVEN if cell.seems_slower else WORDS[cell.verdict]}{tail}"
+
+
+def tail_lines(comparison: Comparison, arm: str) -> list[str]:
+    """Return what is to be said of an arm's tails with where: FAILs, what is open or lacks."""
+    groups: dict[str, list[tuple[Panel, Cell]]] = {FAIL_BY_TAIL: [], TAIL_UNDECIDED: []}
+    groups[NO_TAIL_MEASURED] = []
+    for panel in comparison.panels:
+        judgement = panel.judgement(arm)
+        for cell in judgement.cells if judgement else ():
+            if cell.reads in groups:
+                groups[cell.reads].append((panel, cell))
+    return [
+        f"{words} at {len(cells)}: {_places_text(_places(comparison, arm, cells))}"
+        + _worst_tail(cells)
+        for words, cells in groups.items()
+        if cells
+    ]
+
+
+def _worst_tail(cells: Sequence[tuple[Panel, Cell]]) -> str:
+    failed = [tail for _, cell in cells if (tail := cell.by_tail) is not None and tail.ratio]
+    if not failed:
+        return ""
+    worst = min(failed, key=lambda tail: tail.ratio or 1.0)
+    return f"; the worst is {worst.statistic}, {worst.ratio:.2f} of the baseline's"
+
+
+def tail_text(cell: Cell) -> str:
+    """Return what was judged of a cell's tail: `mean 0.99 PASS, p95 0.50 FAIL`."""
+    return ", ".join(
+        f"{tail.statistic} {'' if tail.ratio is None else f'{tail.ratio:.2f} '}{tail.verdict}"
+        for tail in cell.tails
+    )
 
 
 def title_of(comparison: Comparison, arm: str) -> str:
     """Return `mpich against impi: FAIL`."""
     found = comparison.verdict_of(arm)
     who = f"{arm} (the baseline once more)" if found.is_null else arm
-    return f"{who} against {comparison.spec.baseline}: {found.verdict}"
+    return f"{who} against {comparison.spec.baseline}: {found.reads}"
 
 
 LEGEND = (
     "Numbers are ratios to the baseline, more than 1 when the challenger is better. "
     "FAIL: worse by more than the margin. slow?: worse by more than the margin, but that is not "
-    "proven, so INCONCLUSIVE as well. ?: INCONCLUSIVE, these launches cannot tell."
+    "proven, so INCONCLUSIVE as well. ?: INCONCLUSIVE, these launches cannot tell. "
+    "~ is for the tail (mean and 95th percentile of samples): undecided, or with FAIL what fails."
 )
 
 
 def margins_text(comparison: Comparison) -> str:
     """Return by how much a challenger may be worse, for the kinds that were measured."""
     kinds = dict.fromkeys(panel.curve.kind for panel in comparison.panels)
+    kinds |= dict.fromkeys(kind for kind in (TAIL_KIND, P99) if kind in comparison.margins)
     said = ", ".join(f"{kind} {percent_text(comparison.margins[kind])}" for kind in kinds)
     return f"margins: {said}"
 
@@ -210,7 +262,7 @@ def undecided(comparison: Comparison, arm: str) -> tuple[Undecided, ...]:
     for panel in comparison.panels:
         judgement = panel.judgement(arm)
         for cell in judgement.cells if judgement else ():
-            if cell.why is not None:
+            if cell.why is not None and cell.verdict is Verdict.INCONCLUSIVE:
                 groups.setdefault((not cell.seems_slower, cell.why), []).append((panel, cell))
     return tuple(
         _undecided(comparison, arm, WORDS[Verdict.INCONCLUSIVE] if open_ else UNPROVEN, cells)
@@ -221,6 +273,22 @@ def undecided(comparison: Comparison, arm: str) -> tuple[Undecided, ...]:
 def _undecided(
     comparison: Comparison, arm: str, word: str, cells: Sequence[tuple[Panel, Cell]]
 ) -> Undecided:
+    needs = [cell.launches_needed for _, cell in cells if cell.launches_needed is not None]
+    why = cells[0][1].why
+    return Undecided(
+        word=word,
+        reason="" if why is None else reason_text(why),
+        count=len(cells),
+        launches=max(needs, default=0),
+        settled=len(needs),
+        places=_places(comparison, arm, cells),
+    )
+
+
+def _places(
+    comparison: Comparison, arm: str, cells: Sequence[tuple[Panel, Cell]]
+) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return where cells of an arm are: placements, and curves with the sizes if not all."""
     sizes: dict[tuple[str, str, str], list[int]] = {}
     for panel, cell in cells:
         sizes.setdefault(panel.curve.key, []).append(cell.size)
@@ -233,16 +301,11 @@ def _undecided(
         which = f" {ranges_text(here, known)}" if len(here) < len(known) else ""
         name = place_label(comparison, panel.curve)
         places.setdefault(name, []).append(f"{panel.curve.title}{which}")
-    needs = [cell.launches_needed for _, cell in cells if cell.launches_needed is not None]
-    why = cells[0][1].why
-    return Undecided(
-        word=word,
-        reason="" if why is None else reason_text(why),
-        count=len(cells),
-        launches=max(needs, default=0),
-        settled=len(needs),
-        places=tuple((name, tuple(curves)) for name, curves in places.items()),
-    )
+    return tuple((name, tuple(curves)) for name, curves in places.items())
+
+
+def _places_text(places: Sequence[tuple[str, tuple[str, ...]]]) -> str:
+    return "; ".join(f"{place}: {', '.join(curves)}" for place, curves in places)
 
 
 def reason_text(why: Why) -> str:
@@ -252,7 +315,7 @@ def reason_text(why: Why) -> str:
 
 def short_reason(cell: Cell) -> str:
     """Return why a cell is undecided and how many launches would decide it, in few words."""
-    if cell.why is None:
+    if cell.why is None or cell.verdict is not Verdict.INCONCLUSIVE:
         return ""
     text = SHORT_WHY.get(cell.why, cell.why.value.replace("-", " "))
     return text if cell.launches_needed is None else f"{text}; ~{cell.launches_needed} launches"
@@ -264,8 +327,7 @@ def undecided_text(one: Undecided) -> str:
     if one.launches:
         them = "them" if one.settled == one.count else f"{one.settled} of them"
         needs = f" (about {one.launches} launches per arm would decide {them})"
-    places = "; ".join(f"{place}: {', '.join(curves)}" for place, curves in one.places)
-    return f"{one.word} {one.count} because {one.reason}{needs}: {places}"
+    return f"{one.word} {one.count} because {one.reason}{needs}: {_places_text(one.places)}"
 
 
 def row_groups(
@@ -314,7 +376,8 @@ CSV_COLUMNS = (
     "size_bytes", "unit", "pairs", "baseline_median", "challenger_median", "ratio", "ratio_low",
     "ratio_high", "p_adjusted", "margin", "noise_floor", "verdict", "why", "launches_needed",
     "baseline_percent_of_limit", "challenger_percent_of_limit", "nodes", "ranks",
-    "baseline_transport", "transport", "launches_planned",
+    "baseline_transport", "transport", "launches_planned", "reads",
+    *(f"{what}_{name}" for name in STATISTICS for what in ("baseline", "challenger", "ratio")),
 )  # fmt: skip
 
 
@@ -356,7 +419,16 @@ def csv_rows(comparison: Comparison) -> Iterator[tuple[object, ...]]:
                     panel.transport(comparison.spec.baseline),
                     panel.transport(judgement.arm),
                     comparison.spec.launches,
+                    cell.reads,
+                    *_tail_columns(cell, left, right),
                 )
+
+
+def _tail_columns(cell: Cell, left: Point | None, right: Point | None) -> Iterator[float | None]:
+    ratios = {tail.statistic: tail.ratio for tail in cell.tails}
+    for name in STATISTICS:
+        yield from (point.tails.get(name) if point else None for point in (left, right))
+        yield ratios.get(name)
 
 
 def render_csv(comparison: Comparison) -> str:

@@ -18,6 +18,7 @@ from stackproof.report.tables import (
     presence_text,
     row_groups,
     table_columns,
+    tail_lines,
     title_of,
     undecided,
     undecided_text,
@@ -48,7 +49,7 @@ def terminal_verdicts(comparison: Comparison, width: int = WIDTH) -> str:
         for placement in placements(comparison):
             for heading, rows in row_groups(comparison, arm, placement):
                 lines += ["", *_table(heading, rows, table_columns(comparison), width)]
-        lines += [*_undecided(comparison, arm, width), ""]
+        lines += [*_tails(comparison, arm, width), *_undecided(comparison, arm, width), ""]
     lines += [*_wrapped(LEGEND, width), *_closing(comparison, width)]
     return "\n".join(map(harmless.line, lines)) + "\n"
 
@@ -93,6 +94,12 @@ def _line(label: str, cells: Sequence[str], first: int) -> str:
     return f"  {name:{first}}{''.join(f'{cell:{_COLUMN}}' for cell in cells)}".rstrip()
 
 
+def _tails(comparison: Comparison, arm: str, width: int) -> list[str]:
+    """Return which tails FAIL, are undecided, or were not measured."""
+    said = tail_lines(comparison, arm)
+    return ["", *(row for line in said for row in _wrapped(line, width, "  "))] if said else []
+
+
 def _undecided(comparison: Comparison, arm: str, width: int) -> list[str]:
     """Return why cells are undecided and what would decide them, all sizes included."""
     lines: list[str] = []
@@ -118,4 +125,4 @@ def _closing(comparison: Comparison, width: int) -> list[str]:
     ):
         if texts:
             lines += ["", *(line for text in texts for line in _wrapped(text, width))]
-    return [*lines, "", f"verdict: {comparison.verdict}"]
+    return [*lines, "", f"verdict: {comparison.reads}"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from markupsafe import Markup
 
+from stackproof.compare.launch_samples import STATISTICS
 from stackproof.compare.model import (
     ArmJudgement,
     ArmVerdict,
@@ -23,6 +24,7 @@ from stackproof.report.tables import (
     reason_text,
     short_reason,
     table_sizes,
+    tail_text,
     verdict_rows,
 )
 
@@ -56,7 +58,7 @@ def cell_mark(cell: Cell) -> str:
 
 def cell_words(cell: Cell) -> str:
     """Return a cell's verdict in words."""
-    return "slower, not proven" if cell.seems_slower else str(cell.verdict)
+    return "slower, not proven" if cell.seems_slower else cell.reads
 
 
 def cell_title(curve: Curve, cell: Cell) -> str:
@@ -66,13 +68,14 @@ def cell_title(curve: Curve, cell: Cell) -> str:
     if ratio and cell.low is not None and cell.high is not None:
         ratio += f" ({cell.low:.2f} to {cell.high:.2f})"
     why = why_text(cell)
-    return f"{size}{cell_words(cell)}{ratio}{f'; {why}' if why else ''}"
+    tail = tail_text(cell)
+    return "; ".join(part for part in (f"{size}{cell_words(cell)}{ratio}", tail, why) if part)
 
 
-def badge(verdict: Verdict) -> Markup:
-    """Return a verdict as a word with its mark."""
+def badge(verdict: Verdict, words: str = "") -> Markup:
+    """Return a verdict as a word with its mark, or as it reads with its tail."""
     mark = element("span", MARKS[verdict], aria_hidden="true")
-    return element("span", mark, f" {verdict}", class_=f"badge {_CLASSES[verdict]}")
+    return element("span", mark, f" {words or verdict}", class_=f"badge {_CLASSES[verdict]}")
 
 
 def verdict_part(comparison: Comparison) -> Markup:
@@ -104,7 +107,7 @@ def _card(comparison: Comparison, verdict: ArmVerdict) -> Markup:
     return element(
         "article",
         element("p", label, class_="eyebrow"),
-        element("h3", name, " ", badge(verdict.verdict)),
+        element("h3", name, " ", badge(verdict.verdict, verdict.reads)),
         element("p", verdict.sentence),
         _bar(verdict),
         class_=kind,
@@ -149,6 +152,8 @@ def tables_part(comparison: Comparison) -> Markup:
             f"{comparison.confidence:.0%} interval, then the challenger's median with, in "
             "brackets, its share of the link's limit, and why it is undecided with the launches "
             "per arm that would decide it. A ratio above 1 means that the challenger is better. "
+            "Below that: a tail (mean or 95th percentile of a launch's samples) that FAILs, is "
+            "undecided, or was not measured. "
             f"● PASS, ✕ FAIL; INCONCLUSIVE are {SLOWER} SLOWER? (the whole interval lies below "
             "the margin, and that is not proven) and ○ OPEN.",
         ),
@@ -184,9 +189,11 @@ def _arm_tables(comparison: Comparison, arm: str) -> Markup:
         *shown,
         details(f"Every size of {who}, with every number", *every),
     )
-    heading = element("h3", f"{who} against {comparison.spec.baseline} ", badge(verdict.verdict))
+    heading = element(
+        "h3", f"{who} against {comparison.spec.baseline} ", badge(verdict.verdict, verdict.reads)
+    )
     if verdict.is_null:
-        return details(f"{who} against {comparison.spec.baseline}: {verdict.verdict}", *body)
+        return details(f"{who} against {comparison.spec.baseline}: {verdict.reads}", *body)
     return element("div", heading, *body)
 
 
@@ -214,7 +221,7 @@ def _verdict_cell(
         return element("td", element("span", "not measured", class_="quiet"), class_="none")
     ratio = DASH if cell.ratio is None else f"{cell.ratio:.2f}"
     mark = element("span", cell_mark(cell), aria_hidden="true", class_="mark")
-    why = short_reason(cell)
+    why = short_reason(cell) or _tail_reason(cell)
     return element(
         "td",
         element(
@@ -227,9 +234,16 @@ def _verdict_cell(
         element("span", _interval(cell), class_="interval"),
         element("span", _point_text(point, panel), class_="value"),
         element("span", why, class_="why") if why else None,
-        title=why_text(cell) or None,
+        title="; ".join(filter(None, (why_text(cell), tail_text(cell)))) or None,
         colspan=colspan,
     )
+
+
+def _tail_reason(cell: Cell) -> str:
+    """Return what is to be said of a cell's tail, in few words."""
+    said = cell.reads.partition(", ")[2]
+    tail = cell.by_tail
+    return f"{said}: {tail.statistic} {tail.ratio:.2f}" if tail and tail.ratio else said
 
 
 def _short_word(cell: Cell) -> str:
@@ -277,10 +291,13 @@ def _every_size(comparison: Comparison, panel: Panel, judgement: ArmJudgement) -
     points = panel.points(judgement.arm)
     unit = unit_text(panel.curve.unit)
     limit = panel.limit is not None
+    shown = {name for arm in panel.arms for point in arm.points for name in point.tails}
+    tails = [name for name in STATISTICS if name in shown]
     head = [
         "size", f"{comparison.spec.baseline} ({unit})", f"{judgement.arm} ({unit})",
         *(("% of limit",) if limit else ()),
-        "ratio", "interval", "margin", "noise floor", "pairs", "adjusted p", "verdict", "",
+        "ratio", "interval", "margin", "noise floor", "pairs", "adjusted p", *tails, "tail",
+        "verdict", "",
     ]  # fmt: skip
     rows = []
     for cell in judgement.cells:
@@ -298,7 +315,9 @@ def _every_size(comparison: Comparison, panel: Panel, judgement: ArmJudgement) -
                 DASH if cell.floor is None else percent_text(cell.floor),
                 str(cell.blocks),
                 DASH if cell.p is None else f"{cell.p:.2g}",
-                element("td", badge(cell.verdict)),
+                *(_tail_values(left, right, name) for name in tails),
+                tail_text(cell) or DASH,
+                element("td", badge(cell.verdict, cell.reads)),
                 f"{SLOWER} {why_text(cell)}" if cell.seems_slower else why_text(cell),
             ]
         )
@@ -309,9 +328,15 @@ def _every_size(comparison: Comparison, panel: Panel, judgement: ArmJudgement) -
     return table(caption, head, rows, class_="numbers")
 
 
+def _tail_values(left: Point | None, right: Point | None, name: str) -> str:
+    """Return a statistic of the tail of both arms, the baseline's first."""
+    values = (point.tails.get(name) if point else None for point in (left, right))
+    return " / ".join(DASH if value is None else value_text(value) for value in values)
+
+
 def why_text(cell: Cell) -> str:
     """Return why a cell is INCONCLUSIVE and what would settle it."""
-    if cell.why is None:
+    if cell.why is None or cell.verdict is not Verdict.INCONCLUSIVE:
         return ""
     text = reason_text(cell.why)
     if cell.launches_needed is None:

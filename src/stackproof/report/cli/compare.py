@@ -11,7 +11,8 @@ from pathlib import Path
 
 from stackproof.compare.compare import compare
 from stackproof.compare.effects.results import load_results
-from stackproof.compare.model import CompareOptions, Comparison, Verdict, parse_margins
+from stackproof.compare.margins import parse_margins
+from stackproof.compare.model import CompareOptions, Comparison, Verdict
 from stackproof.core.cli import streams
 from stackproof.core.errors import ExitCode, Reason, fail
 from stackproof.report.beside import beside_text
@@ -31,7 +32,10 @@ _COLOURS = {
     "slow?": _YELLOW,
 }  # fmt: skip
 # A cell of a table, or a verdict at the end of a line.
-_WORD = re.compile(r"\d+\.\d\d (?:pass|FAIL|slow\?|\?)(?= |$)|(?<=: )(?:PASS|FAIL|INCONCLUSIVE)$")
+_WORD = re.compile(
+    r"\d+\.\d\d (?:pass|FAIL|slow\?|\?)(?=~?(?: |$))"
+    r"|(?<=: )(?:PASS|FAIL|INCONCLUSIVE)(?=$|, (?:no )?tail [a-z]+$)"
+)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -6,7 +6,8 @@ import argparse
 import json
 from pathlib import Path
 
-from stackproof.compare.model import CompareOptions, parse_margins
+from stackproof.compare.margins import parse_margins
+from stackproof.compare.model import CompareOptions
 from stackproof.core.cli.parsing import read
 from stackproof.core.errors import ExitCode
 from stackproof.report.cli.compare import load_and_compare

@@ -1,0 +1,342 @@
+"""Samples of launches to a judgement of tails, beside that of the median.
+
+The median of a launch's samples does not see one message of ten that takes four times as long. So
+the mean and the 95th percentile of each launch are paired and tested as medians are, by the same
+swaps of arms and with a margin of their own.
+
+Errors. A cell PASSes in full when median, mean and percentile each do: an intersection-union test,
+whose chance of PASS, where one of them is at its margin or beyond, is at most that of a single
+test (R. L. Berger, Multiparameter Hypothesis Testing and Acceptance Sampling, Technometrics 24,
+1982). A cell FAILs when the median does or the tail does: the tails of a curve are one family, all
+sizes and both statistics together, which errs with the chance `TAIL_ERROR`, so that the chance of
+a wrong FAIL on a curve is at most the sum of that and of the medians' (Bonferroni). The null arm's
+tail is the noise floor of the others' and makes nothing FAIL, so that its error stays what it was.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from stackproof.compare import exceedance, resampling
+from stackproof.compare.judge import (
+    Contest,
+    Estimate,
+    Observations,
+    Rules,
+    floors_of,
+    launches_needed,
+)
+from stackproof.compare.launch_samples import SHARES, STATISTICS, LaunchSamples
+from stackproof.compare.model import ArmJudgement, Cell, Tail, Verdict, Why
+from stackproof.compare.resampling import Floats, rounded
+
+FAIL_BY_TAIL = "FAIL, by the tail"
+TAIL_UNDECIDED = "PASS, tail undecided"
+NO_TAIL_MEASURED = "PASS, no tail measured"
+"""How a cell reads beside PASS, FAIL and INCONCLUSIVE."""
+
+Samples = Mapping[int, Mapping[int, LaunchSamples]]
+"""size -> block -> the samples of the launch."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The statistics that are judged, a row for each of a size: `ratios` are logarithms by block.
+
+    `at` is the place of the size, `limits` the logarithms of the margins, `farther` those of the
+    margins or the noise floors if these are larger.
+    """
+
+    statistics: tuple[str, ...]
+    at: npt.NDArray[np.intp]
+    margins: Floats
+    floors: tuple[float | None, ...]
+    ratios: Floats
+    counts: npt.NDArray[np.intp]
+
+    @property
+    def limits(self) -> Floats:
+        return np.log1p(-self.margins)
+
+    @property
+    def farther(self) -> Floats:
+        return np.log1p(-np.maximum(self.margins, [floor or 0.0 for floor in self.floors]))
+
+
+def judged(
+    judgement: ArmJudgement,
+    contest: Contest,
+    samples: tuple[Samples, Samples],
+    rules: Rules,
+    floors: Mapping[str, Mapping[int, float]] | None,
+) -> ArmJudgement:
+    """Return a judgement with that of the tails of baseline and challenger beside each cell.
+
+    A statistic counts at a size where all pairs of the medians have it, so that no launch is left
+    out for its tail. `floors` are the noise floors by statistic and size; None is for the null arm,
+    of which no tail FAILs.
+    """
+    cells = judgement.cells
+    margins = rules.tail_margins(contest[0])
+    rows = _rows_of(cells, _log_ratios(cells, contest, samples), margins, floors or {})
+    if rows is None:
+        return judgement
+    tails: dict[int, list[Tail]] = {}
+    pooled = _samples(cells, contest, samples)
+    for at, tail in zip(
+        rows.at, _tails(rows, pooled, rules, fails=floors is not None), strict=True
+    ):
+        tails.setdefault(int(at), []).append(tail)
+    found = (
+        dataclasses.replace(cell, tails=tuple(tails.get(at, ()))) for at, cell in enumerate(cells)
+    )
+    return dataclasses.replace(judgement, cells=tuple(found))
+
+
+def _rows_of(
+    cells: Sequence[Cell],
+    ratios: Floats,
+    margins: Mapping[str, float],
+    floors: Mapping[str, Mapping[int, float]],
+) -> _Rows | None:
+    counts = np.isfinite(ratios).sum(axis=2)
+    keys = [
+        (name, at, margin, floors.get(name, {}).get(cell.size))
+        for name, margin in margins.items()
+        for at, cell in enumerate(cells)
+        if cell.blocks and counts[STATISTICS.index(name), at] == cell.blocks
+    ]
+    if not keys:
+        return None
+    names, places, allowed, floor = zip(*keys, strict=True)
+    chosen = ([STATISTICS.index(name) for name in names], list(places))
+    return _Rows(names, np.array(places), np.array(allowed), floor, ratios[chosen], counts[chosen])
+
+
+def floors(null: ArmJudgement) -> dict[str, dict[int, float]]:
+    """Return the noise floor of each statistic by size, of the null arm's tails."""
+    return {
+        statistic: floors_of(
+            (cell.size, tail) for cell in null.cells for tail in cell.tails
+            if tail.statistic == statistic
+        )
+        for statistic in STATISTICS
+    }  # fmt: skip
+
+
+def _blocks(contest: Contest) -> list[int]:
+    _, *observed = contest
+    return sorted({block for one in observed for seen in one.values() for block in seen})
+
+
+def _log_ratios(
+    cells: Sequence[Cell], contest: Contest, samples: tuple[Samples, Samples]
+) -> Floats:
+    """Return log ratios (`statistics x sizes x blocks`), above 0 where the challenger is better."""
+    curve, *observed = contest
+    blocks = _blocks(contest)
+    nothing = (math.nan,) * len(STATISTICS)
+
+    def logs(observations: Observations, launches: Samples) -> Floats:
+        table = [
+            [
+                launches[cell.size][block].tail if block in observations.get(cell.size, {})
+                else nothing
+                for block in blocks
+            ]
+            for cell in cells
+        ]  # fmt: skip
+        return np.log(np.array(table, dtype=np.float64).reshape(len(cells), len(blocks), -1))
+
+    baseline, challenger = map(logs, observed, samples)
+    ratios = challenger - baseline if curve.higher_is_better else baseline - challenger
+    return np.moveaxis(ratios, 2, 0)
+
+
+def _samples(cells: Sequence[Cell], contest: Contest, samples: tuple[Samples, Samples]) -> Floats:
+    """Return all samples of complete pairs as `exceedance` takes them."""
+    curve, base, other = contest
+    blocks = _blocks(contest)
+    pairs = [
+        [
+            launches[cell.size][block].values
+            if block in base.get(cell.size, {}) and block in other.get(cell.size, {})
+            else ()
+            for cell in cells
+            for block in blocks
+        ]
+        for launches in samples
+    ]
+    most = max((len(values) for arm in pairs for values in arm), default=0)
+    padded = [[values + (math.nan,) * (most - len(values)) for values in arm] for arm in pairs]
+    logs = np.log(np.array(padded, dtype=np.float64)).reshape(2, len(cells), len(blocks), most)
+    return -logs if curve.higher_is_better else logs
+
+
+def _tails(rows: _Rows, samples: Floats, rules: Rules, *, fails: bool) -> list[Tail]:
+    """Return the judgements of all rows; which of them FAIL is decided by all as one family."""
+    level = max(rules.tail, 0.5 ** float(rows.counts.max()))
+    limits, farther, centers = rows.limits, rows.farther, _centers(rows, samples)
+    within, slower = _surely_better(rows, samples, level), centers < limits
+    beyond = resampling.below(rows.ratios, farther, level) | (centers < farther)
+    if rules.both_ways:
+        turned = dataclasses.replace(rows, ratios=-rows.ratios)
+        within &= _surely_better(turned, samples[::-1], level)
+        slower |= -centers < limits
+        beyond |= resampling.below(turned.ratios, farther, level) | (-centers < farther)
+    enough = rows.counts >= rules.needed
+    beyond &= enough & fails
+    p_values = np.full(len(centers), np.nan)
+    if beyond.any():
+        p_values[enough] = _p_values(rows, samples, enough, both_ways=rules.both_ways)
+    failed = beyond & (p_values <= rules.tail_error)
+    passed = within & enough & ~failed
+    ends = _ends(rows, rules, failed, passed)
+    found = []
+    for row in range(len(centers)):
+        why = Why.CHANCE if beyond[row] else Why.NOISE if slower[row] else Why.INTERVAL
+        verdict = (
+            Verdict.FAIL if failed[row] else Verdict.PASS if passed[row] else Verdict.INCONCLUSIVE
+        )
+        low, high = ends.get(row, (None, None))
+        estimate = Estimate(
+            size=0, blocks=int(rows.counts[row]), center=float(centers[row]), low=low, high=high,
+            p=None if math.isnan(p_values[row]) else float(p_values[row]),
+        )  # fmt: skip
+        found.append(
+            _tail(estimate, rows, row, (verdict, why if enough[row] else Why.TOO_FEW), rules)
+        )
+    return found
+
+
+def _surely_better(rows: _Rows, samples: Floats, level: float) -> npt.NDArray[np.bool_]:
+    """Return which rows are proven not to be worse by the margin: percentiles by all samples."""
+    found = resampling.below(-rows.ratios, -rows.limits, level)
+    for here, share in _percentiles(rows, samples):
+        scores = exceedance.scores(samples[:, rows.at[here]], -rows.limits[here], share)
+        found[here] = resampling.above_zero(-scores, level)
+    return found
+
+
+def _percentiles(rows: _Rows, samples: Floats) -> Iterator[tuple[npt.NDArray[np.intp], int]]:
+    """Yield the rows of each percentile that have samples, and not one printed number a launch."""
+    several = np.isfinite(samples).sum(axis=3).max(axis=(0, 2)) > 1
+    for name, share in SHARES.items():
+        mine = np.array([one == name for one in rows.statistics])
+        here = np.flatnonzero(mine & several[rows.at])
+        if here.size:
+            yield here, share
+
+
+def _centers(rows: _Rows, samples: Floats) -> Floats:
+    """Return the log ratios: of means the typical one, of percentiles that of all samples."""
+    found = resampling.centers(rows.ratios)
+    for here, share in _percentiles(rows, samples):
+        found[here] = exceedance.log_ratios(samples[:, rows.at[here]], share)
+    return found
+
+
+def _p_values(
+    rows: _Rows, samples: Floats, enough: npt.NDArray[np.bool_], *, both_ways: bool
+) -> Floats:
+    """Return the adjusted p-values of "not worse than the FAIL margin", or also "nor better".
+
+    A percentile is tested by that of each launch, and by the slowest samples of all launches: the
+    smaller p-value is the row's, and the family holds both.
+    """
+    owner, scores = [], []
+    for turned in (1.0, -1.0) if both_ways else (1.0,):
+        owner.append(np.flatnonzero(enough))
+        scores.append(resampling.scores_below(turned * rows.ratios[enough], rows.farther[enough]))
+        arms = samples if turned > 0 else samples[::-1]
+        for mine, share in _percentiles(rows, samples):
+            here = mine[enough[mine]]
+            owner.append(here)
+            scores.append(exceedance.scores(arms[:, rows.at[here]], -rows.farther[here], share))
+    p_values = resampling.stepdown(np.vstack(scores))
+    found = np.full(len(rows.ratios), np.inf)
+    np.minimum.at(found, np.concatenate(owner), p_values)
+    return found[enough]
+
+
+def _ends(
+    rows: _Rows, rules: Rules, failed: npt.NDArray[np.bool_], passed: npt.NDArray[np.bool_]
+) -> dict[int, tuple[float, float]]:
+    """Return the intervals that a number of launches is estimated by: of what must be decided."""
+    named = np.array([name in rules.named_tails for name in rows.statistics])
+    chosen = np.flatnonzero(named & ~passed & ~failed)
+    if not chosen.size:
+        return {}
+    ends = resampling.intervals(rows.ratios[chosen], rules.tail)
+    return {
+        int(row): (float(low), float(high)) for row, low, high in zip(chosen, *ends, strict=True)
+    }
+
+
+def _tail(
+    estimate: Estimate, rows: _Rows, row: int, answer: tuple[Verdict, Why], rules: Rules
+) -> Tail:
+    verdict, why = answer
+    margin, floor = float(rows.margins[row]), rows.floors[row]
+    asked = verdict is Verdict.INCONCLUSIVE
+    return Tail(
+        statistic=rows.statistics[row],
+        blocks=estimate.blocks,
+        verdict=verdict,
+        margin=margin,
+        why=why if asked else None,
+        ratio=None if estimate.center is None else rounded(math.exp(estimate.center)),
+        p=None if estimate.p is None else rounded(estimate.p),
+        floor=None if floor is None else rounded(floor),
+        launches_needed=(
+            launches_needed(estimate, margin, max(margin, floor or 0.0), rules, 1)
+            if asked and estimate.low is not None
+            else None
+        ),
+    )
+
+
+def answered(cell: Cell, judged_tails: Collection[str], named: Collection[str]) -> Cell:
+    """Return a cell with the answer that median and tails give together, and its words.
+
+    `judged_tails` are the statistics that should be there, `named` those that must be decided.
+    """
+    there = {tail.statistic for tail in cell.tails}
+    missing = set(judged_tails) - there
+    open_tails = [tail for tail in cell.tails if tail.verdict is Verdict.INCONCLUSIVE]
+    if any(tail.verdict is Verdict.FAIL for tail in cell.tails):
+        why = None if cell.verdict is Verdict.FAIL else Why.TAIL
+        words = FAIL_BY_TAIL if why else "FAIL"
+        return dataclasses.replace(
+            cell, verdict=Verdict.FAIL, why=why, words=words, launches_needed=None
+        )
+    if cell.verdict is not Verdict.PASS:
+        return dataclasses.replace(cell, words=cell.verdict.value)
+    asked = [tail for tail in open_tails if tail.statistic in named]
+    if asked:
+        needs = [tail.launches_needed for tail in asked if tail.launches_needed is not None]
+        return _unanswered(cell, Why.TAIL, max(needs) if len(needs) == len(asked) else None)
+    if missing & set(named):
+        return _unanswered(cell, Why.NO_TAIL, None)
+    said = TAIL_UNDECIDED if open_tails else NO_TAIL_MEASURED if missing else "PASS"
+    return dataclasses.replace(cell, words=said)
+
+
+def _unanswered(cell: Cell, why: Why, needed: int | None) -> Cell:
+    return dataclasses.replace(
+        cell, verdict=Verdict.INCONCLUSIVE, why=why, words="INCONCLUSIVE", launches_needed=needed
+    )
+
+
+def pass_words(words: Iterable[str]) -> str:
+    """Return how a verdict reads of which all parts PASS, by the words of the parts."""
+    said = set(words)
+    if TAIL_UNDECIDED in said:
+        return TAIL_UNDECIDED
+    return NO_TAIL_MEASURED if said == {NO_TAIL_MEASURED} else "PASS"

@@ -1,0 +1,151 @@
+"""What was planted in results, and the word for it: in text, JSON, Markdown, report and exit code."""
+
+import dataclasses
+import json
+import re
+
+import pytest
+
+from experiments import FAST, QUIET, experiment, sampled, with_spec
+from reportsamples import Page
+from stackproof.compare.compare import compare
+from stackproof.compare.model import Verdict
+from stackproof.report.cli.compare import exit_code
+from stackproof.report.render import render_csv, render_html, render_json, render_markdown
+from stackproof.report.terminal import terminal_verdicts
+from synthetic import INTER, Noise
+
+SIZES = (8, 1024)
+LATENCY = ("inter-node", "latency")
+
+
+def measured(factors=None, tails=None, *, noise=QUIET, blocks=12, **plan):
+    slower = {"mpich": {LATENCY: factors}} if factors else {}
+    plan = {"benchmarks": ("latency",), "placements": (INTER,), "sizes": SIZES, **plan}
+    results = sampled(experiment(blocks=blocks, slower=slower, noise=noise, **plan), tails)
+    return with_spec(results, margins={"latency": 0.05}, launches=blocks)
+
+
+def by(factor):
+    return dict.fromkeys(SIZES, factor)
+
+
+def changed(results, change, wanted=lambda _: True):
+    """Return the results with every launch changed that is wanted."""
+    return dataclasses.replace(
+        results,
+        measurements=tuple(change(m) if wanted(m) else m for m in results.measurements),
+    )
+
+
+def times(factor):
+    def change(one):
+        series = tuple(
+            dataclasses.replace(s, values=tuple(factor * value for value in s.values))
+            for s in one.output.series
+        )
+        return dataclasses.replace(one, output=dataclasses.replace(one.output, series=series))
+
+    return change
+
+
+def output(**changes):
+    return lambda one: dataclasses.replace(one, output=dataclasses.replace(one.output, **changes))
+
+
+def halved():
+    """A link that loses most of its rate halfway, for all arms."""
+    return changed(measured(), times(3.0), lambda one: one.block > 6)
+
+
+def some_launches_slow():
+    slow = {1, 4, 8, 11}
+    return changed(measured(), times(1.5), lambda one: one.arm == "mpich" and one.block in slow)
+
+
+def one_rank_slow():
+    """A collective waits for its slowest rank."""
+    slower = {"mpich": {("inter-node", "allreduce"): by(1.5)}}
+    results = experiment(
+        blocks=12, slower=slower, benchmarks=("allreduce",), placements=(INTER,), sizes=SIZES
+    )
+    return sampled(results)
+
+
+def fallen_back():
+    def change(one):
+        return dataclasses.replace(one, case=dataclasses.replace(one.case, transport="tcp"))
+
+    return changed(measured(), change, lambda one: one.arm == "mpich" and one.block % 2)
+
+
+def singletons():
+    return changed(measured(), output(world_size=1, worlds=2), lambda one: one.arm == "mpich")
+
+
+def smaller_world():
+    return changed(measured(), output(world_size=1), lambda one: one.arm == "mpich")
+
+
+def empty_runs():
+    return changed(measured(), output(series=()), lambda one: one.arm == "mpich")
+
+
+PASS, FAIL, OPEN = "PASS", "FAIL", "INCONCLUSIVE"
+BY_TAIL, TAIL_OPEN = "FAIL, by the tail", "PASS, tail undecided"
+
+PLANTED = {
+    "equal arms": (measured, PASS, [PASS, PASS], ""),
+    "3 % slower": (
+        lambda: measured(by(1.03), noise=Noise(launch=0.03)), OPEN, [OPEN, OPEN],
+        "the interval reaches over the margin",
+    ),
+    "8 % slower": (lambda: measured(by(1.08)), FAIL, [FAIL, FAIL], ""),
+    "20 % slower": (lambda: measured(by(1.2)), FAIL, [FAIL, FAIL], ""),
+    "one size": (lambda: measured({8: 1.2}), FAIL, [FAIL, PASS], "latency inter-node 8 B"),
+    "one rank": (one_rank_slow, FAIL, [FAIL, FAIL], "allreduce"),
+    "long stalls": (lambda: measured(tails={"mpich": (0.2, 50)}), FAIL, [BY_TAIL, BY_TAIL], "p95"),
+    "tail": (lambda: measured(tails={"mpich": (0.1, 4)}), FAIL, [BY_TAIL, BY_TAIL], "p95 ratio"),
+    "both arms have the tail": (
+        lambda: measured(tails=dict.fromkeys(("impi", "impi again", "mpich"), (0.05, 4))),
+        PASS, [TAIL_OPEN, TAIL_OPEN], "tail undecided at all 2",
+    ),
+    "a third of the launches": (some_launches_slow, OPEN, [OPEN, OPEN], "interval"),
+    "link cut halfway": (
+        halved, PASS, [PASS, PASS],
+        "times slower from block 7 on: the machine or its network changed",
+    ),
+    "fall-back": (fallen_back, OPEN, [OPEN, OPEN], "launches by different paths are never put"),
+    "singletons": (singletons, OPEN, [], "2 ranks were asked for, and there were 2 worlds"),
+    "smaller world": (smaller_world, OPEN, [], "2 ranks were asked for, and there were 1 worlds"),
+    "empty runs": (empty_runs, OPEN, [], "it measured nothing"),
+}  # fmt: skip
+
+
+def one_line(text):
+    return " ".join(re.sub(r"\\", "", text).split())
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_the_word_is_right_everywhere(name):
+    plant, verdict, words, said = PLANTED[name]
+    comparison = compare(plant(), FAST)
+    judgement = comparison.panels[0].judgement("mpich")
+    assert [cell.reads for cell in judgement.cells] == words if words else judgement is None
+    arm = comparison.verdict_of("mpich")
+    assert (arm.verdict, comparison.verdict) == (verdict, verdict)
+    assert exit_code(comparison) == {PASS: 0, FAIL: 8, OPEN: 9}[verdict]
+    assert comparison.verdict_of("impi again").verdict is not Verdict.FAIL
+    reads = TAIL_OPEN if TAIL_OPEN in words else verdict
+    data = json.loads(render_json(comparison))
+    assert (data["words"], data["verdicts"][0]["words"]) == (reads, reads)
+    cells = [one for p in data["panels"] for one in p["judgements"] if one["arm"] == "mpich"]
+    assert [cell["words"] for one in cells for cell in one["cells"]] == words
+    shown = (terminal_verdicts(comparison), render_markdown(comparison))
+    texts = [*map(one_line, shown), Page(render_html(comparison)).text]
+    for text in texts:
+        assert re.search(rf"mpich against impi(?::| [●✕○]) {reads}(?!,)", text)
+        assert said in text
+        assert all(word in text for word in words if "," in word)
+    rows = render_csv(comparison).splitlines()
+    assert all(any(word in row for row in rows) for word in words)
