@@ -78,6 +78,8 @@ const char *sp_reason_name(enum sp_reason reason)
         return "key-expired";
     case SP_IMAGE_DAMAGED:
         return "image-damaged";
+    case SP_SINGLETONS:
+        return "singletons";
     }
     return "bug";
 }
@@ -114,6 +116,8 @@ int sp_reason_exit_code(enum sp_reason reason)
         return 6;
     case SP_INJECTION_FAILS:
         return 8;
+    case SP_SINGLETONS:
+        return 11;
     }
     return 1;
 }

@@ -32,6 +32,7 @@ enum sp_reason {
     SP_WRONG_SIGNER,
     SP_KEY_EXPIRED,
     SP_IMAGE_DAMAGED,
+    SP_SINGLETONS,
 };
 
 /* Why something failed and what to do about it; `hint` may be empty. Both are printable UTF-8,

@@ -15,6 +15,7 @@ SPANK_PLUGIN(stackproof, 1)
 
 #include "arguments.h"
 #include "options.h"
+#include "pmi.h"
 #include "report.h"
 #include "step.h"
 #include "submit.h"
@@ -43,6 +44,7 @@ EXPORTED int slurm_spank_init(spank_t spank, int count, char *words[])
     switch (spank_context()) {
     case S_CTX_LOCAL:
     case S_CTX_ALLOCATOR:
+        pmi_remember();
         options_forget_inherited();
         __attribute__((fallthrough));
     case S_CTX_REMOTE:

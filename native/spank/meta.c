@@ -251,6 +251,8 @@ const char *meta_read(const char *text, size_t length, struct sp_arena *arena, s
         !is_mpi(member(whole, "mpi"), arena)) {
         return "`description` or `mpi`";
     }
+    struct sp_json mpi = member(whole, "mpi");
+    meta->family = is_null(mpi) ? NULL : text_of(member(mpi, "family"), arena);
     return NULL;
 }
 

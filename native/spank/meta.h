@@ -19,6 +19,7 @@ struct meta {
     const char *name;
     const char *mount;
     const char *default_view; /* NULL: none */
+    const char *family;       /* of its MPI; NULL: none */
     struct sp_json views;
     struct sp_json transports; /* names of views that force a path */
     bool has_views;

@@ -10,6 +10,9 @@
  * empty one. Set by `stackproof activate --null`; unset where no image has a label. */
 #define NAME_LABELS "SLURM_STACKPROOF_LABELS"
 
+/* In a step whose `--mpi` the image has chosen, and in what it starts: that choice. */
+#define NAME_PMI "SLURM_STACKPROOF_PMI"
+
 /* In a session or task: the mount list, as it is mounted there. */
 #define NAME_MOUNTED "STACKPROOF_MOUNTED"
 

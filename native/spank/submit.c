@@ -9,6 +9,7 @@
 #include "answer.h"
 #include "names.h"
 #include "options.h"
+#include "pmi.h"
 #include "report.h"
 
 static const char *const suffixes[OPTIONS] = {
@@ -203,6 +204,9 @@ static int carry_out(enum command command, const struct wish *wish,
     if (result == 0 && command == COMMAND_SALLOC) {
         result = leave_to_srun(wish, mounts, error);
     } else if (result == 0) {
+        if (command == COMMAND_SRUN && !wish->off) {
+            pmi_choose(mounts);
+        }
         result = apply(&activation, error);
         result = result == 0 ? send(mounts, error) : result;
         forget_defaults_of_srun();

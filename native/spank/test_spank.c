@@ -18,6 +18,7 @@
 #include "arguments.h"
 #include "names.h"
 #include "options.h"
+#include "pmi.h"
 #include "step.h"
 #include "submit.h"
 
@@ -396,6 +397,29 @@ static void test_steps(void)
     item_result = ESPANK_SUCCESS;
 }
 
+static void test_families(void)
+{
+    static const struct {
+        const char *family;
+        const char *type;
+        const char *wanted;
+        bool alone;
+    } rows[] = {
+        {"mpich", "none", "pmi2", true},        {"mpich", "pmi2", "pmi2", false},
+        {"mpich", "pmix", "pmi2", false},       {"intel-mpi", "openmpi", "pmi2", true},
+        {"intel-mpi", "pmix", "pmi2", false},   {"openmpi", "pmi2", "pmix", true},
+        {"openmpi", "pmix_v4", "pmix", false},  {"cray-mpich", "none", "cray_shasta", true},
+        {"openmpi", "cray_shasta", "pmix", true},
+    };
+    for (size_t number = 0; number < sizeof rows / sizeof rows[0]; number++) {
+        const char *wanted = pmi_wanted(rows[number].family);
+        check(wanted != NULL && strcmp(wanted, rows[number].wanted) == 0 &&
+                  pmi_leaves_alone(rows[number].family, rows[number].type) == rows[number].alone,
+              rows[number].family);
+    }
+    check(pmi_wanted("other") == NULL && !pmi_leaves_alone("other", "none"), "another family");
+}
+
 static int answer(int count, char *words[])
 {
     static const char good[] = "stackproof-activate 1\0mounts /a:/m\0set VIEW=x\0end\0";
@@ -448,6 +472,7 @@ int main(int count, char *words[])
     test_arguments();
     test_answers();
     test_options();
+    test_families();
     static void (*const submissions[])(void) = {
         submit_image,
         submit_session,

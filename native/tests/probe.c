@@ -248,7 +248,7 @@ int main(int argc, char **argv)
         return parse_lists();
     }
     if (argc == 2 && strcmp(argv[1], "reasons") == 0) {
-        for (int reason = SP_USAGE; reason <= SP_IMAGE_DAMAGED; reason++) {
+        for (int reason = SP_USAGE; reason <= SP_SINGLETONS; reason++) {
             (void)printf("%s %d\n", sp_reason_name((enum sp_reason)reason),
                          sp_reason_exit_code((enum sp_reason)reason));
         }

@@ -339,7 +339,8 @@ def _step(
     deployment, placement = ready.deployment, case.placement
     mounts = _mounts(deployment)
     launcher = launchers.REGISTRY["srun"]
-    patch = patch.then(EnvPatch(set=dict(ready.arm.env)))
+    short = srun.SHORT_ADDRESSES.get(deployment.mpi.family, {}) if mounts else {}
+    patch = EnvPatch(set=short).then(patch).then(EnvPatch(set=dict(ready.arm.env)))
     if ready.step:
         return _step_in_container(allocation, ready, case, patch, labelled=labelled)
     base = allocations.base_of(allocation)

@@ -11,6 +11,11 @@ from stackproof.launch.launchers.request import LaunchRequest
 # documentation, "Launching with Slurm"), MPICH and Intel MPI PMI-2, Cray MPICH Slurm's own plugin.
 PMI = {"openmpi": "pmix", "mpich": "pmi2", "intel-mpi": "pmi2", "cray-mpich": "cray_shasta"}
 
+# Slurm reads 1024 bytes of a request of PMI-1 and takes the rest for another one (MAX_READLINE in
+# src/plugins/mpi/pmi2/pmi1.c), and MPICH sends UCX's addresses in values of up to 1022.
+SHORT_ADDRESSES = {"mpich": {"UCX_ADDRESS_VERSION": "v2"}}
+"""What keeps a family's addresses short, as the plug-in sets it for images (native/spank/pmi.c)."""
+
 
 class Srun:
     """Slurm's own launcher; nodes are started by its daemons, so the agent plays no part."""
