@@ -66,12 +66,12 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
 def test_processes_of_others_may_be_hidden(place: Place, kind: str) -> None:
     """By hidepid of proc(5); a second rank joins the first one also then."""
     first, second = place.command(kind, "sleep", "20"), place.command(kind, "hello")
-    # The first one has started where it has become the program.
-    script = '"$@" & until tr "\\0" " " </proc/$!/cmdline | grep -q "sleep 20"; do :; done; '
+    # The first one has started where it has become the program, with whatever it was started by.
+    script = '"$@" & until readlink /proc/$!/exe | grep -q "/[.]bin/sleep"; do sleep 0.05; done; '
     both = [
         "sh",
         "-c",
-        f"{script} sleep 0.5; {' '.join(map(_quoted, second))}; kill $!",
+        f"{script} {' '.join(map(_quoted, second))}; kill $!",
         "sh",
         *first,
     ]

@@ -8,7 +8,7 @@ is run by `executor.py`, which knows no engine.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from stackproof.build.plan import Plan
@@ -74,6 +74,19 @@ class Container:
     outside: tuple[str, ...] = ()
     sources: tuple[SourceFile, ...] = ()
     download: Callable[[Artefact], tuple[tuple[str, ...], ...]] | None = None
+
+
+_ARCHITECTURES = ("x86_64", "aarch64", "ppc64le", "riscv64")
+
+
+def other_machine(stack: Any, lock: Any, wants: Callable[[Any], str]) -> str:
+    """Return that a lock answers the same stack for another architecture, empty when it does not.
+
+    `wants` returns the id of what a lock must answer.
+    """
+    others = (one for one in _ARCHITECTURES if one != stack.architecture)
+    found = (one for one in others if wants(replace(stack, architecture=one)) == lock.wants)
+    return next((f"it is for {one}, and this is {stack.architecture}" for one in found), "")
 
 
 class Engine(Protocol):

@@ -26,10 +26,12 @@ def find(builder: Builder, loaded: Loaded) -> tuple[Any | None, tuple[Problem, .
     differs = "" if lock is None else builder.engine.stale(loaded.stack, lock)
     if not differs:
         return lock, ()
+    # One without a site's name counts for all that have none of their own, and need not fit each.
+    own = loaded.lock_path.name == loaded.new_lock_path.name
     note = Problem(
         reason=Reason.LOCK_MISMATCH,
-        message=f"the lock does not answer the recipe: {differs}",
-        hint=_UPDATE,
+        message=f"the lock does not answer the recipe{'' if own else ' at this site'}: {differs}",
+        hint=_UPDATE if own else None,
         where=Location(file=str(loaded.lock_path)),
     )
     return None, (note,)

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from stackproof.build.engine import OCI, OWN, Container, Findings, Rows, Sources, Where, licences
+from stackproof.build.engine import (
+    OCI,
+    OWN,
+    Container,
+    Findings,
+    Rows,
+    Sources,
+    Where,
+    licences,
+    other_machine,
+)
 from stackproof.build.engines.easybuild import metadata
 from stackproof.build.engines.easybuild.buildplan import build_plan
 from stackproof.build.engines.easybuild.stack import EasyBuildLock, EasyBuildStack, wants
@@ -42,8 +52,10 @@ class EasyBuildEngine:
 
     def stale(self, stack: EasyBuildStack, lock: EasyBuildLock) -> str:
         """See `Engine`."""
-        same = lock.wants == wants(stack)
-        return "" if same else "versions, providers or sources have changed"
+        if lock.wants == wants(stack):
+            return ""
+        other = other_machine(stack, lock, wants)
+        return other or "versions, providers or sources have changed"
 
     def problems(self, stack: EasyBuildStack, lock: EasyBuildLock | None, where: Where) -> Findings:
         """See `Engine`; the lock adds nothing."""

@@ -5,7 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 from stackproof.build import benchmark, bom, tail
-from stackproof.build.engine import OCI, OWN, Container, Findings, Rows, Sources, Where, licences
+from stackproof.build.engine import (
+    OCI,
+    OWN,
+    Container,
+    Findings,
+    Rows,
+    Sources,
+    Where,
+    licences,
+    other_machine,
+)
 from stackproof.build.engines.wheel import engine
 from stackproof.build.engines.wheel.stack import Lock, Stack
 from stackproof.build.plan import DOWNLOADS, Plan
@@ -31,7 +41,10 @@ class WheelEngine:
 
     def stale(self, stack: Stack, lock: Lock) -> str:
         """See `Engine`."""
-        return "" if lock.wants == engine.wants(stack) else "versions or packages have changed"
+        if lock.wants == engine.wants(stack):
+            return ""
+        other = other_machine(stack, lock, engine.wants)
+        return other or "versions or packages have changed"
 
     def problems(self, stack: Stack, lock: Lock | None, where: Where) -> Findings:
         """See `Engine`."""

@@ -12,7 +12,7 @@ from stackproof.build.engines.spack.effects.folders import Tree
 from stackproof.build.engines.spack.stack import Caches, Mirror, SpackStack
 from stackproof.build.engines.spack.stackinator import cluster as clusters
 from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig
-from stackproof.build.engines.spack.stackinator.config import read_config
+from stackproof.build.engines.spack.stackinator.config import note_older_spack, read_config
 from stackproof.build.engines.spack.stackinator.findings import FindingsList
 from stackproof.build.engines.spack.stackinator.folder import Folder
 from stackproof.build.engines.spack.stackinator.mirrors import Mirrors, read_mirrors
@@ -65,6 +65,8 @@ def load(
     tree = folders.read_tree(recipe, root=root, wanted=_is_read)
     folder = Folder(path=recipe, files=tree.files, texts=tree.texts)
     config = read_config(folder, mount, findings)
+    if config is not None:
+        note_older_spack(config, findings)
     generation = config.language.version if config else 2
     cluster, blobs = _cluster(site, generation, findings)
     if config is None:

@@ -215,10 +215,16 @@ def _check_spack(config: Config, findings: FindingsList) -> None:
             hint="write `version: 2`, `spack: packages:` and `network:` instead of `mpi:`, or ask "
             f"for an older Spack, such as releases/v{_newest(language)}",
         )
-    elif found < language.spack_meant:
+
+
+def note_older_spack(config: Config, findings: FindingsList) -> None:
+    """Note a Spack that is taken here, and older than those that Stackinator itself takes."""
+    language, found = config.language, config.spack_version
+    if found is not None and language.spack_from <= found < language.spack_meant:
         findings.note(
-            f"Stackinator builds recipes of version {number} with Spack "
-            f"{_dotted(language.spack_meant)} and newer; {asked} is older, which works here",
+            f"Stackinator builds recipes of version {language.version} with Spack "
+            f"{_dotted(language.spack_meant)} and newer; `{config.spack.commit}` is older, which "
+            "works here",
             where=config.spack_at,
         )
 

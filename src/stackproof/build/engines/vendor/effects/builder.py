@@ -115,7 +115,7 @@ class VendorBuilder:
         """See `Builder`: programs, the C library, and every soname that no RPM brings."""
         found = Findings(problems=() if whole else _programs(loaded.stack, lock))
         if lock is None:
-            return found
+            return found if loaded.given_caches.path else found.also(notes=(_no_folder(),))
         lacking = _lacking(loaded, lock)
         if loaded.given_caches.elsewhere:
             return found.also(notes=lacking)
@@ -206,12 +206,16 @@ def _folders_of(site: str | None) -> tuple[str, ...]:
 def _folder_of(loaded: Loaded) -> Path:
     place: Path | None = loaded.given_caches.path
     if place is None:
-        raise fail(
-            Reason.FILE_MISSING,
-            "it is not said where the RPMs of Cray MPICH are",
-            hint="name the folder that the site has of them: --from DIR, or `from` in the recipe",
-        )
+        raise StackproofError(_no_folder())
     return place
+
+
+def _no_folder() -> Problem:
+    return Problem(
+        reason=Reason.FILE_MISSING,
+        message="it is not said where the RPMs of Cray MPICH are",
+        hint="name the folder that the site has of them: --from DIR, or `from` in the recipe",
+    )
 
 
 def _read(folder: Path, product: selection.Product) -> ReadRpm:
