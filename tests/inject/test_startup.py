@@ -131,9 +131,64 @@ def test_a_script_that_puts_folders_first(lab):
 
 def test_a_script_that_forgets_the_folders(lab):
     program, system = lab.path("env/bin/program"), lab.path("system/lib")
-    write(lab, "wrapped", f"#!/bin/bash\nexport LD_LIBRARY_PATH={system}\nexec {program}\n")
+    text = f"#!/bin/bash\nexport LD_LIBRARY_PATH={system}\nexec {program}\n"
+    script = write(lab, "wrapped", text)
     found = judged(lab, "wrapped")
-    assert found.verdict is InjectionVerdict.UNKNOWN
+    assert (found.verdict, found.way.name) == (InjectionVerdict.STEPS, "preload")
+    real = run(script, env=dict(found.environment))
+    assert real.answers == {"MPI_Init": "new/lib/libmpi.so.12"}
+    write(lab, "wrapped", text.replace("export", '[ -n "$X" ] && export'))
+    assert judged(lab, "wrapped").verdict is InjectionVerdict.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "unset LD_LIBRARY_PATH\nexec PROGRAM", "exec env -u LD_LIBRARY_PATH PROGRAM",
+        'env -i X=1 PROGRAM "$@"\nexit $?',
+    ],
+)  # fmt: skip
+def test_a_script_that_takes_the_folders_away(lab, lines):
+    """What the system has is found then, or nothing."""
+    program = lab.program(
+        needs=["system/lib/libmpi.so.12"], calls=["MPI_Init"], declarations=USES_MPICH,
+        name="env/bin/program", flags=[f"-Wl,--enable-new-dtags,-rpath,{lab.path('system/lib')}"],
+    )  # fmt: skip
+    script = write(lab, "wrapped", f"#!/bin/sh\n{lines.replace('PROGRAM', program)}\n")
+    found = judged(lab, "wrapped")
+    answers = run(script, env=dict(found.environment)).answers
+    taken = answers == {"MPI_Init": "new/lib/libmpi.so.12"}
+    assert (found.verdict, taken) == (InjectionVerdict.STEPS, found.way.name == "preload")
+    assert taken or found.way.name == "rpath"
+    late = {"LD_LIBRARY_PATH": found.environment.get("LD_LIBRARY_PATH", "")}
+    assert run(script, env=late).answers == {"MPI_Init": "system/lib/libmpi.so.12"}
+
+
+@pytest.mark.parametrize(
+    ("value", "verdict"),
+    [
+        ("FOLDER/libmpi.so.12", InjectionVerdict.FAILS),
+        ("FOLDER/libmpi.so.12:$LD_PRELOAD", InjectionVerdict.FAILS),
+        ('"$(ls FOLDER/libmpi.so.* | head -1)"', InjectionVerdict.UNKNOWN),
+        ("$NOBODY_KNOWS", InjectionVerdict.UNKNOWN),
+        ("/usr/lib/libnowhere.so", InjectionVerdict.WORKS),
+    ],
+)
+def test_a_script_that_preloads(lab, value, verdict):
+    program, value = lab.path("env/bin/program"), value.replace("FOLDER", lab.path("system/lib"))
+    script = write(lab, "wrapped", f"#!/bin/sh\nexport LD_PRELOAD={value}\nexec {program}\n")
+    found = judged(lab, "wrapped")
+    assert found.verdict is verdict
+    if verdict is not InjectionVerdict.UNKNOWN:
+        taken = run(script, env=dict(found.environment)).answers["MPI_Init"].startswith("new")
+        assert taken is (verdict is InjectionVerdict.WORKS)
+
+
+def test_folders_behind_come_before_a_runpath(lab):
+    found = followed('export LD_LIBRARY_PATH=/a:$LD_LIBRARY_PATH:/b\nexec /p "$@"')
+    assert (found.first, found.last, found.program) == (("/a",), ("/b",), "/p")
+    assert followed('X=1 LD_LIBRARY_PATH=/a /bin/p "$@"').first == ("/a",)
+    assert followed('cd /x || exit 1\n/bin/p "$@"\nexit $?').program == "/bin/p"
 
 
 def test_scripts_that_start_each_other(lab):

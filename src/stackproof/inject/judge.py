@@ -57,10 +57,18 @@ class Question:
     before: FileView | None = None
     startup: Startup | None = None
 
-    @property
-    def first(self) -> tuple[str, ...]:
-        """Return the folders that come before all others, whatever is injected."""
-        return self.startup.first if self.startup else ()
+    def changed(
+        self, setting: LoaderSettings, folders: tuple[str, ...], preload: tuple[str, ...]
+    ) -> LoaderSettings:
+        """Return what the loader is told where variables have these words, by what runs before."""
+        startup = self.startup or Startup()
+        kept = () if startup.dropped else (*folders, *setting.library_path)
+        loaded = () if startup.preload_anew else (*setting.preload, *preload)
+        return replace(
+            setting,
+            library_path=(*startup.first, *kept, *startup.last),
+            preload=(*startup.preloads, *loaded),
+        )
 
 
 def judge(view: FileView, program: str, replacement: Replacement, question: Question) -> Judgement:
@@ -73,7 +81,7 @@ def judge(view: FileView, program: str, replacement: Replacement, question: Ques
         question.setting, secure=question.setting.secure or bool(file and file.set_id)
     )
     view_before = question.before or view
-    at_first = replace(setting, library_path=(*question.first, *setting.library_path))
+    at_first = question.changed(setting, (), ())
     before = load_program(view_before, program, machine=question.machine, setting=at_first)
     demand = demand_of(view_before, before)
     main = replacement.main_for(demand.abi)
@@ -128,11 +136,8 @@ def _loaded(
     view: FileView, program: str, way: Way, question: Question, setting: LoaderSettings
 ) -> Closure:
     overlay = Overlay(view, links=way.links, rpath=way.rpath, program=program)
-    new = replace(
-        setting,
-        library_path=(*question.first, *way.library_path, *setting.library_path),
-        preload=(*setting.preload, *way.preload, *way.opened),
-    )
+    new = question.changed(setting, way.library_path, way.preload)
+    new = replace(new, preload=(*new.preload, *way.opened))
     return load_program(overlay, program, machine=question.machine, setting=new)
 
 

@@ -7,12 +7,17 @@ taken, one after the other. What a command would print is not known, nor what co
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-_PATH = "LD_LIBRARY_PATH"
+_PATH, _PRELOAD = "LD_LIBRARY_PATH", "LD_PRELOAD"
 _OLD, _UNKNOWN = "\0", "\1"
-_ASSIGNS = re.compile(r"(?:export\s+)?([A-Za-z_]\w*)=(.*)", re.DOTALL)
+_ASSIGNS = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+_WORD = re.compile(
+    r"""(?:"(?:\$\([^()]*\)|[^"])*"|'[^']*'|\$\([^()]*\)|`[^`]*`|\$\{[^{}]*(?:\$\{[^{}]*\})?[^{}]*\}|[^\s"'`])+"""
+)
+_OPENS = frozenset({"if", "for", "while", "until", "case", "select"})
+_CLOSES = frozenset({"fi", "done", "esac", "}"})
 _DEFAULTS = re.compile(r':\s+"?\$\{([A-Za-z_]\w*):?=(.*)\}"?', re.DOTALL)
 _OWN_FOLDER = re.compile(
     r'\$\(\s*dirname\s+(?:--\s+)?"?(?:\$0|\$\{?BASH_SOURCE(?:\[0\]\})?)"?\s*\)'
@@ -27,16 +32,29 @@ _DEEPEST, _MOST_LINES = 5, 2000
 class Startup:
     """What a script does before its program runs.
 
-    `first` are the folders that it puts before those of LD_LIBRARY_PATH, `anew` says that it may
-    drop these, `program` is what it starts (empty where that is not plain), `scripts` what was
-    read.
+    `first` and `last` are the folders that it puts before and behind those of LD_LIBRARY_PATH,
+    `anew` says that it may drop these, `dropped` that it does. `preloads` are files that it puts
+    into LD_PRELOAD, which `preload_anew` says to be without what was there, and `preload_unknown`
+    with what only shows when it runs. `program` is what it starts (empty where that is not plain),
+    `scripts` what was read.
     """
 
     variables: dict[str, str] = field(default_factory=dict)
     first: tuple[str, ...] = ()
+    last: tuple[str, ...] = ()
     anew: bool = False
+    dropped: bool = False
+    preloads: tuple[str, ...] = ()
+    preload_anew: bool = False
+    preload_unknown: bool = False
     program: str = ""
     scripts: tuple[str, ...] = ()
+
+    @property
+    def changes(self) -> bool:
+        """Return True where the loader is told something else than before."""
+        preload = self.preloads or self.preload_anew or self.preload_unknown
+        return bool(self.first or self.last or self.anew or preload)
 
 
 def follow(path: str, read: Callable[[str], str], known: dict[str, str] | None = None) -> Startup:
@@ -52,31 +70,95 @@ def _run(startup: Startup, path: str, read: Callable[[str], str], depth: int) ->
         return
     startup.scripts = (*startup.scripts, path)
     folder = path.rpartition("/")[0] or "/"
-    for line in re.split(r"\n|;(?!;)|&&", text.replace("\\\n", " "))[:_MOST_LINES]:
-        command = line.strip().removeprefix("then ").removeprefix("else ").strip()
-        command = _OWN_FOLDER.sub(folder, command)
+    for line, sure in _commands(text):
+        command = _OWN_FOLDER.sub(folder, line)
+        words = _WORD.findall(re.split(r"(?:^|\s+)#", command)[0])
         if match := _DEFAULTS.fullmatch(command):
             startup.variables.setdefault(match[1], _expanded(startup, match[2]))
-        elif match := _ASSIGNS.fullmatch(command):
-            _assign(startup, match[1], match[2])
-        elif command.startswith((". ", "source ")):
-            name = _expanded(startup, command.split(None, 1)[1].strip())
+        elif words[:1] in (["."], ["source"]):
+            name = _expanded(startup, "".join(words[1:2]))
             if name.startswith("/") and _UNKNOWN not in name:
                 _run(startup, name, read, depth + 1)
-        elif command.startswith("exec ") and not startup.program:
-            words = [_expanded(startup, word) for word in command.split()[1:]]
-            startup.program = next((word for word in words if word), "")
+        elif words[:1] == ["unset"]:
+            for name in words[1:]:
+                _assign(startup, name, "", sure=sure)
+        else:
+            _simple(startup, words[words[:1] == ["export"] :], sure=sure)
 
 
-def _assign(startup: Startup, name: str, text: str) -> None:
-    if name != _PATH:
-        startup.variables[name] = _expanded(startup, text)
+def _commands(text: str) -> Iterator[tuple[str, bool]]:
+    """Yield the commands of a script, each with True where it is run whatever the others say."""
+    level, chained = 0, False
+    parts = re.split(r"(\n|;(?!;)|&&|\|\|)", text.replace("\\\n", " "))
+    for command, after in zip(parts[::2], (*parts[1::2], "\n"), strict=True):
+        plain = command.strip()
+        first = plain.partition(" ")[0]
+        level += first in _OPENS or plain.endswith("{")
+        level -= first in _CLOSES
+        plain = re.sub(r"^(?:then|else|do)\s+", "", plain)
+        if plain:
+            yield plain, level == 0 and not chained
+        chained = after in {"&&", "||"}
+
+
+def _simple(startup: Startup, words: list[str], *, sure: bool) -> None:
+    """Follow the assignments of a command, and what it starts where that is the program."""
+    left = list(words)
+    while left and (match := _ASSIGNS.fullmatch(left[0])):
+        _assign(startup, match[1], match[2], sure=sure)
+        left.pop(0)
+    starts = left[:1] == ["exec"] or any(word.strip('"') in {"$@", "${@}"} for word in left)
+    if not starts or startup.program:
         return
+    left = left[left[0] == "exec" :]
+    while left and left[0].rpartition("/")[2] == "env":
+        left = _after_env(startup, left[1:], sure=sure)
+    words = [_expanded(startup, word) for word in left]
+    program = next((word for word in words if word), "")
+    startup.program = program if program.startswith("/") or words != left else startup.program
+
+
+def _after_env(startup: Startup, words: list[str], *, sure: bool) -> list[str]:
+    """Follow env(1) and return the command that it starts."""
+    left = list(words)
+    while left and (left[0].startswith("-") or "=" in left[0]):
+        word = left.pop(0)
+        if word in {"-u", "--unset"} and left:
+            _assign(startup, left.pop(0), "", sure=sure)
+        elif word.startswith(("-u", "--unset=")):
+            _assign(startup, word.removeprefix("--unset=").removeprefix("-u"), "", sure=sure)
+        elif word in {"-i", "-", "--ignore-environment"}:
+            for name in (_PATH, _PRELOAD):
+                _assign(startup, name, "", sure=sure)
+        elif match := _ASSIGNS.fullmatch(word):
+            _assign(startup, match[1], match[2], sure=sure)
+        elif word != "--":
+            return []  # an option that is not known
+    return left
+
+
+def _assign(startup: Startup, name: str, text: str, *, sure: bool) -> None:
     value = _expanded(startup, text)
-    before, old, _ = value.partition(_OLD)
-    folders = [word for word in before.split(":") if word.startswith("/") and _UNKNOWN not in word]
-    startup.first = tuple(dict.fromkeys((*folders, *startup.first)))
-    startup.anew = not old
+    before, old, after = value.partition(_OLD)
+    if name == _PRELOAD:
+        known = [word for word in re.split(rf"[\s:{_OLD}]+", value) if word]
+        plain = [word for word in known if word.startswith("/") and _UNKNOWN not in word]
+        startup.preload_unknown |= len(plain) < len(known) or not sure
+        startup.preloads = (*plain, *(startup.preloads if old else ()))
+        startup.preload_anew |= not old
+    elif name != _PATH:
+        startup.variables[name] = value
+    elif old or not sure:
+        startup.first = tuple(dict.fromkeys((*_folders(before), *startup.first)))
+        startup.last = tuple(dict.fromkeys((*startup.last, *_folders(after))))
+        startup.anew = not old
+    else:
+        startup.first, startup.last = tuple(dict.fromkeys(_folders(value))), ()
+        startup.anew = startup.dropped = True
+
+
+def _folders(text: str) -> list[str]:
+    return [word for word in text.split(":") if word.startswith("/") and _UNKNOWN not in word]
 
 
 def _expanded(startup: Startup, text: str) -> str:
@@ -93,7 +175,7 @@ def _expanded(startup: Startup, text: str) -> str:
 
 def _value(startup: Startup, match: re.Match[str]) -> str:
     name = match[1] or match[4]
-    value = _OLD if name == _PATH else startup.variables.get(name)
+    value = _OLD if name in {_PATH, _PRELOAD} else startup.variables.get(name)
     sign, other = (match[2] or "").lstrip(":"), match[3] or ""
     if sign == "+":
         return other if value else ""

@@ -166,7 +166,7 @@ def _run_by(view: FileView, path: str, place: NamedPath, root: str) -> tuple[str
         found = hosts.started_by(view, program)
         if found is None or not found.program.startswith("/") or not view.look(found.program):
             break
-        program, startup = found.program, found if found.first or startup is None else startup
+        program, startup = found.program, found if found.changes or startup is None else startup
     at_home = root == "/" and not place.image
     paths = os.environ if at_home else place.root(root).config.environment
     folders = paths.get("PATH", "/usr/bin:/bin").split(":")

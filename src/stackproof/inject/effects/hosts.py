@@ -41,7 +41,7 @@ def startup_of(view: RootView, closure: Closure) -> Startup | None:
     """Return the start of a program by its host, None without such a host."""
     for script, known in (*_of_r(view, closure), *_of_conda(view, closure)):
         startup = follow(script, lambda path: text_of(view, path), known)
-        if startup.first or startup.anew:
+        if startup.changes:
             return startup
     return None
 

@@ -250,6 +250,10 @@ def _stays(case: InjectionAttempt, name: str, loaded: MappedObject) -> Finding:
     by_path = any("/" in word for word in loaded.names)
     first = "a folder that something else puts first has it: use LD_PRELOAD, or take that away"
     rpath = "DT_RPATH wins over LD_LIBRARY_PATH: use LD_PRELOAD, or change the DT_RPATH"
+    last = (
+        "nothing of the replacement comes before it: what starts the program may take its folders "
+    )
+    last += "away, or it has no library of that name"
     return Finding(
         cause=Cause.NOT_INJECTED,
         effect=Effect.FAILS,
@@ -259,7 +263,7 @@ def _stays(case: InjectionAttempt, name: str, loaded: MappedObject) -> Finding:
         remedy="it is asked for by its path, which no variable changes: "
         f"patchelf --replace-needed {loaded.path} {name} COPY"
         if by_path
-        else (first if loaded.how == "LD_LIBRARY_PATH" else rpath),
+        else {"LD_LIBRARY_PATH": first}.get(loaded.how, rpath if "RPATH" in loaded.how else last),
     )
 
 
@@ -279,7 +283,8 @@ def step_findings(case: InjectionAttempt, way: Way) -> Iterator[Finding]:
         yield Finding(
             cause=Cause.PRELOAD,
             effect=Effect.STEP,
-            message="its DT_RPATH comes before LD_LIBRARY_PATH, so that only LD_PRELOAD reaches it",
+            message="LD_LIBRARY_PATH is taken away, or comes too late (a DT_RPATH is before it): "
+            "only LD_PRELOAD reaches it",
             file=program,
             remedy=f"LD_PRELOAD={':'.join(way.preload)}",
         )

@@ -82,7 +82,22 @@ def startup_findings(case: InjectionAttempt, way: Way, startup: Startup) -> Iter
             file=script,
             provider=startup.first[0],
         )
-    if startup.anew and way.library_path:
+    if startup.preload_unknown:
+        yield Finding(
+            cause=Cause.HOST,
+            effect=Effect.CANNOT_TELL,
+            message=f"`{script}` runs before it and sets LD_PRELOAD, to what only shows then",
+            file=script,
+            remedy="start the program itself, or take LD_PRELOAD out of that script",
+        )
+    if startup.dropped:
+        yield Finding(
+            cause=Cause.HOST,
+            effect=Effect.NOTE,
+            message=f"`{script}` runs before it and takes away what LD_LIBRARY_PATH had",
+            file=script,
+        )
+    elif startup.anew and way.library_path:
         yield Finding(
             cause=Cause.HOST,
             effect=Effect.CANNOT_TELL,
