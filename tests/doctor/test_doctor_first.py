@@ -129,7 +129,8 @@ def test_the_right_cause_is_first(name: str, fired: Any) -> None:
 def test_a_tiny_dev_shm_is_told_by_what_each_mpi_printed(mpi: str, fired: Any) -> None:
     """Printed with 64 KiB in /dev/shm: MPICH and Intel MPI die by SIGBUS, Open MPI says it."""
     log = (CAPTURES / f"shm-small-{mpi}.log").read_text()
-    assert next(one["rule"] for one in fired(Asked((), {}, log))) == "K81"
+    wanted = "K81" if mpi == "openmpi" else "K122"
+    assert next(one["rule"] for one in fired(Asked((), {}, log))) == wanted
 
 
 def test_a_program_that_ends_with_7_has_no_bus_error(fired: Any) -> None:
@@ -277,9 +278,9 @@ def test_doctor_lists_each_rule_on_curves_once_and_of_the_arm_alone(
         return capsys.readouterr().out
 
     whole, one = said(), said("--arm", "mpich")
-    assert whole.count("S18 noise") == 1
+    assert said("--all").count("S18 noise") == 1
     assert "Arms took different paths" in whole
-    curves = one[one.index("What the curves show:") : one.index("Cannot be told")]
+    curves = one[one.index("What the curves show:") : one.index("What would tell more")]
     assert "intel-mpi" not in curves
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     assert max(len(line) for line in said().splitlines()) <= 70

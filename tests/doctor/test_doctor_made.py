@@ -127,7 +127,7 @@ FAULTS: dict[str, tuple[str | None, Launch]] = {
     "settings-of-openmpi": ("K72", Launch("mpich", env={"OMPI_MCA_btl": "self,sm"}, ok=True)),
     "settings-of-mpich": ("K72", Launch(env={"MPIR_CVAR_CH4_NETMOD": "ofi"}, ok=True)),
     "library-missing": ("K73", Launch(wrapper=NO_LIBRARIES)),
-    "tiny-dev-shm": ("K81", Launch("mpich", wrapper=TINY_SHM)),
+    "tiny-dev-shm": ("K122", Launch("mpich", wrapper=TINY_SHM)),
     "a-name-misspelt": ("K77", Launch(env={"OMPI_MCA_pmll": "ob1"}, ok=True)),
     "a-name-misspelt-of-libfabric": ("K77", Launch("mpich", env={"FI_PROVIDERS": "tcp"}, ok=True)),
     "component-missing": ("K74", Launch(env={"OMPI_MCA_pml": "nowhere"})),

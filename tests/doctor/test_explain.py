@@ -48,5 +48,5 @@ def test_without_a_name_everything_is_listed(capsys: pytest.CaptureFixture[str])
 
 
 def test_an_unknown_name_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("explain", "K99") == 2
-    assert "error: nothing is known of `K99`" in capsys.readouterr().err
+    assert run("explain", "K999") == 2
+    assert "error: nothing is known of `K999`" in capsys.readouterr().err

@@ -63,7 +63,7 @@ def test_labels_of_srun_are_passed_over() -> None:
 
 def test_osu_tells_of_worlds_and_of_wrong_bytes() -> None:
     alone = of_log("This test requires exactly two processes\n" * 4, "x")
-    assert alone.facts == {"worlds": 4.0}
+    assert alone.facts["worlds"] == 4.0
     text = "# Size          Latency (us)        Validation\n8   1.25   Pass\n16   1.30   Fail\n"
     assert of_log(text, "x").facts["wrong-bytes"] == 1.0
     assert of_log(text.replace("Fail", "Pass"), "x").facts["wrong-bytes"] == 0.0

@@ -116,7 +116,8 @@ PROGRAM_SOURCES = Limit(
     bytes=256 * MIB, count=(20_000, "files"),
 )  # fmt: skip
 TABLES = Limit("outputs of benchmarks, for `import`", "kilobytes a launch", bytes=64 * MIB)
-LOG = Limit("logs for `doctor`", "one job's", bytes=32 * MIB)
+LOG = Limit("logs for `doctor`", "one job's; they are read in pieces", bytes=512 * MIB)
+LOG_PIPE = Limit("the same through a pipe, and lists of variables", "megabytes", bytes=32 * MIB)
 LOG_KEPT = Limit("of a log, what evidence keeps", "half from its end", bytes=MIB)
 LINE_KEPT = Limit("of a line, where patterns are looked for", "patterns are short", bytes=1000)
 SAID = Limit(

@@ -6,16 +6,21 @@ those that were looked at is not claimed to have, or not to have, what a range w
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import operator
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from stackproof.core import harmless
 from stackproof.core.versions import Part, Range, Versions, versions
+from stackproof.doctor.log.lines import plain
+from stackproof.doctor.log.patterns import search
 from stackproof.knowledge.evidence import FACTS, Evidence
 from stackproof.knowledge.model import Knowledge, Rule, Severity
 
@@ -25,8 +30,11 @@ LONGEST_QUOTE = 200
 MOST_NAMES = 3
 """Variables that are quoted where a pattern of names fits more."""
 
-_FAMILIES = frozenset({"openmpi", "mpich", "intel-mpi", "cray-mpich"})
+_FAMILIES = frozenset({"openmpi", "mpich", "intel-mpi", "cray-mpich", "mvapich"})
 """Components that are an MPI: where another one is known, they are not there."""
+
+_STOPPING = frozenset({Severity.FAILS, Severity.SLOW})
+"""What a line of a log cannot mean where the program went on after it."""
 
 _VERSION = re.compile(r"v?(\d+(?:\.\d+)*)(?:\.post\d+)?")
 
@@ -41,11 +49,15 @@ class Answer(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """An answer with what it rests on; `missing` is what would tell, when it cannot be told."""
+    """An answer with what it rests on; `missing` is what would tell, when it cannot be told.
+
+    `place` is the first line of a log that it rests on, None when it rests on none.
+    """
 
     answer: Answer
     quotes: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
+    place: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,31 +81,57 @@ def diagnose(knowledge: Knowledge, evidence: Evidence) -> tuple[RuleFinding, ...
     another one explains comes after it.
     """
     found = []
+    went_on = evidence.facts.get("went-on") is True
     for rule in knowledge.rules:
         outcome = evaluate(rule.when, evidence, knowledge.newest)
+        if outcome.place is not None and went_on and rule.severity in _STOPPING:
+            # A program that goes on after such a line did not fail by it.
+            outcome = dataclasses.replace(outcome, answer=Answer.NO)
         support = None
         if rule.supported_by is not None and outcome.answer is Answer.YES:
             support = evaluate(rule.supported_by, evidence, knowledge.newest)
         found.append(RuleFinding(rule=rule, outcome=outcome, support=support))
     fired = [one for one in found if one.outcome.answer is Answer.YES]
+    hushed = {
+        identifier
+        for one in fired
+        if one.rule.severity is Severity.HARMLESS
+        for identifier in one.rule.outranks
+    }
+    found = [_silent(one) if one.rule.id in hushed else one for one in found]
     later = {identifier for one in fired for identifier in one.rule.outranks}
     return tuple(sorted(found, key=lambda one: _order(one, later)))
 
 
-def _order(
-    finding: RuleFinding, later: AbstractSet[str]
-) -> tuple[int, bool, bool, bool, int, bool, int, str]:
-    severity = list(Severity).index(finding.rule.severity)
+def _silent(finding: RuleFinding) -> RuleFinding:
+    """Return a finding that is not there, as a harmless one explains what was printed."""
+    outcome = dataclasses.replace(finding.outcome, answer=Answer.NO, missing=())
+    return dataclasses.replace(finding, outcome=outcome, support=None)
+
+
+def _order(finding: RuleFinding, later: AbstractSet[str]) -> tuple[int, ...]:
+    """Return the place of a finding: causes before symptoms, then what was printed first."""
+    rule, outcome = finding.rule, finding.outcome
     return (
-        list(Answer).index(finding.outcome.answer) if finding.outcome.answer is Answer.YES else 1,
-        finding.rule.id in later,
-        finding.rule.severity is not Severity.WRONG,
-        not finding.supported,
-        severity,
-        "inferred" in finding.rule.evidence,
-        len(finding.outcome.missing),
-        finding.rule.id,
+        outcome.answer is not Answer.YES,
+        rule.severity is Severity.HARMLESS,
+        rule.id in later,
+        rule.symptom,
+        rule.severity is not Severity.WRONG,
+        outcome.place is None and not finding.supported,
+        list(Severity).index(rule.severity),
+        *_place(finding),
+        "inferred" in rule.evidence,
+        len(outcome.missing),
+        rule.number,
     )
+
+
+def _place(finding: RuleFinding) -> tuple[int, bool]:
+    """Return the line that a finding rests on, and whether it rests on more than a line."""
+    places = [finding.outcome.place, finding.support.place if finding.support else None]
+    told = [place for place in places if place is not None]
+    return min(told, default=sys.maxsize), not finding.supported
 
 
 def evaluate(
@@ -113,7 +151,12 @@ def _all(parts: list[Outcome]) -> Outcome:
         answer=answer,
         quotes=_joined(part.quotes for part in parts),
         missing=_joined(part.missing for part in parts),
+        place=_first(parts),
     )
+
+
+def _first(parts: list[Outcome]) -> int | None:
+    return min((part.place for part in parts if part.place is not None), default=None)
 
 
 def _any(parts: list[Outcome]) -> Outcome:
@@ -124,6 +167,7 @@ def _any(parts: list[Outcome]) -> Outcome:
                 answer=answer,
                 quotes=_joined(part.quotes for part in chosen),
                 missing=_joined(part.missing for part in chosen),
+                place=_first(chosen),
             )
     return Outcome(answer=Answer.NO, quotes=_joined(part.quotes for part in parts))
 
@@ -224,7 +268,17 @@ def _equals(
     condition: Mapping[str, Any], evidence: Evidence, _: Mapping[str, str]
 ) -> Iterator[Outcome]:
     for name, wanted in condition["equals"].items():
-        yield _variable(evidence, name, functools.partial(operator.eq, wanted))
+        yield _variable(evidence, name, functools.partial(_same, wanted))
+
+
+def _same(wanted: str, value: str | None) -> bool:
+    """Return whether a value is the one that is meant; 1 and 0 may be said in words."""
+    if value is None:
+        return False
+    return value == wanted or _SWITCHES.get(value.strip().lower()) == wanted
+
+
+_SWITCHES = {"yes": "1", "true": "1", "on": "1", "no": "0", "false": "0", "off": "0"}
 
 
 def _matches(
@@ -301,21 +355,25 @@ def _number(evidence: Evidence, name: str, holds: Callable[[float], bool]) -> Ou
 def _log(
     condition: Mapping[str, Any], evidence: Evidence, _: Mapping[str, str]
 ) -> Iterator[Outcome]:
-    pattern = re.compile(condition["log"])
+    pattern = condition["log"]
     if not evidence.logs:
         yield _unknown("what the job printed: `--log FILE`")
         return
     for name, text in evidence.logs.items():
-        match = pattern.search(text)
+        log = plain(text, tuple(evidence.line_numbers.get(name, ())))
+        match = search(pattern, log.text)
         if match:
-            line = text[text.rfind("\n", 0, match.start()) + 1 :].split("\n", 1)[0].strip()
-            yield Outcome(answer=Answer.YES, quotes=(f"{name}: {line[:LONGEST_QUOTE]}",))
+            begin = log.text.rfind("\n", 0, match.start() + (match[0][:1] == "\n")) + 1
+            line = harmless.line(log.text[begin:].split("\n", 1)[0].strip())
+            number = log.number_at(begin)
+            quote = f"{name}:{number}: {line[:LONGEST_QUOTE]}"
+            yield Outcome(answer=Answer.YES, quotes=(quote,), place=number)
             return
     if "logs" in evidence.partial:
         yield _unknown("everything that the job printed: `--log FILE`")
         return
     names = ", ".join(evidence.logs)
-    yield Outcome(answer=Answer.NO, quotes=(f"`{pattern.pattern}` does not stand in {names}",))
+    yield Outcome(answer=Answer.NO, quotes=(f"`{pattern}` does not stand in {names}",))
 
 
 def _inner(

@@ -28,7 +28,8 @@ class Evidence:
     """What is known; what is missing is not known.
 
     `versions` maps a component to its exact version. `variables` is the environment of the job,
-    None when it is not known. `logs` maps a name to what the job printed. `partial` names those
+    None when it is not known. `logs` maps a name to what the job printed, and `line_numbers` to the
+    numbers of its lines where some were left out. `partial` names those
     of `variables`, `logs` and facts (`fact uses`) that are not whole: what is not in them may still
     be there. `origins`
     says where a piece comes from, under `version libfabric`, `variable FI_PROVIDER`, `fact gpu`.
@@ -40,6 +41,7 @@ class Evidence:
     variables: Mapping[str, str] | None = None
     facts: Mapping[str, FactValue] = field(default_factory=dict)
     logs: Mapping[str, str] = field(default_factory=dict)
+    line_numbers: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     origins: Mapping[str, str] = field(default_factory=dict)
     partial: tuple[str, ...] = ()
     taken: str = ""
@@ -51,15 +53,43 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactKind:
-    """A fact that rules may ask for: what it is, and what would tell it."""
+    """A fact that rules may ask for: what it is, what would tell it, and its values, if few."""
 
     name: str
     description: str
     told_by: str
+    values: tuple[str, ...] = ()
 
+
+_TRUTH = ("true", "false")
+_VALUES: Mapping[str, tuple[str, ...]] = {
+    "mpi": ("openmpi", "mpich", "intel-mpi", "cray-mpich", "mvapich"),
+    "transport": ("auto", "cxi", "lnx", "shm", "tcp", "ofi", "ucx", "verbs", "psm2", "psm3"),
+    "memory": ("host", "device"),
+    "placement": ("intra-node", "inter-node"),
+    "launcher": ("srun", "mpirun", "mpiexec", "pals"),
+    "scheduler": ("slurm", "pbs", "lsf", "flux", "none"),
+    "fabric": ("slingshot-11", "infiniband", "ethernet", "none"),
+    "gpu": ("cuda", "rocm", "level-zero", "none"),
+    "ended": ("ok", "hang", "crash", "killed", "cancelled", "node-lost"),
+    **dict.fromkeys(
+        (
+            "cut-short", "failed", "went-on", "pmix-loads", "pmix-majors-differ", "exclusive",
+            "single-node-vni", "cxi-device", "cxi-provider", "ofi-support", "container", "fuse2",
+            "fuse3", "fabric-symbols-missing", "libraries-missing", "interface-missing",
+            "names-no-longer-read", "own-provider-list", "names-misspelt", "values-unknown",
+            "core-shared", "ranks-bound", "sibling-memory", "cpe-libraries-match", "xpmem-built",
+            "xpmem-device", "gtl-linked",
+        ),
+        _TRUTH,
+    ),
+}  # fmt: skip
+"""Facts that can have few values; a wrong one would leave rules out without a word."""
 
 FACTS: Mapping[str, FactKind] = {
-    name: FactKind(name=name, description=description, told_by=told_by)
+    name: FactKind(
+        name=name, description=description, told_by=told_by, values=_VALUES.get(name, ())
+    )
     for name, description, told_by in (
         ("mpi", "family of the MPI", "an image, or `--fact mpi=openmpi`"),
         ("transport", "transport that was asked for", "results, or `--fact transport=lnx`"),
@@ -71,7 +101,12 @@ FACTS: Mapping[str, FactKind] = {
         ("gpu", "what GPUs are programmed with: cuda, rocm, none", "a site, or `--fact gpu=cuda`"),
         ("node", "kind of node: gh200", "a site, or `--fact node=gh200`"),
         ("uses", "what of MPI the program uses", "`--fact uses=one-sided,probe`"),
-        ("ended", "how the job ended: ok, hang, crash, killed", "results, or `--fact ended=hang`"),
+        ("ended", "how the job ended: ok, hang, crash, killed, cancelled, node-lost",
+         "results, or `--fact ended=hang`"),
+        ("failed", "a line of a log says that something came to an end", "`--log FILE`"),
+        ("went-on", "the program printed on after the last complaint of the log", "`--log FILE`"),
+        ("signal", "numbers of the signals that ended ranks", "`--log FILE`"),
+        ("provider", "provider of libfabric that was used", "`--log FILE`, or `FI_LOG_LEVEL=info`"),
         ("cut-short", "what the job printed stops before the program's end",
          "results, or `--log FILE`"),
         ("wrong-bytes", "received bytes that were not those that were sent",
@@ -105,6 +140,10 @@ FACTS: Mapping[str, FactKind] = {
          "an image, or `--program FILE`"),
         ("interface-missing", "a variable names an interface that the machine lacks",
          "this machine and `--env FILE`"),
+        ("names-no-longer-read", "a variable is set that this release does not read",
+         "the environment of the job and the release of the MPI"),
+        ("own-provider-list", "a list of providers of the MPI itself names one of another fabric",
+         "the environment of the job: `--env FILE`"),
         ("names-misspelt", "a variable has almost the name of one that is read",
          "the environment of the job: `--env FILE`"),
         ("values-unknown", "a variable has a value that it cannot have",
@@ -133,6 +172,7 @@ FACTS: Mapping[str, FactKind] = {
 _KEPT = re.compile(
     r"^(?:FI_|OMPI_|PMIX_|PRTE_|OPAL_|MPIR?_|MPICH_|I_MPI_|UCX_|HYDRA_|PALS_|SLINGSHOT_|CXI_|NCCL_"
     r"|SLURM_(?:MPI|NETWORK|GPU|CPU|NNODES|NTASKS|JOB_NUM|STEP_NUM|DISTRIBUTION|GPUS)"
+    r"|(?:CRAY|PE)_MPICH_VERSION$|CRAY_LD_LIBRARY_PATH$|MV2_|PSM[23X]?_|HFI_|PMI_|MVP_|OPX_"
     r"|CUDA_VISIBLE|HIP_VISIBLE|ROCR_VISIBLE|HSA_|OMP_|LD_LIBRARY_PATH$|LD_PRELOAD$)"
 )
 
@@ -180,6 +220,7 @@ def merged(first: Evidence, second: Evidence) -> Evidence:
         variables=variables,
         facts={**first.facts, **second.facts},
         logs={**first.logs, **second.logs},
+        line_numbers={**first.line_numbers, **second.line_numbers},
         origins={**first.origins, **second.origins},
         partial=tuple(sorted(partial)),
         taken=second.taken or first.taken,

@@ -7,7 +7,6 @@ every problem at once.
 from __future__ import annotations
 
 import difflib
-import operator
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,6 +32,7 @@ class Severity(StrEnum):
     FAILS = "fails"
     BUILD = "build"
     SLOW = "slow"
+    HARMLESS = "harmless"
 
 
 class CurveLevel(StrEnum):
@@ -82,7 +82,8 @@ class Setting:
 class Rule:
     """A known problem; `when` and `supported_by` are conditions, see schemas/rules.json.
 
-    `outranks` are problems that it explains, or that do not matter while it is there.
+    `outranks` are problems that it explains, or that do not matter while it is there. A `symptom`
+    tells what happened more than why.
     """
 
     id: str
@@ -97,6 +98,12 @@ class Rule:
     evidence: tuple[str, ...]
     sources: tuple[PublicSource, ...]
     outranks: tuple[str, ...] = ()
+    symptom: bool = False
+
+    @property
+    def number(self) -> int:
+        """Return the number of its id."""
+        return int(self.id[1:])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +179,7 @@ def parse_knowledge(files: KnowledgeFiles) -> Knowledge:
             documents.shaped(
                 Rule, entry, severity=Severity(entry["severity"]), sources=sources(entry)
             )
-            for entry in sorted(rules, key=operator.itemgetter("id"))
+            for entry in sorted(rules, key=lambda entry: int(entry["id"][1:]))
         ),
         curve_rules=tuple(
             documents.shaped(

@@ -8,8 +8,9 @@ import sys
 
 from stackproof.core.cli.parsing import read
 from stackproof.core.errors import ExitCode
+from stackproof.doctor.answer import text_of
 from stackproof.doctor.cli.explain import text_width
-from stackproof.doctor.diagnosis import Diagnosis, data_of, text_of
+from stackproof.doctor.diagnosis import Diagnosis, data_of
 from stackproof.doctor.effects import bundle
 from stackproof.doctor.effects.collect import Collected, DoctorOptions, collect
 from stackproof.doctor.rules import diagnose
@@ -44,4 +45,6 @@ def examine(options: DoctorOptions, replay: str | None) -> tuple[Collected, Diag
         findings=diagnose(knowledge, collected.evidence),
         marks=collected.marks,
         paths=collected.paths,
+        fallbacks=collected.fallbacks,
+        ratios=collected.ratios,
     )

@@ -20,6 +20,8 @@ from stackproof.doctor.effects import libraries, programs
 from stackproof.doctor.evidence import libraries as evidence_libraries
 from stackproof.doctor.evidence import log
 from stackproof.doctor.evidence import results as evidence_results
+from stackproof.doctor.evidence.variables import of_variables
+from stackproof.doctor.log.extract import LogExtract, LogReader
 from stackproof.doctor.spelling import of_spelling
 from stackproof.image.effects.load import load_image, read_member
 from stackproof.image.model import Image
@@ -32,6 +34,9 @@ from stackproof.share.effects import naming
 from stackproof.site.capture import Capture, read_capture
 from stackproof.site.effects import probe
 from stackproof.site.model import Site
+
+_PIECE = 1 << 20
+_LOG_HINT = "give the part that shows the fault"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +68,8 @@ class Collected:
     evidence: Evidence
     marks: tuple[Mark, ...] = ()
     paths: tuple[str, ...] = ()
+    fallbacks: tuple[str, ...] = ()
+    ratios: tuple[str, ...] = ()
     site: Site | None = None
     capture: Capture | None = None
     image: Image | None = None
@@ -107,6 +114,7 @@ def collect(options: DoctorOptions, knowledge: Knowledge) -> Collected:
     evidence = merged(evidence, _of_variables(options, results, evidence, knowledge))
     taken = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     evidence = merged(merged(evidence, given), Evidence(taken=taken))
+    evidence = merged(evidence, of_variables(evidence, knowledge))
     return Collected(
         evidence=merged(evidence, evidence_results.implied(evidence)),
         marks=_marks(results, options.arm, knowledge),
@@ -125,26 +133,50 @@ def said(options: DoctorOptions, knowledge: Knowledge) -> Evidence:
     components = (*knowledge.newest, *sorted(OTHERS))
     versions = dict(_pairs(options.have, "--have", components, problems))
     texts = dict(_pairs(options.facts, "--fact", tuple(FACTS), problems))
+    problems += _wrong_values(texts)
     if problems:
         raise StackproofError(*problems)
-    logs = {name: text_of(name) for name in options.logs}
+    logs = {name: logs_of(name) for name in options.logs}
     evidence = Evidence()
-    for name, text in logs.items():
-        evidence = merged(evidence, log.of_log(text, name))
+    for name, one in logs.items():
+        evidence = merged(evidence, log.of_log(one.text, name, one.numbers))
     origins = {f"version {name}": "as you say" for name in versions}
     origins |= {f"fact {name}": "as you say" for name in texts}
     given = Evidence(
         versions=versions,
         facts={name: _value(text) for name, text in texts.items()},
-        logs={name: redacted(text) for name, text in logs.items()},
+        logs={name: redacted(one.text) for name, one in logs.items()},
+        line_numbers={name: one.numbers for name, one in logs.items() if one.numbers},
         origins=origins,
     )
     return merged(evidence, given)
 
 
+def logs_of(path: str) -> LogExtract:
+    """Return what is kept of a log that was named; raises `StackproofError` (FILE_MISSING, …)."""
+    reader = LogReader()
+    if not os.path.isfile(path):  # a pipe, whose writer may be slow
+        reader.feed(files.read_bounded(path, limits.LOG_PIPE, hint=_LOG_HINT))
+        return reader.extract()
+    try:
+        with open(path, "rb") as stream:
+            if os.fstat(stream.fileno()).st_size > limits.LOG.bytes:
+                raise fail(
+                    Reason.TOO_LARGE,
+                    f"`{path}` has more than {limits.LOG.bytes} bytes",
+                    where=Location(file=path),
+                    hint=_LOG_HINT,
+                )
+            for piece in iter(lambda: stream.read(_PIECE), b""):
+                reader.feed(piece)
+    except OSError as error:
+        raise files.translate(error, path) from error
+    return reader.extract()
+
+
 def text_of(path: str) -> str:
     """Return the text of a file that was named; raises `StackproofError` (TOO_LARGE, …)."""
-    data = files.read_bounded(path, limits.LOG, hint="give the part that shows the fault")
+    data = files.read_bounded(path, limits.LOG_PIPE, hint="this is no list of variables")
     return data.decode(errors="replace")
 
 
@@ -298,6 +330,20 @@ def _pairs(
             )
         else:
             yield name, value
+
+
+def _wrong_values(texts: Mapping[str, str]) -> Iterator[Problem]:
+    """Yield the facts that were given a value that no rule and no reader knows."""
+    for name, text in texts.items():
+        allowed = FACTS[name].values
+        for word in text.split(",") if allowed else ():
+            if word not in allowed:
+                guess = did_you_mean(word, allowed)
+                yield Problem(
+                    reason=Reason.USAGE,
+                    message=f"`--fact {name}={text}`: `{word}` is no value of `{name}`",
+                    hint=f"{guess}it can be: {', '.join(allowed)}",
+                )
 
 
 def _value(text: str) -> FactValue:

@@ -1,8 +1,8 @@
 """What a job printed, to evidence: which MPI answered, how many worlds there were, how it ended.
 
-Read are the records of the benchmark program that comes with stackproof, words of OSU, and what
-launchers say of a failure. Lines may have the label of `srun -l` before them. What cannot be
-understood tells nothing, never an error.
+Read are the records of the benchmark program that comes with stackproof, words by which MPIs,
+launchers and providers betray themselves, and what they say of a failure. Labels of launchers may
+stand before lines. What cannot be understood tells nothing, never an error.
 """
 
 from __future__ import annotations
@@ -13,27 +13,30 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from stackproof.knowledge.evidence import Evidence, FactValue, shortened
+from stackproof.doctor.log import grammar, story
+from stackproof.doctor.log.lines import plain
+from stackproof.knowledge.evidence import Evidence, FactValue
 from stackproof.launch.launchers import messages
 from stackproof.mpi import families
 
 _RECORD = re.compile(r'(?:^|\s)(\{"kind":".*\})\s*$')
-_OSU_ALONE = re.compile(r"This test requires (?:exactly|at least) two processes")
+_ALONE = re.compile(grammar.ALONE)
+_FEWEST_ALONE = 2
+_RELEASE = re.compile(r"\d+(?:\.\d+)*")
 _SINGLETONS = re.compile(r"(\d+) singletons will be started")  # Open MPI 5.0.11
 _OSU_WRONG = re.compile(
     r"DATA VALIDATION ERROR|^\d+\s+[\d.]+(?:\s+[\d.]+)*\s+Fail\s*$", re.MULTILINE
 )
 _OSU_RIGHT = re.compile(r"^\d+\s+[\d.]+(?:\s+[\d.]+)*\s+Pass\s*$", re.MULTILINE)
 _OVER_TIME = re.compile(r"CANCELLED AT \S+ DUE TO TIME LIMIT|APPLICATION TIMED OUT")
+"""Before anything that the end itself made ranks print."""
 KILLED = re.compile(r"signal:? 9\b|SIGNAL: 9\b|EXIT CODE: 9\b")
 """How launchers say that signal 9 ended a rank."""
 
 _KILLED_STEP = re.compile(r"^srun: error: \S+: tasks? \S+: Killed", re.MULTILINE)
-_LAUNCHERS = (
-    ("srun", re.compile(r"^srun: ", re.MULTILINE)),
-    ("mpirun", re.compile(r"^(?:prterun|mpirun) (?:noticed|has exited|detected)", re.MULTILINE)),
-    ("mpiexec", re.compile(r"^\[mpiexec@|BAD TERMINATION OF ONE OF YOUR", re.MULTILINE)),
-)
+_MPIS = tuple((name, re.compile(pattern)) for name, pattern in grammar.MPIS)
+_VERSIONS = tuple((name, re.compile(pattern)) for name, pattern in grammar.VERSIONS)
+_LAUNCHERS = tuple((name, re.compile(pattern, re.MULTILINE)) for name, pattern in grammar.LAUNCHERS)
 
 
 @dataclass(slots=True)
@@ -57,33 +60,57 @@ class _Records:
     library: str = ""
 
 
-def of_log(text: str, origin: str) -> Evidence:
+def of_log(text: str, origin: str, numbers: tuple[int, ...] = ()) -> Evidence:
     """Return what the output of a job tells without any rule: facts, and the MPI's version."""
     records = _records(text)
-    text = shortened(text)  # the words of launchers are looked for in lines of a usual length
-    facts: dict[str, FactValue] = {}
-    versions: dict[str, str] = {}
-    found = families.identify(records.library) if records.library else None
-    if found is not None:
-        facts["mpi"] = found[0]
-        versions[found[0]] = found[1]
-    worlds = _worlds(records, text)
+    log = plain(text, numbers)
+    facts, versions = _betrayed(log.text)
+    known = families.identify(records.library) if records.library else None
+    if known is not None:
+        facts["mpi"] = known[0]
+        versions = {**versions, known[0]: known[1]}
+    worlds = _worlds(records, log.text)
     if worlds:
         facts["worlds"] = float(worlds)
     if records.runs:
         facts["cut-short"] = not all(run.ended for run in records.runs.values())
-    wrong = records.wrong + len(_OSU_WRONG.findall(text))
-    if wrong or records.validated or _OSU_RIGHT.search(text):
+    wrong = records.wrong + len(_OSU_WRONG.findall(log.text))
+    if wrong or records.validated or _OSU_RIGHT.search(log.text):
         facts["wrong-bytes"] = float(wrong)
-    if ended := _ended(records, text):
+    if ended := _ended(records, log.text):
         facts["ended"] = ended
+    if numbers_of_signals := story.signals(log.text):
+        facts["signal"] = numbers_of_signals
+    told = story.story_of(Evidence(logs={origin: text}, line_numbers={origin: numbers}))
+    facts["went-on"] = facts.get("ended") == "ok" or story.went_on(log)
+    facts["failed"] = bool(told.fatal) and not facts["went-on"]
+    origins = {f"fact {name}": origin for name in facts}
+    origins |= {f"version {name}": origin for name in versions}
+    return Evidence(versions=versions, facts=facts, origins=origins)
+
+
+def _betrayed(text: str) -> tuple[dict[str, FactValue], dict[str, str]]:
+    """Return which MPI, launcher and provider the words of a log are of, and their releases."""
+    facts: dict[str, FactValue] = {}
+    versions = {}
+    for name, pattern in _VERSIONS:
+        match = pattern.search(text)
+        release = next((group for group in match.groups() if group), "") if match else ""
+        if _RELEASE.fullmatch(release):
+            versions[name] = release
+    named = [name for name, pattern in _MPIS if pattern.search(text)]
+    said = [name for name, _ in _VERSIONS if name in versions and name != "libfabric"]
+    if said or named:
+        # Who says his release is asked first; words of Open MPI also stand where it only started
+        # ranks of another one.
+        facts["mpi"] = (said or named)[0]
     for name, pattern in _LAUNCHERS:
         if pattern.search(text):
             facts["launcher"] = name
             break
-    origins = {f"fact {name}": origin for name in facts}
-    origins |= {f"version {name}": origin for name in versions}
-    return Evidence(versions=versions, facts=facts, origins=origins)
+    if match := grammar.PROVIDERS.search(text):
+        facts["provider"] = next(group for group in match.groups() if group).partition(";")[0]
+    return facts, versions
 
 
 def killed(text: str) -> bool:
@@ -143,15 +170,22 @@ def _worlds(records: _Records, text: str) -> int:
     """Return how many programs were rank 0 at a time; launches one after another are one each."""
     alone = sum(run.alone and run.size == 1 for run in records.runs.values())
     told = max((int(number) for number in _SINGLETONS.findall(text)), default=0)
-    return max(records.most_at_once, alone, told, len(_OSU_ALONE.findall(text)))
+    words = len(_ALONE.findall(text))
+    words = words if words >= _FEWEST_ALONE or "two processes" in text else 0
+    return max(records.most_at_once, alone, told, words)
 
 
 def _ended(records: _Records, text: str) -> str:
+    how = story.ended_by(text)
+    if how in {"node-lost", "killed"}:
+        return how
     if killed(text):
         return "killed"
     if _OVER_TIME.search(text):
         return "hang"
     if messages.crashed(text) or messages.not_started(text) or messages.no_program(text):
         return "crash"
+    if how:
+        return how
     whole = bool(records.runs) and all(run.ended for run in records.runs.values())
     return "ok" if whole and not records.failed else ""

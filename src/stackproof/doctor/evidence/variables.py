@@ -1,0 +1,107 @@
+"""Variables of a job, held against what its MPI, its release and its fabric make of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from stackproof.core.versions import Versions, versions
+from stackproof.knowledge.evidence import Evidence, FactValue
+from stackproof.knowledge.model import Knowledge
+
+_LISTS = {
+    "OMPI_MCA_mtl_ofi_provider_include": "openmpi",
+    "OMPI_MCA_opal_common_ofi_provider_include": "openmpi",
+    "OMPI_MCA_btl_ofi_provider_include": "openmpi",
+    "I_MPI_OFI_PROVIDER": "intel-mpi",
+}
+"""Lists of providers that an MPI reads itself."""
+
+_FITTING = {
+    "slingshot-11": re.compile(r"(?:cxi|lnx|shm|shm\+cxi|self)"),
+    "infiniband": re.compile(r"(?:verbs|mlx|ucx|shm|ofi_rxm|ofi_rxd|lnx|psm3|self)"),
+    "ethernet": re.compile(
+        r"(?:tcp|sockets|udp|net|shm|ofi_rxm|ofi_rxd|usnic|lnx|psm3|verbs|self)"
+    ),
+}
+"""Providers that a fabric has, by the beginning of their names."""
+
+_RELEASE = re.compile(r"\d+(?:\.\d+)*")
+_DISPLAYED = ("CRAY_MPICH_VERSION", "PE_MPICH_VERSION")
+
+
+def names_in(text: str) -> tuple[bool, tuple[str, ...]]:
+    """Return whether a list leaves names out (`^` before it), and its names."""
+    words = text.strip().removeprefix("^")
+    names = (word.strip().lower() for word in re.split(r"[,;]", words))
+    return text.strip().startswith("^"), tuple(name for name in names if name)
+
+
+def of_variables(evidence: Evidence, knowledge: Knowledge) -> Evidence:
+    """Return what is wrong with values of variables, as far as releases and fabric are known."""
+    if evidence.variables is None:
+        return Evidence()
+    facts: dict[str, FactValue] = {}
+    origins: dict[str, str] = {}
+    for fact, texts in (
+        ("names-no-longer-read", list(_not_read(evidence, knowledge))),
+        ("own-provider-list", list(_of_another_fabric(evidence))),
+        ("cpe-libraries-match", list(_of_another_release(evidence))),
+    ):
+        if texts or (fact == "names-no-longer-read" and _known_release(evidence)):
+            facts[fact] = bool(texts) if fact != "cpe-libraries-match" else False
+            origins[f"fact {fact}"] = "; ".join(texts) or "every variable that is known"
+    return Evidence(facts=facts, origins=origins)
+
+
+def _known_release(evidence: Evidence) -> bool:
+    mpi = evidence.facts.get("mpi")
+    return isinstance(mpi, str) and bool(_RELEASE.fullmatch(evidence.versions.get(mpi, "")))
+
+
+def _not_read(evidence: Evidence, knowledge: Knowledge) -> Iterator[str]:
+    """Yield the variables that the release of the MPI does not read."""
+    mpi = evidence.facts.get("mpi")
+    if not isinstance(mpi, str) or not _known_release(evidence):
+        return
+    release = versions(f"={evidence.versions[mpi]}")
+    asked = {
+        name: [one for one in knowledge.settings if name in one.names and one.component == mpi]
+        for name in evidence.variables or {}
+    }
+    for name, settings in asked.items():
+        if settings and not any(_reads(one.versions, release) for one in settings):
+            ranges = ", ".join(one.versions for one in settings)
+            yield (
+                f"{name} is read by {mpi} {ranges}, and this is {evidence.versions[mpi]}: "
+                f"{settings[0].effect}"
+            )
+
+
+def _reads(asked: str, release: Versions) -> bool:
+    return asked == ":" or release.within(versions(asked))
+
+
+def _of_another_fabric(evidence: Evidence) -> Iterator[str]:
+    """Yield the MPI's own lists of providers of which none is one of this fabric."""
+    fitting = _FITTING.get(str(evidence.facts.get("fabric")))
+    variables = evidence.variables or {}
+    mpi = evidence.facts.get("mpi")
+    for variable, reader in _LISTS.items() if fitting else ():
+        left_out, names = names_in(variables.get(variable, ""))
+        if left_out or not names or mpi not in {reader, None} or fitting is None:
+            continue
+        if not any(fitting.match(name) for name in names):
+            yield f"{variable}={variables[variable]}"
+
+
+def _of_another_release(evidence: Evidence) -> Iterator[str]:
+    """Yield a Cray MPICH that says another release than the module that is loaded."""
+    said = evidence.versions.get("cray-mpich", "")
+    if evidence.origin("version", "cray-mpich") not in evidence.logs:
+        return
+    for name in _DISPLAYED:
+        module = (evidence.variables or {}).get(name)
+        if module and said and module.split(".")[:3] != said.split(".")[:3]:
+            yield f"{name}={module}, and the library says {said}"
+            return

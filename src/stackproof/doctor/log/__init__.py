@@ -1,0 +1,1 @@
+"""What a job printed, taken apart: its lines, what happened in which order, and who said so."""

@@ -1,0 +1,157 @@
+"""A log of any length to the part that is kept: its beginning, its end, and what complains between.
+
+Bytes come in pieces, so that a log of gigabytes needs the memory of a small one. Words that a
+complaint holds are searched for in whole pieces first; only lines that have one are looked at.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from dataclasses import dataclass
+
+from stackproof.core import limits
+
+_EDGE = limits.LOG_KEPT.bytes // 4
+_BETWEEN = limits.LOG_KEPT.bytes // 3
+_LONGEST = limits.LINE_KEPT.bytes
+_OVERHEAD = 16
+"""What a line costs beside its bytes."""
+_MOST_LOOKED_AT = 200_000
+"""Lines with such a word that are looked at; a log that has more says the same again."""
+
+WORDS = (
+    b"error", b"fail", b"fatal", b"abort", b"cannot", b"can't", b"could not", b"unable", b"denied",
+    b"not found", b"no such", b"killed", b"signal", b"terminated", b"cancelled", b"refused",
+    b"timed out", b"timeout", b"exceeded", b"exhaust", b"out of memory", b"oom", b"undefined",
+    b"unreachable", b"mismatch", b"exception", b"traceback", b"unrecognized", b"unknown",
+    b"not available", b"no space", b"unexpected", b"invalid", b"undeliverable", b"ptlte",
+    b"bus err", b"warn", b"version", b"singleton", b"exited", b" of 1", b"/1", b"size: 1",
+    b'"kind":"start', b'"kind":"end', b'"kind":"error',
+)  # fmt: skip
+_WORD = re.compile(b"|".join(map(re.escape, sorted(WORDS, key=len, reverse=True))))
+_VARYING = re.compile(rb"0x[0-9a-f]+|[0-9]+")
+_WRONG = re.compile(rb'"errors":[1-9]|\bfail\s*$')
+_OF_A_KEY = re.compile(rb"\s*[A-Za-z0-9+/=]{40,}\s*")
+_RECORD = b'{"kind":"'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogExtract:
+    """What is kept of a log; `numbers` are those of its lines where some were left out."""
+
+    text: str
+    numbers: tuple[int, ...] = ()
+
+
+class LogReader:
+    """Takes a log in pieces and keeps what matters of it."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._number = 0
+        self._first: list[bytes] = []
+        self._first_bytes = 0
+        self._between: list[tuple[int, bytes]] = []
+        self._between_bytes = 0
+        self._last: deque[tuple[int, bytes]] = deque()
+        self._last_bytes = 0
+        self._shapes: set[bytes] = set()
+        self._looked_at = 0
+
+    def feed(self, piece: bytes) -> None:
+        """Take the next piece of the log."""
+        head, newline, tail = piece.rpartition(b"\n")
+        if not newline:
+            # What is far beyond the longest line that is kept is dropped at once.
+            self._rest = (self._rest + piece)[: _LONGEST + 1]
+            return
+        whole = self._rest + head if self._rest else head
+        self._rest = tail[: _LONGEST + 1]
+        if self._first_bytes < _EDGE:
+            place = 0
+            while place <= len(whole) and self._first_bytes < _EDGE:
+                end = whole.find(b"\n", place)
+                end = len(whole) if end < 0 else end
+                self._number += 1
+                self._first.append(whole[place : min(end, place + _LONGEST)])
+                self._first_bytes += len(self._first[-1]) + _OVERHEAD
+                place = end + 1
+            if place > len(whole):
+                return
+            whole = whole[place:]
+        self._search(whole)
+
+    def _search(self, block: bytes) -> None:
+        """Keep the lines of a block that complain, and its end."""
+        if self._between_bytes < _BETWEEN and self._looked_at < _MOST_LOOKED_AT:
+            self._keep_complaints(block)
+        lines = block.count(b"\n") + 1
+        start = max(0, len(block) - _EDGE)
+        # Empty lines cost more than their bytes.
+        if block.count(b"\n", start) > _EDGE // _OVERHEAD:
+            start = max(0, len(block) - _EDGE // _OVERHEAD)
+        start = block.rfind(b"\n", 0, start) + 1 if start else 0
+        number = self._number + block.count(b"\n", 0, start)
+        for line in block[start:].split(b"\n"):
+            number += 1
+            self._last.append((number, line[:_LONGEST]))
+            self._last_bytes += min(len(line), _LONGEST) + _OVERHEAD
+        while self._last_bytes > _EDGE:
+            self._last_bytes -= len(self._last.popleft()[1]) + _OVERHEAD
+        self._number += lines
+
+    def _keep_complaints(self, block: bytes) -> None:
+        low = block.lower()
+        number, counted, place = self._number, 0, 0
+        while match := _WORD.search(low, place):
+            start = low.rfind(b"\n", 0, match.start()) + 1
+            end = low.find(b"\n", match.end())
+            end = len(low) if end < 0 else end
+            number += low.count(b"\n", counted, start)
+            counted, place = start, end
+            self._looked_at += 1
+            shape = _VARYING.sub(b"", low[start : min(end, start + 200)])
+            own = low.find(_RECORD, start, end) >= 0
+            if self._telling(low, start, end) if own else shape not in self._shapes:
+                self._shapes.add(shape)
+                # A box of a launcher, or a stack of errors, goes on for some lines.
+                self._keep(block, start, number + 1)
+            if self._between_bytes >= _BETWEEN or self._looked_at >= _MOST_LOOKED_AT:
+                return
+
+    def _telling(self, low: bytes, start: int, end: int) -> bool:
+        """Return whether a record says more than that a series was measured."""
+        line = low[start : min(end, start + 4 * _LONGEST)]
+        return b'"kind":"series' not in line or _WRONG.search(line) is not None
+
+    def _keep(self, block: bytes, start: int, number: int) -> None:
+        last = self._between[-1][0] if self._between else 0
+        for offset, line in enumerate(block[start : start + 8 * _LONGEST].split(b"\n")[:_AFTER]):
+            if number + offset > last:
+                self._between.append((number + offset, line[:_LONGEST]))
+                self._between_bytes += min(len(line), _LONGEST) + _OVERHEAD
+
+    def extract(self) -> LogExtract:
+        """Return what was kept; call it when the log has ended."""
+        if self._rest:
+            rest, self._rest = self._rest[:_LONGEST], b""
+            if self._first_bytes < _EDGE:
+                self._number += 1
+                self._first.append(rest)
+            else:
+                self._search(rest)
+        kept = list(enumerate(self._first, 1))
+        for part in (self._between, self._last):
+            reached = kept[-1][0] if kept else 0
+            kept += [(number, line) for number, line in part if number > reached]
+        numbers = tuple(number for number, _ in kept)
+        whole = len(kept) == self._number
+        # Of a key that was cut apart no line may stay.
+        lines = (line if whole or not _OF_A_KEY.fullmatch(line) else b"" for _, line in kept)
+        text = b"\n".join(lines).decode(errors="replace")
+        return LogExtract(text=text, numbers=() if whole else numbers)
+
+
+_AFTER = 8
+"""Lines that are kept from one that complains on."""

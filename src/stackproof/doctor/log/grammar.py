@@ -1,0 +1,299 @@
+"""How each component words a complaint: the forms of lines that say that something failed.
+
+These tell who speaks and that it is an end, not why; why is what rules know.
+"""
+
+from __future__ import annotations
+
+import re
+
+COMPONENTS: tuple[tuple[str, str], ...] = (
+    (
+        "Cray MPICH",
+        (
+            r"MPICH ERROR \[Rank|MPICH WARNING|CRAY MPICH|libmpi_(?:cray|gnu|intel|nvidia|amd)\b"
+            r"|GTL library"
+        ),
+    ),
+    ("Cray PMI", r"\[PE_\d+\]|_pmi_|^pmi_|PMI: "),
+    ("MVAPICH", r"\[mvapich|MVAPICH|\[cli_\d+\]|mpispawn|mpirun_rsh|mv2_|MPIDI_CH3_Init"),
+    (
+        "Intel MPI",
+        r"bstrap_proxy|i_hydra|I_MPI_|Intel\(R\) MPI|impi|MPI startup\(\)|_ch4_\w+_intel",
+    ),
+    ("Hydra", r"\[mpiexec@|\[proxy:|HYD[A-Z]?_|hydra|BAD TERMINATION OF ONE"),
+    ("pyxis", r"pyxis"),
+    ("enroot", r"enroot|^\[ERROR\]"),
+    ("Apptainer", r"apptainer|singularity|^FATAL:  |starter-suid"),
+    ("Podman", r"podman|crun|runc|OCI runtime|conmon|docker:"),
+    ("Sarus", r"sarus"),
+    ("Charliecloud", r"ch-run\["),
+    (
+        "Slurm",
+        (
+            r"^(?:srun|sbatch|salloc|slurmstepd|slurmd|slurmctld|scontrol|sattach)\b|mpi/pmi"
+            r"|mpi/pmix|slurm_"
+        ),
+    ),
+    ("PMIx", r"PMIX?[ _](?:ERROR|ERR|SUCCESS)|PMIX ERROR|pmix_|PMIx|gds_|psec|ptl_"),
+    ("PRRTE", r"PRTE|prterun|prted|prte_"),
+    ("UCX", r"UCX +(?:ERROR|FATAL|WARN)|ib_mlx5|ucp_|uct_|libuc[pts]|mm_posix|rc_mlx5|ud_mlx5"),
+    ("PSM3", r"PSM3|psm3"),
+    ("PSM2", r"PSM2|psm2|hfi_|assert_psm"),
+    ("NCCL", r"NCCL (?:WARN|INFO|ERROR)|ncclSystemError|nccl[A-Z]\w+Error|RCCL"),
+    ("CUDA", r"CUDA(?:_ERROR| error| driver| failure| out of)|cuda[A-Z]\w+Error|cudaError"),
+    ("ROCm", r"hipError|HIP error|HSA_STATUS|Memory access fault by GPU"),
+    (
+        "Open MPI",
+        (
+            r"OPAL ERROR|ORTE|OMPI|Open ?MPI|MPI_ERRORS_ARE_FATAL|An error occurred in MPI_"
+            r"|Local abort before|orted|mca_|btl_|pml_|mtl_|MPI_INIT|PML|BTL|prun"
+            r"|Process received signal|usock|oob_"
+        ),
+    ),
+    ("libfabric", r"libfabric:|cxip?_|cxil_|fi_[a-z]+\b|OFI |prov/|PTLTE|Cassini"),
+    (
+        "MPICH",
+        (
+            r"Fatal error in |Abort\(|internal ABORT|Assertion failed in file \S*(?:mpi[dlr]"
+            r"|ch[34])|MPI[DRL]\w*\(\d+\)|MPIDI?_|MPIR_|write_line error|PMI[I2]?_|_pmi2_kvs"
+        ),
+    ),
+    (
+        "the loader",
+        (
+            r"error while loading shared libraries|cannot open shared object|undefined symbol"
+            r"|symbol lookup error|version [`'\"]\S+' not found|=> not found|wrong ELF class|GLIBC"
+            r"|relocation"
+        ),
+    ),
+    (
+        "Python",
+        (
+            r"^(?:Traceback|\w*Error:|\w*Exception:|ImportError|ModuleNotFoundError|OSError"
+            r"|RuntimeError)|\w+Error: "
+        ),
+    ),
+    ("squashfs-mount", r"squashfs-mount|squashfuse"),
+    ("ssh", r"^ssh: |Permission denied \(publickey|Host key verification|^kex_exchange"),
+    (
+        "the kernel",
+        (
+            r"Out of memory: |oom-kill|invoked oom-killer|segfault at|Killed process|traps:"
+            r"|soft lockup"
+        ),
+    ),
+    ("Fortran run time", r"forrtl: |Fortran runtime error|At line \d+ of file"),
+    (
+        "the C library",
+        (
+            r"double free|malloc\(|free\(\)|munmap_chunk|corrupted|stack smashing|terminate called"
+            r"|glibc detected"
+        ),
+    ),
+)
+"""Who prints what, the more particular first."""
+
+FATAL = re.compile(
+    r"Fatal error in |^Abort\(|internal ABORT|Assertion failed|MPICH ERROR|FATAL|[Ff]atal:"
+    r"|fatal error"
+    r"|^\*\*\* An error occurred in MPI_|(?:OPAL|ORTE|PRTE|OMPI|PMIX|PMIx) ERROR:|\bPMIX_ERR_\w+"
+    r"|Process received signal|Signal: \w[\w ]*\(\d+\)|Caught signal \d+|UCX +(?:ERROR|FATAL)"
+    r"|^(?:srun|sbatch|salloc|slurmstepd|slurmd): (?:error|fatal): "
+    r"|(?:mpiexec|prterun|mpirun|orterun)(?:\.hydra)?(?: has exited| was unable| noticed"
+    r"| detected|:.{0,40}error)"
+    r"|BAD TERMINATION OF ONE|\[(?:mpiexec|proxy):?[^\]]{0,60}\].{0,160}(?:error|fail"
+    r"|unable|assert)"
+    r"|error while loading shared libraries|cannot open shared object file"
+    r"|undefined symbol|symbol lookup error"
+    r"|version [`'\"]\S{1,80}' not found|=> not found|wrong ELF class|Exec format error"
+    r"|^Traceback \(most recent|^(?:\w+\.)*\w*(?:Error|Exception): |Segmentation fault"
+    r"|Bus error|core dumped"
+    r"|Illegal instruction|Floating point exception|Killed\b|Out of memory: |oom[-_]kill"
+    r"|Out Of Memory|OUT_OF_MEMORY"
+    r"|CANCELLED AT|DUE TO TIME LIMIT|NODE FAIL|Node failure|APPLICATION TIMED OUT|terminate called"
+    r"|application called MPI_Abort|MPI_ABORT was invoked|PTLTE_\w+|UNDELIVERABLE"
+    r"|Transport retry count exceeded"
+    r"|local QP operation err|Local QP operation|NCCL WARN|CUDA_ERROR_|cudaError|hipError"
+    r"|Memory access fault by GPU"
+    r"|double free or corruption|malloc\(\): |munmap_chunk\(\)|forrtl: "
+    r"|Fortran runtime error|write_line error"
+    r"|OFI (?:call |)\S{1,40}(?: \S{1,20})? failed|OFI poll failed"
+    r"|OFI endpoint open failed|\bfi_\w+(?:\(\))? failed"
+    r"|[Cc]ommand not found|No such file or directory|Permission denied|Operation not permitted"
+    r"|No space left on device|Cannot allocate memory|Connection refused|Connection reset"
+    r"|Host key verification"
+    r"|process \d+ (?:in|died|exited)|died with signal|exited on signal|returned non-zero|\[ERROR\]"
+    r"|PSM[23]? (?:can't|could not)|assert(?:ion)? .{0,80}fail|couldn't (?:start|create"
+    r"|open)|Couldn't "
+    r"|task_init\(\) failed|Failed to \w+|failed to \w+|[Uu]nable to \w+"
+    r"|not built with \S+ PMI support|mpispawn_checkin"
+)  # fmt: skip
+"""Words with which components say that something came to an end."""
+
+DEAD = re.compile(
+    r"Fatal error in |Abort\(|ABORT|Process received signal|[Cc]aught signal"
+    r"|srun: error: \S+: task|[Nn]ode failure"
+    r"|slurmstepd: error: \*\*\*|(?:has|have) exited|exited (?:on|with)|BAD TERMINATION"
+    r"|core dumped|Traceback|MPI_ERRORS_ARE_FATAL"
+    r"|^Killed|: Killed|CANCELLED|^FATAL|[Ff]atal: |terminate called|Segmentation fault"
+    r"|Bus error|not start|task_init\(\) failed|UNDELIVERABLE|PTLTE_|oom[-_]kill"
+    r"|Out Of Memory|out of memory|symbol lookup",
+    re.MULTILINE,
+)
+"""Words after which nobody goes on."""
+
+PROGRESS = re.compile(
+    r"^\s*\d+(?:\s+[-+]?\d[\d.eE+-]*){1,8}\s*$|^[#>]? ?[Hh](?:ello|i)\b|\b(?:PASS(?:ED)?"
+    r"|[Ss]ucce(?:ss|eded|ssfully)|[Cc]ompleted?|[Ff]inished|HAS ENDED|[Dd]one)\b"
+    r"|[Ww]all(?:[ -]?clock)? time|[Ee]xit code:? 0\b|^\s*(?:[Ss]tep|[Ii]ter(?:ation)?"
+    r"|[Cc]ycle|[Ee]poch|[Tt]ime ?step)\b.{0,3}\d|\b[Tt]ime: ?[\d.]+ ?(?:ms|s)\b"
+    r"|\d (?:ns/day|GFLOPS|Gflops|MB/s|it/s)\b"
+    r"|^# ?OSU|^# *benchmarks|^\s*#bytes|^# Size|[Rr]ank \d+ (?:of|out of) \d+"
+    r"|[Pp]rocess(?:or)? \d+ (?:of|out of) \d+|I am \d+ of \d+"
+)
+"""Lines by which a program shows that it runs, or ended well."""
+
+COMPLAINT = re.compile(
+    r"\b(?:[Ee]rror|ERROR|[Ff]ailed|FAILED|[Ff]ailure|[Cc]annot|[Cc]an't|[Cc]ould not"
+    r"|[Ii]nvalid|[Dd]enied|[Tt]imed out|[Tt]imeout"
+    r"|[Nn]ot found|[Mm]issing|[Mm]ismatch|[Rr]efused|[Ee]xceeded|[Uu]nknown"
+    r"|[Uu]nrecognized|[Uu]nexpected|[Uu]nreachable"
+    r"|WARN(?:ING)?|[Ww]arning|[Aa]bort(?:ed|ing)?|not available|not enough|no longer"
+    r"|[Hh]ung|suspects a hang|instead of"
+    r"|[Uu]nsupported|not supported|different version|[Cc]onflict)\b"
+)
+"""Words that something is not as it should be."""
+
+HARMLESS = re.compile(
+    r"\b0 (?:errors?|failures?|failed)\b|\b(?:no|without) (?:errors?|failures?"
+    r"|warnings?)\b|errors?[ =:]+0\b|[Ee]rror (?:norm|bound|estimate|tolerance)"
+    r"|\b(?:[Rr]el(?:ative)?|[Aa]bs(?:olute)?|[Mm]ax(?:imum)?|L[12]|RMS|[Rr]esidual|mean"
+    r"|standard|std)\.? ?(?:squared )?[Ee]rrors?\b"
+    r"|[Ee]rrors?\s*[:=]\s*[-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?\s*$|[Nn]on-fatal|ignor(?:ed"
+    r"|ing)|DATA VALIDATION"
+    r"|PMIX_ERR_NOT_FOUND.{0,40}continu|failed tests? *[:=] *0"
+    r"|more processes have sent help message|_base_help_aggregate|\(ignored\)"
+    r"|support is disabled|Deprecat|deprecated"
+)
+"""Words that look so, and are not."""
+
+ENDS: tuple[tuple[str, str], ...] = (
+    (
+        "node-lost",
+        (
+            r"DUE TO NODE FAIL|[Nn]ode failure on|NODE_FAIL|lost communication with (?:a remote"
+            r"|the remote) daemon|node \S+ (?:is )?down|launch failed: Communication"
+            r"|slurmstepd: error: Node \S+ not responding"
+        ),
+    ),
+    (
+        "hang",
+        (
+            r"DUE TO TIME LIMIT|APPLICATION TIMED OUT|TIMEOUT\b.{0,40}job|suspects a hang"
+            r"|Watchdog caught collective"
+        ),
+    ),
+    (
+        "killed",
+        (
+            r"oom[-_]kill|Out Of Memory|[Ss]lurm.{0,80}OUT_OF_MEMORY|Out of memory: Kill"
+            r"|invoked oom-killer|exceeded (?:job )?memory limit"
+        ),
+    ),
+    ("cancelled", r"CANCELLED AT|[Kk]eyboard ?[Ii]nterrupt|SIGINT received"),
+)
+"""How a job ended, by the words for it; the first that stands there."""
+
+SIGNALS = re.compile(
+    r"[Ss]ignal:? (?P<name>[A-Z][\w ]{2,30}?) ?\((?P<number>\d{1,2})\)"
+    r"|SIGNAL: (?P<hydra>\d{1,2})|exited on signal (?P<prte>\d{1,2})"
+    r"|[Cc]aught signal (?P<ucx>\d{1,2})|died with signal (?P<mv>\d{1,2})"
+    r"|: (?P<srun>Segmentation fault|Bus error|Killed|Aborted|Illegal instruction"
+    r"|Floating point exception)"
+)
+EXIT = re.compile(
+    r"(?:[Ee]xit(?:ed)?(?: with)?(?: exit)? code:?|EXIT CODE:"
+    r"|exit status) +(?P<code>\d{1,3})\b"
+)
+
+MPIS: tuple[tuple[str, str], ...] = (
+    (
+        "cray-mpich",
+        (
+            r"CRAY MPICH|MPICH ERROR \[Rank|PE \d+: MPICH|libmpi_(?:cray|gnu|intel|nvidia"
+            r"|amd)(?:_\d+)?\.so|\[PE_\d+\]|GTL library|MPIDI_CRAY_|MPICH_\w+ +=|cray_pmi"
+        ),
+    ),
+    (
+        "intel-mpi",
+        (
+            r"Intel\(R\) MPI|bstrap_proxy|i_hydra|I_MPI_|MPI startup\(\)|impi_shm|/impi/|intel_mpi"
+            r"|PMI server not found"
+        ),
+    ),
+    ("mvapich", r"MVAPICH|\[mvapich|mpirun_rsh|mpispawn|MV2_\w+|\[cli_\d+\]: (?:aborting|read)"),
+    (
+        "openmpi",
+        (
+            r"OPAL ERROR|ORTE[_ ]|orted|MPI_ERRORS_ARE_FATAL|Local abort before MPI_INIT|OMPI"
+            r"|Open ?MPI|Open RTE|mca_\w+|PRTE|prterun|btl:|ompi_|opal_|libmpi\.so\.(?:20|40)"
+            r"|mpirun was unable|An error occurred in MPI_\w+\b(?!.{0,40}MPICH)|PMIX ERROR"
+        ),
+    ),
+    (
+        "mpich",
+        (
+            r"MPIR_|MPIDI?_|MPII_|MPICH|internal_Init|Fatal error in (?:internal_|P?MPI_)"
+            r"|PMII_singinit|HYD[TU]_|\[mpiexec@|\[proxy:|_pmi2_kvs_get"
+        ),
+    ),
+)
+"""Families of MPI by words that no other one has, the more particular first."""
+
+VERSIONS: tuple[tuple[str, str], ...] = (
+    ("cray-mpich", r"CRAY MPICH version (\d+\.\d+\.\d+)"),
+    (
+        "intel-mpi",
+        r"Intel\(R\) MPI Library,? (?:Version )?(\d{4}\.\d+(?:\.\d+)?|\d{4}(?: Update \d+)?)",
+    ),
+    (
+        "openmpi",
+        (
+            r"Open MPI(?::| v| Version:?|\) )\s*v?(\d+\.\d+\.\d+)|\(Open MPI\) (\d+\.\d+\.\d+)"
+            r"|Open MPI v?(\d+\.\d+\.\d+)"
+        ),
+    ),
+    ("mvapich", r"MVAPICH2?(?:-\w+)? [Vv]ersion *:?\s*(\d+\.\d+(?:\.\d+)?)"),
+    ("mpich", r"(?<!CRAY )MPICH [Vv]ersion:?\s*(\d+\.\d+(?:\.\d+)?)"),
+    ("libfabric", r"libfabric[ /](?:version: ?|[Vv])?(\d+\.\d+\.\d+)"),
+)
+LAUNCHERS: tuple[tuple[str, str], ...] = (
+    ("srun", r"^srun: |direct launched using \"srun\"|mpi/pmi[x2]|slurm\.pmix"),
+    (
+        "mpirun",
+        (
+            r"^(?:prterun|mpirun|orterun) (?:noticed|has exited|detected|was unable)"
+            r"|OPAL ERROR.{0,80}orted|PRTE (?:detected|has lost)|ORTE (?:does not know|was unable"
+            r"|has lost)|not enough slots"
+        ),
+    ),
+    ("mpiexec", r"^\[mpiexec@|BAD TERMINATION OF ONE OF YOUR|\[proxy:"),
+)
+PROVIDERS = re.compile(
+    r"libfabric:\d+(?::\d+)?:(?:\w+:)?(?P<one>cxi|verbs|psm[23]|opx|efa|tcp|shm|lnx"
+    r"|ofi_rxm)\b|libfabric provider: (?P<impi>[\w;-]+)"
+    r"|\bselected provider:? (?P<picked>\w+)"
+)
+
+ALONE = re.compile(
+    r"\brank:? +0 (?:of|out of|/) 1\b|\b0 ?/ ?1\b(?!\d)|\bprocess(?:or)? 0 (?:of"
+    r"|out of) 1\b(?! node)|\b0 (?:of|out of) 1 (?:rank|process|task|proc)"
+    r"|\b(?:comm(?:unicator)?|world)[ _]?size\)?[ :=]+1\b(?!\d)"
+    r"|\bsize[:= ]+1\b.{0,40}\brank[:= ]+0\b|\brank[:= ]+0\b.{0,40}\bsize[:= ]+1\b"
+    r"|\b(?:[Rr]unning on|[Uu]sing|with) 1 (?:MPI )?(?:rank|process|task|proc)(?:es"
+    r"|s)?\b(?! per)|requires (?:exactly|at least) two processes"
+    r"|nprocs[:= ]+1\b|[Nn]umber of (?:MPI )?(?:processes|ranks|tasks)[ :=]+1\b"
+    r"|I am 0 of 1\b|from (?:process|rank|task) 0 (?:of|out of) 1\b",
+)  # fmt: skip
+"""Words of any program that it is alone, as rank 0 of 1."""

@@ -1,0 +1,223 @@
+"""What a job's output tells: what failed first, on which rank and node, and how it ended."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from stackproof.doctor.log import grammar
+from stackproof.doctor.log.lines import PlainLine, PlainLog, plain, who
+from stackproof.knowledge.evidence import Evidence
+
+MOST_EVENTS = 40
+"""Lines that are remembered of a log."""
+
+_RULE = re.compile(r"\s{0,8}[-=*#]{12,}\s*$")
+_STACK = re.compile(r"\w+ ?\(\d+\)[. ]*: ?\S")
+_COMPONENTS = tuple((name, re.compile(pattern)) for name, pattern in grammar.COMPONENTS)
+_ENDS = tuple((name, re.compile(pattern)) for name, pattern in grammar.ENDS)
+_NUMBERED = ("number", "hydra", "prte", "ucx", "mv")
+_SIGNAL_NAMES = {
+    "Segmentation fault": "11", "Bus error": "7", "Killed": "9", "Aborted": "6",
+    "Illegal instruction": "4", "Floating point exception": "8",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogEvent:
+    """A line that complains: where it stands, who printed it, on which rank and node.
+
+    `fatal` lines are an end; those of a `stack` tell what was below another one.
+    """
+
+    file: str
+    line: int
+    text: str
+    component: str = ""
+    rank: int | None = None
+    node: str = ""
+    fatal: bool = True
+    stack: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogStory:
+    """The events of all logs in their order, and how the job ended, in words."""
+
+    events: tuple[LogEvent, ...] = ()
+    endings: tuple[str, ...] = ()
+
+    @property
+    def fatal(self) -> tuple[LogEvent, ...]:
+        """Return the events that are an end."""
+        return tuple(event for event in self.events if event.fatal)
+
+    @property
+    def shown(self) -> tuple[LogEvent, ...]:
+        """Return the events to quote: the first end, the bottom of its stack, and the others."""
+        chosen = self.fatal or self.events
+        head = chosen[:1]
+        stack = [
+            event for event in self.events if event.stack and head and event.file == head[0].file
+        ]
+        return tuple(dict.fromkeys((*head, *stack[-1:], *chosen[1:], *self.events)))
+
+    @property
+    def first(self) -> LogEvent | None:
+        """Return the first event that is an end, else the first complaint."""
+        return next(iter(self.fatal or self.events), None)
+
+    @property
+    def first_failed(self) -> LogEvent | None:
+        """Return the first event that names a rank or a node."""
+        named = (event for event in self.fatal if event.rank is not None or event.node)
+        return next(named, None)
+
+
+def story_of(evidence: Evidence) -> LogStory:
+    """Return what the logs of evidence tell."""
+    events: list[LogEvent] = []
+    endings: dict[str, None] = {}
+    for name, text in evidence.logs.items():
+        numbers = tuple(evidence.line_numbers.get(name, ()))
+        events += _events(name, text, numbers)
+        endings |= dict.fromkeys(_endings(text, numbers))
+    return LogStory(events=tuple(events), endings=tuple(endings))
+
+
+@functools.lru_cache(maxsize=16)
+def _events(name: str, text: str, numbers: tuple[int, ...]) -> tuple[LogEvent, ...]:
+    """Return the complaints of a log in their order, each wording once."""
+    found: dict[str, LogEvent] = {}
+    last: PlainLine | None = None
+    for line, whole, boxed in _statements(plain(text, numbers).lines):
+        fatal = grammar.FATAL.search(whole) is not None
+        # A launcher draws a box around what it ends with, and around some warnings.
+        fatal = fatal or (boxed and _WARNING.search(whole) is None)
+        stack = _STACK.match(whole) is not None and not whole.rstrip().endswith(":")
+        before, last = last, line
+        if not (fatal or stack) and grammar.COMPLAINT.search(whole) is None:
+            continue
+        if grammar.HARMLESS.search(whole):
+            continue
+        key = re.sub(r"0x[0-9a-f]+|\d+", "", whole)
+        if key in found or len(found) >= MOST_EVENTS:
+            continue
+        if fatal and not any(event.fatal for event in found.values()) and before is not None:
+            # Whoever has no word for an error says it in the line before.
+            found.setdefault(before.text, _event(name, before, before.text, fatal=False))
+        found[key] = _event(name, line, whole, fatal=fatal, stack=stack)
+    return tuple(found.values())
+
+
+def _event(name: str, line: PlainLine, text: str, *, fatal: bool, stack: bool = False) -> LogEvent:
+    rank, node = who(line)
+    return LogEvent(
+        file=name, line=line.number, text=text.strip(), component=component_of(text), rank=rank,
+        node=node, fatal=fatal, stack=stack,
+    )  # fmt: skip
+
+
+@dataclass(slots=True)
+class _Box:
+    """The lines between two rules of dashes, joined."""
+
+    lines: list[PlainLine] = field(default_factory=list)
+
+
+def went_on(log: PlainLog) -> bool:
+    """Return whether a program printed on, after the last complaint, as if nothing had happened."""
+    if grammar.DEAD.search(log.text):
+        return False
+    after = False
+    for _, whole, boxed in _statements(log.lines):
+        complains = grammar.FATAL.search(whole) or grammar.COMPLAINT.search(whole)
+        if boxed or (complains and not grammar.HARMLESS.search(whole)):
+            after = False
+        elif grammar.PROGRESS.search(whole):
+            after = True
+    return after
+
+
+_WARNING = re.compile(
+    r"[Ww][Aa][Rr][Nn]|will be ignored|will continue|[Dd]eprecat|OpenFabrics|openib"
+    r"|infiniband ports|requested component was not found|[Nn]ote "
+)
+
+
+def _statements(lines: tuple[PlainLine, ...]) -> Iterator[tuple[PlainLine, str, bool]]:
+    """Yield lines with what they say, and whether a launcher's box says it, at once then."""
+    box: _Box | None = None
+    for line in lines:
+        if _RULE.match(line.text):
+            if box is not None and box.lines:
+                yield from _boxed(box)
+                box = None
+            else:
+                box = _Box()
+        elif box is None:
+            if line.text.strip():
+                yield line, line.text, False
+        elif len(box.lines) > _LONGEST_BOX:
+            yield from ((inner, inner.text, False) for inner in box.lines if inner.text.strip())
+            box = None
+            yield line, line.text, False
+        else:
+            box.lines.append(line)
+    if box is not None:
+        yield from ((inner, inner.text, False) for inner in box.lines if inner.text.strip())
+
+
+_LONGEST_BOX = 40
+
+
+def _boxed(box: _Box) -> Iterator[tuple[PlainLine, str, bool]]:
+    """Yield the first paragraph of a box as one text, and its other lines."""
+    head: list[PlainLine] = []
+    rest = list(box.lines)
+    while rest and not rest[0].text.strip():
+        rest.pop(0)
+    while rest and rest[0].text.strip():
+        head.append(rest.pop(0))
+    if head and all(re.match(r"\s*\S{1,20}\s*[|=:]\s", line.text) for line in head):
+        yield from ((line, line.text, False) for line in head)
+    elif head:
+        yield head[0], " ".join(line.text.strip() for line in head), True
+    yield from ((line, line.text, False) for line in rest if line.text.strip())
+
+
+def component_of(text: str) -> str:
+    """Return who prints such a line, an empty text where nobody is known to."""
+    return next((name for name, pattern in _COMPONENTS if pattern.search(text)), "")
+
+
+def _endings(text: str, numbers: tuple[int, ...]) -> Iterator[str]:
+    """Yield in words how a job ended."""
+    log = plain(text, numbers)
+    words = {"node-lost": "a node was lost", "hang": "it ran into a time limit or hung",
+             "killed": "memory ran out and the kernel or Slurm killed it",
+             "cancelled": "it was cancelled"}  # fmt: skip
+    kind = ended_by(log.text)
+    if kind:
+        yield words[kind]
+    for signal in signals(log.text):
+        yield f"signal {signal}"
+
+
+def ended_by(text: str) -> str:
+    """Return the word for how a job ended, empty when neither Slurm nor the kernel says it."""
+    return next((name for name, pattern in _ENDS if pattern.search(text)), "")
+
+
+def signals(text: str) -> tuple[str, ...]:
+    """Return the numbers of the signals that ended ranks, each once, in their order."""
+    found: dict[str, None] = {}
+    for match in grammar.SIGNALS.finditer(text):
+        groups: Mapping[str, str | None] = match.groupdict()
+        number = next((groups[key] for key in _NUMBERED if groups[key]), None)
+        number = number or _SIGNAL_NAMES.get(groups["srun"] or "", "")
+        if number:
+            found[number] = None
+    return tuple(found)

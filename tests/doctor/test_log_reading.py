@@ -1,0 +1,232 @@
+"""Reading what a job printed: labels, boxes, long and hostile logs, and what they betray."""
+
+from __future__ import annotations
+
+import resource
+import time
+from pathlib import Path
+
+import pytest
+
+from knowing import KNOWLEDGE
+from stackproof import cli
+from stackproof.core import limits
+from stackproof.doctor.answer import MOST_LINES, text_of
+from stackproof.doctor.diagnosis import Diagnosis
+from stackproof.doctor.effects.collect import logs_of
+from stackproof.doctor.evidence.log import of_log
+from stackproof.doctor.evidence.variables import names_in, of_variables
+from stackproof.doctor.log import grammar
+from stackproof.doctor.log.extract import LogReader
+from stackproof.doctor.log.lines import plain
+from stackproof.doctor.log.patterns import search, words_of
+from stackproof.doctor.log.story import story_of
+from stackproof.doctor.rules import diagnose
+from stackproof.knowledge.evidence import Evidence, merged
+
+MIB = 1 << 20
+ABORT = "Abort(15) on node 3 (rank 3 in comm 0): Fatal error in PMPI_Init: Other MPI error"
+
+
+@pytest.mark.parametrize(
+    ("line", "text", "rank"),
+    [
+        ("3: disk on fire", "disk on fire", 3),
+        ("[1,4]<stderr>: disk on fire", "disk on fire", 4),
+        ("[1,4]<stdout>:disk on fire", "disk on fire", 4),
+        ("[prterun-n1-99@1,5]<stderr>: disk on fire", "disk on fire", 5),
+        ("[2] disk on fire", "disk on fire", 2),
+        ("2026-01-02T03:04:05.678Z disk on fire", "disk on fire", None),
+        ("[1700000000.123456] [n1:19546:0]  disk on fire", "disk on fire", None),
+        ("\x1b[1;31mdisk on fire\x1b[0m\r", "disk on fire", None),
+        ("1: [n7:4711] disk on fire", "disk on fire", 1),
+        ("disk\0 on fire", "disk on fire", None),
+    ],
+)
+def test_labels_are_taken_off(line: str, text: str, rank: int | None) -> None:
+    (only,) = plain(line).lines
+    assert (only.text, only.rank) == (text, rank)
+
+
+def test_the_first_end_is_told_with_its_rank_and_the_bottom_of_its_stack() -> None:
+    text = f"step 1\n{ABORT}, error stack:\nMPI_Init(8).....:\nhook(9): OFI thing went wrong\n"
+    story = story_of(Evidence(logs={"job.out": text}))
+    first, bottom = story.shown[:2]
+    assert (first.line, first.rank, first.component) == (2, 3, "MPICH")
+    assert bottom.text.endswith("OFI thing went wrong")
+    assert story.first_failed == first
+
+
+def test_a_box_is_said_at_once() -> None:
+    rule = "-" * 70
+    text = f"{rule}\nThe flux capacitor was not able to\nreach 88 miles.\n\nHost: n1\n{rule}\n"
+    (event,) = story_of(Evidence(logs={"x": text})).fatal
+    assert event.text == "The flux capacitor was not able to reach 88 miles."
+
+
+@pytest.mark.parametrize(
+    ("line", "fact", "value"),
+    [
+        ("[n1:7] OPAL ERROR: Timeout in file x.c at line 1", "mpi", "openmpi"),
+        ("MPIR_Init_thread(170): failed", "mpi", "mpich"),
+        ("MPI VERSION    : CRAY MPICH version 8.1.28.29 (ANL base 3.4a2)", "mpi", "cray-mpich"),
+        ("[0] MPI startup(): Intel(R) MPI Library, Version 2021.10", "mpi", "intel-mpi"),
+        ("[mvapich_rank_0] aborting", "mpi", "mvapich"),
+        ("srun: error: n1: task 3: Exited with exit code 1", "launcher", "srun"),
+        ("[mpiexec@n1] Launch failed", "launcher", "mpiexec"),
+        ("libfabric:1:170:cxi:core:cxip_domain():1<warn> no", "provider", "cxi"),
+        (
+            "slurmstepd: error: *** STEP 1.0 ON n1 CANCELLED AT 2026 DUE TO TIME LIMIT",
+            "ended",
+            "hang",
+        ),
+        ("srun: error: Node failure on n7", "ended", "node-lost"),
+        ("slurmstepd: error: Detected 2 oom_kill events in StepId=1.0", "ended", "killed"),
+        ("[n1:7] Signal: Segmentation fault (11)", "signal", ("11",)),
+    ],
+)
+def test_a_log_betrays_what_nobody_need_type(line: str, fact: str, value: object) -> None:
+    assert of_log(f"{line}\n", "job.err").facts[fact] == value
+
+
+def test_versions_are_read() -> None:
+    found = of_log("MPI VERSION    : CRAY MPICH version 8.1.28.29 (ANL base 3.4a2)\n", "x")
+    assert found.versions["cray-mpich"] == "8.1.28"
+    assert of_log("Open MPI v4.1.5, package: x\n", "x").versions["openmpi"] == "4.1.5"
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["Hello from 0 (comm size: 1)", "0 / 1", "process 0 of 1", "I am rank 0 of 1", "world size = 1",
+     "Running on 1 MPI process", "rank 0 out of 1 processors"],
+)  # fmt: skip
+def test_ranks_that_are_alone_say_so_in_words_of_any_program(line: str) -> None:
+    assert of_log(f"{line}\n" * 3, "x").facts["worlds"] == 3.0
+    assert "worlds" not in of_log(f"{line}\n", "x").facts
+
+
+def test_a_program_that_goes_on_did_not_fail() -> None:
+    box = "-" * 70 + "\nA requested component was not found, or was unable to be opened.\n\n"
+    box += "Framework: pml\nComponent: ucx\n" + "-" * 70 + "\n"
+    evidence = of_log(box + "# OSU MPI Latency Test\n1     2.5\n2     2.6\n", "x")
+    assert evidence.facts["went-on"] is True
+    assert of_log(box, "x").facts["went-on"] is False
+    died = box + "1     2.5\nsrun: error: n1: task 0: Aborted\n"
+    assert of_log(died, "x").facts["went-on"] is False
+
+
+# --- length, and hostile content ------------------------------------------------------------
+
+
+def test_of_a_long_log_the_complaint_in_the_middle_is_kept_with_its_number(tmp_path: Path) -> None:
+    path = tmp_path / "job.out"
+    filler = "".join(f"step {number} energy {number * 3}\n" for number in range(200_000))
+    path.write_text(f"{filler}{ABORT}\n{filler}")
+    started = time.process_time()
+    kept = logs_of(str(path))
+    assert time.process_time() - started < 20
+    assert len(kept.text) <= limits.LOG_KEPT.bytes
+    number = kept.numbers[kept.text.split("\n").index(ABORT)]
+    assert number == 200_001
+    evidence = Evidence(logs={"x": kept.text}, line_numbers={"x": kept.numbers})
+    assert story_of(evidence).first.line == number  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [b"x" * MIB, b"\n" * MIB, b"\0\xff\xfe\x1b[31m" * (MIB // 8), b"error " * (MIB // 6),
+     b"error 1\n" * (MIB // 8), b"-" * 70 + b"\n", b"0: " * (MIB // 3), b"[1,1]<stdout>:" * 9999],
+)  # fmt: skip
+def test_a_hostile_log_is_harmless(piece: bytes) -> None:
+    reader = LogReader()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for _ in range(20):
+        reader.feed(piece)
+    kept = reader.extract()
+    assert len(kept.text) <= limits.LOG_KEPT.bytes
+    evidence = merged(
+        Evidence(logs={"x": kept.text}, line_numbers={"x": kept.numbers}), of_log(kept.text, "x")
+    )
+    text = text_of(Diagnosis(evidence=evidence, findings=diagnose(KNOWLEDGE, evidence)), 96)
+    assert "\x1b" not in text
+    assert len(text.split("\n")) <= MOST_LINES
+    assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10 < 200
+
+
+def test_every_form_of_a_line_is_looked_for_without_walking_back() -> None:
+    """A line of the greatest length that almost fits costs milliseconds."""
+    hostile = [("error " * 200)[:1000], ("a(1)" * 250), ("[" * 1000), (" .:" * 333), ("'" * 1000)]
+    started = time.process_time()
+    for text in hostile:
+        for pattern in (grammar.FATAL, grammar.COMPLAINT, grammar.DEAD, grammar.PROGRESS):
+            pattern.search(text)
+        plain(text)
+    assert time.process_time() - started < 2
+
+
+# --- patterns -------------------------------------------------------------------------------
+
+
+def test_a_space_of_a_pattern_fits_a_line_break() -> None:
+    assert search("not enough slots", "there are not\n  enough slots")
+    assert not search("not enough slots", "not enoughslots")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "words"),
+    [
+        ("disk full", ("disk",)),
+        ("(a|b)c.{0,160}fullness|quota exceeded", ("fullness", "exceeded")),
+        ("x+y?|longer", ()),
+        (r"[Ss]ignal:? 7\b", ("ignal",)),
+    ],
+)
+def test_words_that_must_stand_there(pattern: str, words: tuple[str, ...]) -> None:
+    assert words_of(pattern) == words
+
+
+def test_the_words_of_every_rule_stand_where_its_pattern_fits() -> None:
+    """The cheap look must never hide what the pattern itself would find."""
+    assert search("cannot open shared object file|=> not found", "libx.so => not found")
+    assert search("(?:a|b){1,3}(foo)?bar", "aabar")
+
+
+# --- variables ------------------------------------------------------------------------------
+
+
+def test_lists_of_providers_are_read_as_their_reader_does() -> None:
+    assert names_in("^psm3,TCP") == (True, ("psm3", "tcp"))
+    assert names_in("tcp;ofi_rxm") == (False, ("tcp", "ofi_rxm"))
+
+
+@pytest.mark.parametrize(
+    ("fabric", "mpi", "value", "fires"),
+    [
+        ("slingshot-11", "openmpi", "psm2", True), ("slingshot-11", "openmpi", "^psm2", False),
+        ("slingshot-11", "openmpi", "psm2,cxi", False), ("infiniband", "openmpi", "cxi", True),
+        ("slingshot-11", "mpich", "psm2", False), ("none", "openmpi", "psm2", False),
+    ],
+)  # fmt: skip
+def test_a_list_of_the_mpi_itself(fabric: str, mpi: str, value: str, fires: bool) -> None:
+    evidence = Evidence(
+        facts={"fabric": fabric, "mpi": mpi}, variables={"OMPI_MCA_mtl_ofi_provider_include": value}
+    )
+    assert of_variables(evidence, KNOWLEDGE).facts.get("own-provider-list", False) is fires
+
+
+def test_a_variable_that_a_release_does_not_read() -> None:
+    name = {"MPIR_CVAR_OFI_USE_PROVIDER": "sockets"}
+    facts = {"mpi": "mpich"}
+    for version, gone in (("4.1.1", True), ("3.2", False)):
+        evidence = Evidence(facts=facts, versions={"mpich": version}, variables=name)
+        assert of_variables(evidence, KNOWLEDGE).facts["names-no-longer-read"] is gone
+
+
+@pytest.mark.parametrize(
+    "word", ["transport=foo", "memory=devise", "container=maybe", "mpi=mpich2"]
+)
+def test_a_fact_of_no_such_value_is_refused(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["doctor", "--fact", word])
+    assert stop.value.code == 2
+    assert "it can be: " in capsys.readouterr().err
