@@ -59,6 +59,39 @@ def test_wrong_bytes_are_not_made_good_by_a_second_launch():
     assert compare(both, FAST).verdict_of("mpich").verdict is Verdict.FAIL
 
 
+def answers(comparison, arm):
+    judged = [panel.judgement(arm) for panel in comparison.panels]
+    return comparison.verdict_of(arm), [one.cells for one in judged]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("blocks", [(2, 5, 9), tuple(range(1, 11))])
+def test_one_corrupt_arm_of_four_takes_nothing_from_the_others(blocks):
+    results = experiment(challengers=("mpich", "openmpi", "other"))
+    bad = fault(results, "mpich", blocks, "validation-failed", WRONG)
+    whole, comparison = compare(results, FAST), compare(bad, FAST)
+    assert comparison.verdict_of("mpich").verdict is Verdict.FAIL
+    for arm in ("openmpi", "other", "impi again"):
+        assert answers(comparison, arm) == answers(whole, arm)
+    assert not any(one.what == "block" for one in comparison.discarded)
+
+
+@pytest.mark.parametrize("reason", ["", "job-timeout"])
+def test_what_may_have_taken_time_still_takes_its_block_along(reason):
+    """A launch that did not end, and one that took too long, with wrong bytes or without."""
+    results = fault(experiment(blocks=5), "mpich", [2], reason or "validation-failed", WRONG)
+    if not reason:
+        cut = [
+            dataclasses.replace(one, output=dataclasses.replace(one.output, complete=False))
+            if (one.arm, one.block) == ("mpich", 2)
+            else one
+            for one in results.measurements
+        ]
+        results = dataclasses.replace(results, measurements=tuple(cut))
+    assert not any(map(overrule.is_corrupt, results.measurements))
+    assert {one.what for one in compare(results, FAST).discarded} == {"launch", "block"}
+
+
 @pytest.mark.parametrize("arm", ["impi", "impi again"])
 def test_with_a_corrupt_baseline_nothing_is_judged(arm):
     comparison = compare(fault(experiment(), arm, [2], "validation-failed", WRONG), FAST)

@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 
-from stackproof.compare import launch_checks
+from stackproof.compare import launch_checks, overrule
+from stackproof.compare.launch_samples import LaunchSamples, samples_of
 from stackproof.compare.model import Curve, Discarded, Validated
 from stackproof.core.errors import Problem, Reason
 from stackproof.core.numbers import size_text
@@ -195,18 +196,23 @@ def _whole_blocks(
 ) -> list[Discarded]:
     """Take the blocks out of the table that lack a launch which was made and discarded.
 
-    Else a block would stay with the arms that were lucky in it. An arm that has no usable launch
-    at a placement at all takes nothing with it: it is compared with nobody.
+    Else a block would stay with the arms that were lucky in it: what lets a launch crash or take
+    too long may slow the others of its block. A launch that ended and received wrong bytes takes
+    nothing with it. It was not discarded for anything that took time, its arm FAILs whatever is
+    left of it, and each other arm keeps all its pairs with the baseline, the blocks with and those
+    without such a launch alike: to drop some of these would be the selection. An arm that has no
+    usable launch at a placement at all takes nothing with it either: it is compared with nobody.
     """
     made: dict[tuple[str, str], dict[int, dict[str, bool]]] = defaultdict(
         lambda: defaultdict(lambda: defaultdict(bool))
     )
     for one in measurements:
         case = one.case
-        if one.block > 0 and case.placement.timed:
+        if one.block > 0 and case.placement.timed and not overrule.is_corrupt(one):
             key = (case.placement.name, case.program)
             path = paths.get((one.arm, *key), case.transport)
-            made[key][one.block][one.arm] |= one.usable and path == case.transport
+            good = one.usable and path == case.transport and _void(one) is None
+            made[key][one.block][one.arm] |= good
     found: list[Discarded] = []
     for (placement, program), blocks in made.items():
         able = {arm for arms in blocks.values() for arm, usable in arms.items() if usable}

@@ -46,6 +46,13 @@ def corrupted(measurements: Iterable[Measurement]) -> dict[str, str]:
     }
 
 
+def is_corrupt(measurement: Measurement) -> bool:
+    """Return whether a launch ran to its end and received wrong bytes."""
+    return measurement.output.complete and any(
+        _is_wrong(check.state, check.reason) for check in measurement.checks
+    )
+
+
 def _is_wrong(state: State, reason: str) -> bool:
     return state is State.BAD and reason == Reason.VALIDATION_FAILED.value
 
@@ -127,7 +134,9 @@ def rotten(spec: ResultsSpec, measurements: Sequence[Measurement]) -> list[str]:
 
 
 def _changed(verdict: ArmVerdict, to: Verdict, why: str) -> ArmVerdict:
-    return dataclasses.replace(verdict, verdict=to, sentence=f"{why}. {verdict.sentence}")
+    return dataclasses.replace(
+        verdict, verdict=to, words=to.value, sentence=f"{why}. {verdict.sentence}"
+    )
 
 
 def warnings(spec: ResultsSpec, measurements: Sequence[Measurement]) -> list[str]:
