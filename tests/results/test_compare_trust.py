@@ -300,6 +300,16 @@ def other_lines(folder: Path) -> None:
     lines.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
 
 
+def no_probes(folder: Path) -> None:
+    """Launches carry what the probes found, and the folder with the probes is gone."""
+
+    def probed(data: dict[str, Any]) -> None:
+        data["checks"].append({"name": "path", "state": "ok", "evidence": "inter-node: tcp"})
+
+    for path in launches(folder):
+        edited(path, probed)
+
+
 CHAINED = {
     drop: "missing", divide: "edited", swap_arms: "swapped", swap_files: "swapped",
     copy: "doubled", copy_with_care: "doubled", other_host: "other-host",
@@ -330,6 +340,15 @@ def test_what_was_done_is_named_and_there_is_no_verdict(
     assert said.verdicts == {"INCONCLUSIVE"}
     assert "PASS" not in said.text.split("PASS when")[0]
     assert "cannot be trusted" in said.error
+
+
+def test_probes_that_were_removed_are_missing(folder: Path, ask: Ask) -> None:
+    unchained(folder)
+    assert "missing" not in ask(folder).kinds
+    no_probes(folder)
+    said = ask(folder)
+    assert (said.code, said.kinds) == (7, {"missing"})
+    assert "the probe of mpich at inter-node, which its launches tell of, is missing" in said.text
 
 
 @pytest.mark.parametrize("deed", WITHOUT, ids=lambda deed: deed.__name__)

@@ -24,6 +24,9 @@ _FEWEST_VALUES = 8
 _LONGEST_BLOCK = timedelta(hours=24)
 """Launches of one block follow each other; more between them is another experiment."""
 
+PATH_CHECK = "path"
+"""The check of a launch that repeats what the probe before it found."""
+
 _IMPORTED = "imported from"
 _MACHINE = {"kernel": DoubtKind.KERNEL, "cpu": DoubtKind.HOST}
 """Facts of a launch that must be those of the others in its block."""
@@ -36,6 +39,7 @@ def look(results: Results) -> Integrity:
     """Return whether results can be trusted, with everything that speaks against it."""
     found: list[Doubt] = list(results.chain.doubts) if results.chain else []
     found += _struck(results)
+    found += _shortened(_unprobed(results))
     found += _shortened(_swapped(results))
     found += _shortened(_doubled(results))
     for group in _blocks(results.measurements):
@@ -153,6 +157,28 @@ def _struck(results: Results) -> Iterator[Doubt]:
             text=f"{count} launches are of the arm `{arm}`, which the specification has not: it "
             "was struck out",
         )
+
+
+def _unprobed(results: Results) -> Iterator[Doubt]:
+    """Yield the probes that launches carry the answer of, and that are not there.
+
+    The null arm is the baseline once more, and may have its probe.
+    """
+    spec = results.spec
+    there = {(one.arm, one.placement.name) for one in results.paths}
+    there |= {(spec.null, place) for arm, place in there if spec.null and arm == spec.baseline}
+    told = {
+        (one.arm, one.case.placement.name): None
+        for one in sorted(results.measurements, key=lambda one: one.order)
+        if any(check.name == PATH_CHECK for check in one.checks)
+    }
+    for arm, place in told:
+        if (arm, place) not in there:
+            yield Doubt(
+                kind=DoubtKind.MISSING,
+                text=f"the probe of {arm} at {place}, which its launches tell of, is missing "
+                "(probes/)",
+            )
 
 
 def _swapped(results: Results) -> Iterator[Doubt]:
