@@ -92,15 +92,19 @@ void activation_free(struct activation *activation)
     memset(activation, 0, sizeof *activation);
 }
 
-static void pass_on(char *text, activation_listener *listener)
+/* Returns whether an error was among the lines. */
+static bool pass_on(char *text, activation_listener *listener)
 {
+    bool has_error = false;
     char *rest = text;
     while (rest != NULL) {
         const char *line = strsep(&rest, "\n");
         if (*line != '\0') {
             listener(line);
+            has_error = has_error || strncmp(line, "error: ", strlen("error: ")) == 0;
         }
     }
+    return has_error;
 }
 
 static int converse(char *const argv[], activation_listener *listener,
@@ -117,14 +121,16 @@ static int converse(char *const argv[], activation_listener *listener,
     } else if (status != 0) {
         (void)sp_fail(error, SP_USAGE, "no answer of `%s`: %s", argv[0], strerror(child.fault));
     }
-    pass_on(child.complaint, listener);
+    bool has_said_why = pass_on(child.complaint, listener);
     if (status == 0) {
         activation->records = child.output;
         activation->length = child.length;
         child.output = NULL;
         status = activation_parse(activation);
         int code = WIFEXITED(child.status) ? WEXITSTATUS(child.status) : 0;
-        if (status != 0 && (code == NOT_EXECUTABLE || code == NOT_FOUND)) {
+        if (status != 0 && has_said_why) {
+            (void)sp_fail(error, SP_USAGE, "%s", ""); /* nothing is left to say */
+        } else if (status != 0 && (code == NOT_EXECUTABLE || code == NOT_FOUND)) {
             (void)sp_fail(error, SP_TOOL_MISSING, "`%s` cannot be executed by you", argv[0]);
         } else if (status != 0) {
             (void)sp_fail(error, SP_USAGE,

@@ -5,6 +5,9 @@
 
 void report_error(const struct sp_error *error)
 {
+    if (error->message[0] == '\0') {
+        return;
+    }
     slurm_error("stackproof: %s [%s]", error->message, sp_reason_name(error->reason));
     if (error->hint[0] != '\0') {
         slurm_error("stackproof: hint: %s", error->hint);

@@ -32,6 +32,12 @@ PLUGINS = f"{SPOOL}/plug-ins"
 MOUNT_POINTS = ("/user-environment", "/user-tools")
 """What images are built for, and stackproof-mount(8) permits without a `mount.conf`."""
 
+PACKAGES = (
+    "on Debian and Ubuntu: apt-get install slurmctld slurmd slurm-client munge libpmi2-0 libpmix2 "
+    "libpmix-dev libslurm-dev gcc meson ninja-build squashfs-tools"
+)
+"""All that a cluster with Slurm needs, the plug-in for images as well."""
+
 CONTROLLER_SPOOL = f"{SPOOL}/slurm"
 NODE_SPOOL = f"{SPOOL}/slurmd"
 CONTROLLER_PORT, NODE_PORT = 6817, 6818

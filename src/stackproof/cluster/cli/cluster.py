@@ -32,8 +32,6 @@ def run_up(args: argparse.Namespace) -> int:
         settings=tuple(args.set),
     )
     slurm, note = plugin.with_own(slurm_spec(options), options)
-    if note:
-        print(f"note: {note}", file=sys.stderr)
     spec = ClusterSpec(
         name=args.name,
         nodes=nodes,
@@ -43,6 +41,8 @@ def run_up(args: argparse.Namespace) -> int:
         slurm=slurm,
     )
     state = up.up(spec, progress.monitor(quiet=args.json))
+    if note:  # a list of packages, which a refusal has as well
+        print(f"note: {note}", file=sys.stderr)
     _show(state, as_json=args.json)
     return int(ExitCode.DONE)
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from stackproof.cluster.effects import link
-from stackproof.cluster.slurm import SlurmOptions, SlurmSpec, SpankPlugin
+from stackproof.cluster.slurm import PACKAGES, SlurmOptions, SlurmSpec, SpankPlugin
 from stackproof.core.command import Command
 from stackproof.core.effects import cache_folder, cache_kinds
 from stackproof.core.effects.run import run
@@ -30,7 +30,6 @@ _SOURCES = Path(__file__).resolve().parents[4] / "native"
 _PARTS = ("core", "spank")
 _HEADERS = "/usr/include"
 _TOOLS = ("meson", "ninja", "cc")
-_PACKAGES = "on Debian and Ubuntu: apt-get install gcc libslurm-dev meson ninja-build"
 
 
 def find() -> tuple[SpankPlugin | None, str]:
@@ -65,9 +64,9 @@ def _built() -> tuple[Path | None, str]:
     if not (_SOURCES / "spank").is_dir():
         return None, "this installation has no sources of the plug-in, and none is installed"
     if not os.path.isfile(f"{_HEADERS}/slurm/spank.h"):
-        return None, f"Slurm's headers are not installed ({_PACKAGES})"
+        return None, f"Slurm's headers are not installed ({PACKAGES})"
     if missing := [name for name in _TOOLS if not _tool(name)]:
-        return None, f"`{'`, `'.join(missing)}` is not installed ({_PACKAGES})"
+        return None, f"`{'`, `'.join(missing)}` is not installed ({PACKAGES})"
     place = cache_kinds.home(_KIND) / _digest()
     try:
         with cache_folder.alone(place):
@@ -86,7 +85,6 @@ def _built() -> tuple[Path | None, str]:
 def _build(folder: Path) -> str:
     """Build the plug-in into a folder; return why it could not be, or nothing."""
     argv = (os.fspath(_SOURCES / "spank" / "build-against"), _HEADERS, os.fspath(folder))
-    {"PATH": link.search_path(), "LC_ALL": "C.UTF-8"}
     done = run(Command(argv=argv, timeout_s=_BUILD_S))
     if done.returncode == 0:
         return ""

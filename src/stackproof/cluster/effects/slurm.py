@@ -31,10 +31,6 @@ _PAUSE_S = 0.01
 _LISTEN = "0A"  # TCP_LISTEN in include/net/tcp_states.h, as /proc/net/tcp writes it
 _KEY_BYTES = 1024
 _TAIL_LINES = 12
-_PACKAGES = (
-    "on Debian and Ubuntu: apt-get install slurmctld slurmd slurm-client munge "
-    "libpmi2-0 libpmix2 libpmix-dev"
-)
 _TOOLS = ("slurmctld", "slurmd", "srun", "sinfo", "scontrol", "munged", "setpriv", "taskset")
 _BAD = re.compile(r"\b(error|fatal): ")
 # States in which Slurm gives a node no job, or not yet; `*` after any: no answer. See sinfo(1).
@@ -59,7 +55,7 @@ def problems(spec: SlurmSpec, *, root: bool) -> tuple[Problem, ...]:
             Problem(
                 reason=Reason.TOOL_MISSING,
                 message=f"a cluster with Slurm needs what is not installed: {names}",
-                hint=_PACKAGES,
+                hint=slurm.PACKAGES,
             )
         )
     files = [(plugin.path, "SPANK plug-in") for plugin in spec.spank]
