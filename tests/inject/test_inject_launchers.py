@@ -147,3 +147,34 @@ def test_an_mpi_that_is_opened(tmp_path: Path, opened: str, verdict: InjectionVe
     if verdict is InjectionVerdict.WORKS:
         assert run(program, opened, env=dict(found.environment)).opened == (True,)
         assert run(program, opened).opened == (_installed(opened),)
+
+
+def test_a_launcher_that_is_called_by_a_link_elsewhere(lab):
+    """Hydra starts its proxy from the folder of its own name; as mpiexec of MPICH and Intel do."""
+    lab.library("mpich/lib/libmpi.so.12", defines=["MPI_Init", "MPII_Win_get_attr"],
+                texts=["PMI_FD"])  # fmt: skip
+    text = 'const char text[] = "hydra_pmi_proxy"; int main(void) { return !text[0]; }\n'
+    Path(lab.path("mpich/bin")).mkdir()
+    lab._gcc(lab._source(text, "c"), lab.path("mpich/bin/mpiexec.hydra"))
+    Path(lab.path("mpich/bin/hydra_pmi_proxy")).touch()
+    Path(lab.path("mpich/bin/mpiexec")).symlink_to("mpiexec.hydra")
+    Path(lab.path("links")).mkdir()
+    link = Path(lab.path("links/mpiexec"))
+    link.symlink_to("../mpich/bin/mpiexec")
+    program = lab.program(
+        "bin/other", needs=["mpich/lib/libmpi.so.12"], calls=["MPI_Init"],
+        flags=[f"-Wl,--enable-new-dtags,-rpath,{lab.path('mpich/lib')}"],
+    )  # fmt: skip
+    def refused(file):
+        view = RootView()
+        mpich = find_replacement(view, lab.path("mpich"))
+        kind = named.launcher_kind(str(file), findings_launcher.OFFERS)
+        question = Question(machine=this_machine(), launcher=kind, launcher_file=str(file))
+        found = judge(view, program, mpich, question).findings
+        return [one.message for one in found if one.effect is Effect.FAILS]
+
+    assert refused(lab.path("mpich/bin/mpiexec")) == []
+    (message,) = refused(link)
+    assert "looks for its `hydra_pmi_proxy` in the folder that it is called by" in message
+    Path(lab.path("links/hydra_pmi_proxy")).symlink_to("../mpich/bin/hydra_pmi_proxy")
+    assert refused(link) == []

@@ -41,6 +41,18 @@ def launcher_findings(case: InjectionAttempt, launcher: str, file: str = "") -> 
     main = case.main
     if main is None or not launcher:
         return
+    proxy = _missing_proxy(case, launcher, file)
+    if proxy:
+        yield Finding(
+            cause=Cause.LAUNCHER,
+            effect=Effect.FAILS,
+            message=f"`{file}` starts nothing: it looks for its `{proxy}` in the folder that it is "
+            "called by, where there is none",
+            file=file,
+            provider=proxy,
+            remedy="call it by its own path, or put a link to that beside it",
+        )
+        return
     speaks = _spoken(case)
     offer = OFFERS[launcher]
     if offer in speaks:
@@ -77,6 +89,22 @@ def launcher_findings(case: InjectionAttempt, launcher: str, file: str = "") -> 
         return
     words = " or ".join(sorted(speaks)) or "neither PMI nor PMIx"
     yield _refused(case, launcher, f"it offers {offer}, the MPI speaks {words}")
+
+
+_PROXIES = {"hydra": "hydra_pmi_proxy", "intel-hydra": "hydra_bstrap_proxy"}
+"""What Hydra starts on each node, from the folder of its own `argv[0]` (mpiexec.c, `base_path`)."""
+
+
+def _missing_proxy(case: InjectionAttempt, launcher: str, file: str) -> str:
+    """Return the helper that a launcher does not find, empty where it has one or is a script."""
+    name, found = _PROXIES.get(launcher, ""), case.view.look(file) if "/" in file else None
+    if not name or found is None or case.view.look(f"{posixpath.dirname(file)}/{name}"):
+        return ""
+    try:
+        case.view.elf(found)
+    except StackproofError:
+        return ""
+    return name
 
 
 def environment_findings(
