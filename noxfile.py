@@ -165,6 +165,15 @@ def _attacks_of_a_user(session: nox.Session, folder: Path) -> str:
 
 
 @nox.session
+def cells(session: nox.Session) -> None:
+    """Predictions of `inject check` against ranks, for programs of tests/inject/cells."""
+    python(
+        session, "-m", "pytest", "-q", "tests/inject/test_fresh_cells.py", *session.posargs,
+        STACKPROOF_CELLS="300",
+    )  # fmt: skip
+
+
+@nox.session
 def races(session: nox.Session) -> None:
     """Each race of an attacker, with the mount helper or a verb, for 60 seconds instead of two."""
     python(session, "-m", "pytest", "-q", "-m", "race", *session.posargs, STACKPROOF_RACE_S="60")

@@ -9,14 +9,18 @@ tried: the folders of the MPI, its library under every name that the program ask
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import posixpath
 import re
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 from stackproof.core.command import Command, EnvPatch
 from stackproof.core.effects.run import check, run
@@ -38,7 +42,7 @@ _RESULT = re.compile(r"RESULT size=(\d+) ok=(\d)")
 _MAIN = re.compile(r"libmpi(?:ch)?\.so")
 _TIMEOUT_S = 60.0
 # Linked against a library without its own dependencies: whatever it needs is found at the start.
-_LINK = ("-Wl,--allow-shlib-undefined", "-Wl,--unresolved-symbols=ignore-all", "-Wl,-z,lazy")
+LINK = ("-Wl,--allow-shlib-undefined", "-Wl,--unresolved-symbols=ignore-all", "-Wl,-z,lazy")
 _ENVIRONMENT = {
     "PATH": "/usr/bin:/bin",
     "HOME": "/",
@@ -151,7 +155,7 @@ def _compile(compiler: tuple[str, ...], source: Path, mpi: Mpi, target: Path, va
     parts = [] if source.suffix == ".c" else _fortran_parts(folder)
     argv = (
         *compiler, "-w", "-o", str(target), *(f"-I{one}" for one in headers.split(":")),
-        f"-I{SOURCES}", str(source), "-Wl,--no-as-needed", *parts, library, *_LINK,
+        f"-I{SOURCES}", str(source), "-Wl,--no-as-needed", *parts, library, *LINK,
         *(() if variant == "bare" else (f"-Wl,{how},-rpath,{folder}",)),
     )  # fmt: skip
     check(Command(argv=argv, timeout_s=_TIMEOUT_S))
@@ -185,13 +189,21 @@ def cell(program: Program, mpi: Mpi, work: Path, kept: Mapping[str, str] | None 
     again.
     """
     view = RootView()
-    setting = LoaderSettings(library_path=program.mpi.needs)
+    preload = tuple(program.variables.get("LD_PRELOAD", "").split(":"))
+    already = tuple(program.variables.get("LD_LIBRARY_PATH", "").split(":"))
+    setting = LoaderSettings(
+        library_path=(*program.mpi.needs, *filter(None, already)),
+        preload=tuple(filter(None, preload)),
+    )
     question = Question(
         machine=this_machine(), setting=setting, releases=named.load_releases,
         launcher=named.launcher_kind(mpi.mpiexec, OFFERS), launcher_file=mpi.mpiexec,
     )  # fmt: skip
     replacement = find_replacement(view, mpi.prefix)
-    found = judge(view, program.judged, replacement, question)
+    if _is_script(program.judged):
+        found = _asked(program, mpi)
+    else:
+        found = judge(view, program.judged, replacement, question)
     causes = tuple(sorted({one.cause.value for one in found.findings}))
     seen = (kept or {}).get(key_of(program.name, mpi.name, found.verdict.value, causes), "")
     runs = seen == RUNS
@@ -203,6 +215,32 @@ def cell(program: Program, mpi: Mpi, work: Path, kept: Mapping[str, str] | None 
         program=program.name, mpi=mpi.name, verdict=found.verdict, runs=runs, causes=causes,
         seen=seen,
     )  # fmt: skip
+
+
+def _is_script(path: str) -> bool:
+    with Path(path).open("rb") as file:
+        return file.read(2) == b"#!"
+
+
+def _asked(program: Program, mpi: Mpi) -> Any:  # noqa: ANN401 - parts of a judgement, as printed
+    """Return what the command line says of a script, which the judge does not take."""
+    argv = (
+        sys.executable, "-m", "stackproof", "inject", "check", program.judged, "--with", mpi.prefix,
+        "--launcher", mpi.mpiexec, "--json",
+    )  # fmt: skip
+    done = run(Command(argv=argv, timeout_s=_TIMEOUT_S))
+    if not done.stdout.strip():
+        raise RuntimeError(done.stderr.decode(errors="replace"))
+    text = json.loads(done.stdout)["programs"][0]
+    return SimpleNamespace(
+        verdict=InjectionVerdict(text["verdict"]),
+        findings=[
+            SimpleNamespace(cause=SimpleNamespace(value=f["cause"])) for f in text["findings"]
+        ],
+        environment=text["environment"],
+        tree=[SimpleNamespace(path=line["path"]) for line in text["tree"]],
+        way=SimpleNamespace(links=text["way"]["links"], rpath=text["way"]["rpath"]),
+    )
 
 
 def key_of(program: str, mpi: str, verdict: str, causes: Sequence[str]) -> str:
@@ -223,9 +261,15 @@ def _followed(
         }
         if found.way.rpath:
             copy = place / "copy"
-            shutil.copy(program.judged, copy)
+            binary = found.tree[0].path if _is_script(program.judged) else program.judged
+            shutil.copy(binary, copy)
             rpath = ":".join(word.replace(ALIASES, str(place)) for word in found.way.rpath)
             check(Command(argv=("patchelf", "--force-rpath", "--set-rpath", rpath, str(copy))))
+            if binary != program.judged:
+                script = place / "script"
+                script.write_text(Path(program.judged).read_text().replace(binary, str(copy)))
+                script.chmod(0o755)
+                copy = script
             argv = tuple(str(copy) if word == program.judged else word for word in argv)
         changed = Program(
             name=program.name, mpi=program.mpi, judged=program.judged, argv=argv,
@@ -237,8 +281,11 @@ def _followed(
 def _forced(program: Program, mpi: Mpi, replacement: Replacement, work: Path) -> tuple[bool, str]:
     """Do what somebody would who goes by names alone, for every main library of an MPI."""
     view = RootView()
-    closure = load_program(view, program.judged, machine=this_machine(), setting=LoaderSettings())
-    names = demand_of(view, closure).names
+    names: tuple[str, ...] = ()
+    if not _is_script(program.judged):
+        machine = this_machine()
+        closure = load_program(view, program.judged, machine=machine, setting=LoaderSettings())
+        names = demand_of(view, closure).names
     seen = "no main library"
     names = tuple(name for name in names if "/" not in name)
     only_main = tuple(

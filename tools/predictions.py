@@ -25,10 +25,12 @@ import shutil
 import sys
 import zipfile
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from prediction_cells import RANKS, Cell, Mpi, Program, cell, key_of, programs, runs_natively
+from prediction_shapes import SUFFIXES, shape_of, shaped
 from stackproof.core.command import Command
 from stackproof.core.effects.run import check, run
 from stackproof.core.errors import StackproofError
@@ -208,8 +210,30 @@ def _chosen(names: str, work: Path) -> list[Mpi]:
     others = {one.name: one for one in system_mpis()}
     if "debian-" in names:
         others |= {one.name: one for one in _packages(work)}
-    words = names.split(",")
-    return [wheel_mpi(one, work) if "==" in one else others[one] for one in words]
+    chosen = (one.partition("@") for one in names.split(","))
+    return [
+        _otherwise(wheel_mpi(name, work) if "==" in name else others[name], how, work)
+        for name, _, how in chosen
+    ]
+
+
+def _otherwise(mpi: Mpi, how: str, work: Path) -> Mpi:
+    """Return an MPI under another name: a link to its prefix, its folder, its file, its mpiexec."""
+    if not how:
+        return mpi
+    place = work / "other names" / mpi.name
+    place.mkdir(parents=True, exist_ok=True)
+    prefix, mpiexec = mpi.prefix, mpi.mpiexec
+    if how == "library":
+        prefix = mpi.library
+    elif how == "folder":
+        prefix = str(Path(mpi.library).parent)
+    else:
+        link = place / ("current" if how == "link" else "mpirun")
+        if not link.is_symlink():
+            link.symlink_to(prefix if how == "link" else mpiexec)
+        prefix, mpiexec = (str(link), mpiexec) if how == "link" else (prefix, str(link))
+    return replace(mpi, name=f"{mpi.name}@{how}", prefix=prefix, mpiexec=mpiexec)
 
 
 def _built_from(sources: Path, mpi: Mpi, work: Path) -> list[Program]:
@@ -218,7 +242,11 @@ def _built_from(sources: Path, mpi: Mpi, work: Path) -> list[Program]:
     folder.mkdir(exist_ok=True)
     fortran = os.environ.get("FC") or shutil.which("gfortran") or ""
     found: list[Program] = []
-    for source in sorted([*sources.glob("*.c"), *sources.glob("*.f90")]):
+    for source in sorted(path for path in sources.iterdir() if path.suffix in SUFFIXES):
+        if (shape := shape_of(source)).get("build"):
+            with contextlib.suppress(StackproofError):
+                found += shaped(source, shape, mpi, folder)
+            continue
         for name in (source.stem, f"{source.stem}:plain", f"{source.stem}:bare"):
             if name.endswith(":plain") and mpi.kind != "intel":
                 continue

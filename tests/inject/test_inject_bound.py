@@ -6,6 +6,7 @@ Every case is compiled, and where a program can be run the prediction is held ag
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -13,10 +14,22 @@ from pathlib import Path
 import pytest
 
 from elflab import Lab, run
-from injectlab import USES_MPICH, USES_OPENMPI, causes, found_in, judged, links_made, mpich, openmpi
+from injectlab import (
+    USES_MPICH,
+    USES_OPENMPI,
+    causes,
+    found_in,
+    judged,
+    links_made,
+    mpich,
+    openmpi,
+    root_of,
+)
 from need import need
+from stackproof.inject.judge import Question, judge
 from stackproof.inject.model import Cause, Effect, InjectionVerdict
-from stackproof.linking.effects.view import RootView
+from stackproof.inject.replacement import find_replacement
+from stackproof.linking.effects.view import RootView, this_machine
 from stackproof.mpi import abi
 
 COVERS = (
@@ -207,6 +220,31 @@ def test_a_libfabric_that_is_opened_later(lab, how):
     lab.library("else/lib/libother.so.1", defines=["other"])
     other = judged(lab, program, "else")
     assert (other.verdict, causes(other)) == (InjectionVerdict.FAILS, {Cause.NOT_INJECTED})
+
+
+@pytest.mark.parametrize("how", ["opened", "linked"])
+def test_the_mpi_of_the_system_itself(lab, how):
+    """`/lib` leads to `/usr/lib`, where libc lies too; parts have names with three numbers there."""
+    inner = lab.library("usr/lib/libopen-pal.so.40", defines=["opal_init"])
+    openmpi(lab, "usr", needs=["usr/lib/libopen-pal.so.40"])
+    linked = {"needs": ["usr/lib/libmpi.so.40"], "calls": ["MPI_Init"]} if how == "linked" else {}
+    opens = 'const char *opened = "libmpi.so.40";\n' if how == "opened" else USES_OPENMPI
+    folder = "usr/lib/x86_64-linux-gnu"
+    program = lab.program(declarations=opens, flags=[f"-Wl,-rpath,/{folder}"], **linked)
+    root = Path(root_of(lab))
+    (root / folder).mkdir(parents=True, exist_ok=True)
+    if (root / "lib").is_dir():
+        shutil.copytree(root / "lib", root / "usr" / "lib", dirs_exist_ok=True)
+        shutil.rmtree(root / "lib")
+    (root / "lib").symlink_to("usr/lib")
+    shutil.copy(inner, root / folder / "libopen-pal.so.40.30.2")
+    (root / folder / "libopen-pal.so.40").symlink_to("libopen-pal.so.40.30.2")
+    shutil.copy(lab.path("usr/lib/libmpi.so.40"), root / folder)
+    shutil.copy(program, root / "program")
+    view, question = RootView(str(root)), Question(machine=this_machine())
+    found = judge(view, "/program", find_replacement(view, "/usr"), question)
+    assert not {Cause.NOT_INJECTED, Cause.PARTIAL} & causes(found)
+    assert (Cause.OPENED_LATER in causes(found)) is (how == "opened")
 
 
 @pytest.mark.parametrize(

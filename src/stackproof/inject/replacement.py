@@ -17,6 +17,7 @@ _LIBRARY = re.compile(r"lib.+\.so(?:\.[0-9.]+)?")
 _FOLDERS = ("lib", "lib64")
 _MULTIARCH = ("lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu")
 _SYSTEM = re.compile(r"(?:/usr)?/lib(?:32|64)?/")
+_MINOR = re.compile(r"(\.so\.\d+)(?:\.\d+)+$")
 _PLUGIN = re.compile(r"(?:mca_|lib).+?\.so(?:\.[0-9.]+)?")
 
 
@@ -187,6 +188,9 @@ def _mains(view: FileView, names: Mapping[str, str]) -> Iterator[Main]:
 
 
 def part_of(name: str) -> LibraryRole | None:
-    """Return which part of an MPI a name promises, None for another library."""
-    found = abi.abi_of_name(name)
+    """Return which part of an MPI a name promises, None for another library.
+
+    The name may be that of the file which links lead to: `libopen-pal.so.40.30.2`.
+    """
+    found = abi.abi_of_name(_MINOR.sub(r"\1", name))
     return found[1] if found else None

@@ -232,7 +232,8 @@ def taken_findings(case: InjectionAttempt, way: Way) -> Iterator[Finding]:
     for name, loaded in stays:
         yield _stays(case, name, loaded)
     taken = any(case.is_injected(loaded) for loaded in case.after.objects)
-    asked = case.demand.users or any(map(case.before.named, case.replacement.names))
+    offered = (name for name, path in case.replacement.names.items() if case.replacement.owns(path))
+    asked = case.demand.users or any(map(case.before.named, offered))
     if not taken and not stays and not case.after.missing and asked:
         yield from opening.nothing_findings(case)
 

@@ -1,0 +1,5 @@
+#!/bin/sh
+# LD_LIBRARY_PATH is taken away.
+# build: $CC -O1 -x c -o $OUT.bin $HERE/hello.inc -x none $MPI; sed "s|@BIN@|$OUT.bin|; s|@DIR@|$DIR|; s|@PREFIX@|$PREFIX|" $SRC > $OUT; chmod +x $OUT
+unset LD_LIBRARY_PATH
+exec @BIN@ "$@"

@@ -1,0 +1,9 @@
+/* MPICH of Debian is in the program itself: nothing can be replaced.
+   build: case $LIB in /usr/lib/*libmpich*) ;; *) exit 1 ;; esac; $CC -o $OUT $SRC /usr/lib/x86_64-linux-gnu/libmpich.a -lpthread -lm -lucp -lucs -lfabric -lslurm
+   needs: mpich */
+#include "common.h"
+
+int main(int count, char **words) {
+    MPI_Init(&count, &words);
+    return finish(1);
+}
