@@ -222,7 +222,7 @@ def _is_script(path: str) -> bool:
         return file.read(2) == b"#!"
 
 
-def _asked(program: Program, mpi: Mpi) -> Any:  # noqa: ANN401 - parts of a judgement, as printed
+def _asked(program: Program, mpi: Mpi) -> Any:
     """Return what the command line says of a script, which the judge does not take."""
     argv = (
         sys.executable, "-m", "stackproof", "inject", "check", program.judged, "--with", mpi.prefix,
