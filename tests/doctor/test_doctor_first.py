@@ -15,12 +15,16 @@ from knowing import KNOWLEDGE
 from stackproof import cli
 from stackproof.compare import path_words
 from stackproof.core import noun
+from stackproof.doctor.answer import text_of
+from stackproof.doctor.diagnosis import Diagnosis
+from stackproof.doctor.evidence import launches
 from stackproof.doctor.evidence.results import implied, marks_of, of_nodes, of_results
 from stackproof.doctor.rules import Answer, diagnose
 from stackproof.doctor.spelling import of_spelling, one_slip
 from stackproof.knowledge.evidence import merged
 from stackproof.knowledge.model import CurveLevel
-from stackproof.results.measurement import Disturbance, Measurement
+from stackproof.results.measurement import Check, Disturbance, Measurement, State
+from stackproof.results.metrics import METRICS
 from stackproof.results.model import Results, ResultsSpec
 
 pytestmark = pytest.mark.slow
@@ -223,6 +227,53 @@ def test_arms_over_different_interfaces_are_said_to_be() -> None:
     assert "the same path over different interfaces of the nodes: " in said
     assert "mpich over hsn0" in said
     assert "mpich over eth0" not in said
+
+
+def test_launches_that_fell_back_are_named_first() -> None:
+    def fell_back(one: Measurement) -> Measurement:
+        wrong = Check(
+            name="path", state=State.BAD, reason="wrong-transport", evidence="tcp, not shm"
+        )
+        return dataclasses.replace(one, checks=(wrong,)) if one.arm == "mpich" else one
+
+    assert launches.fallbacks(DEMO) == ()
+    results = dataclasses.replace(DEMO, measurements=tuple(map(fell_back, DEMO.measurements)))
+    said = launches.fallbacks(results)
+    assert {text.partition(",")[0] for text in said} == {"mpich"}
+    assert all("took another path than they were told to" in text for text in said)
+    assert all(text.endswith("tcp, not shm") for text in said)
+    evidence = of_results(results, "mpich", KNOWLEDGE)
+    diagnosis = Diagnosis(evidence=evidence, findings=(), fallbacks=said, ratios=("x",))
+    assert text_of(diagnosis, 96).startswith("Launches did not take the path that was asked for:")
+
+
+@pytest.mark.parametrize(
+    ("share", "words"),
+    [
+        (lambda size: 0.53, "against intel-mpi 0.53 at every size"),
+        (
+            lambda size: 1.0 if size < 4096 else 0.5,
+            "1.00 below 8 KiB and 0.50 from there on, least",
+        ),
+    ],
+)
+def test_a_ratio_is_told_with_its_shape(share: Any, words: str) -> None:
+    base = next(
+        one for one in DEMO.measurements
+        if one.arm == DEMO.spec.baseline and one.usable and one.block > 0
+    )  # fmt: skip
+
+    def slower(part: Any) -> Any:
+        higher = METRICS[part.benchmark].higher_is_better
+        factor = share(part.size) if higher else 1 / share(part.size)
+        return dataclasses.replace(part, values=tuple(value * factor for value in part.values))
+
+    output = dataclasses.replace(base.output, series=tuple(map(slower, base.output.series)))
+    other = dataclasses.replace(base, arm="mpich", output=output)
+    results = dataclasses.replace(DEMO, measurements=(base, other))
+    said = launches.ratios(results)
+    assert said
+    assert all(words in text for text in said), said
 
 
 # --- what nodes tell ------------------------------------------------------------------------

@@ -50,10 +50,13 @@ def _wrapped(text: str, width: int, first: str = "  ", most: int = 10**6) -> lis
 
 def _results(diagnosis: Diagnosis, width: int, *, every: bool) -> Iterator[str]:
     """Yield what results show: where arms took other paths, how fast they are, and shapes."""
-    paths = [*diagnosis.fallbacks, *diagnosis.paths]
-    for title, texts in (("Arms took different paths", paths), ("Against", diagnosis.ratios)):
+    for title, texts in (
+        ("Launches did not take the path that was asked for", diagnosis.fallbacks),
+        ("Arms took different paths", diagnosis.paths),
+        ("How fast the arms are (1.00 is as fast as the baseline)", diagnosis.ratios),
+    ):
         if texts:
-            yield f"{title}:" if title != "Against" else "How the arms compare:"
+            yield f"{title}:"
             shown = texts if every else texts[:3]
             for text in shown:
                 yield from _wrapped(text, width, most=10**6 if every else 2)

@@ -17,8 +17,8 @@ from stackproof.core import limits
 from stackproof.core.effects import files
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, did_you_mean, fail
 from stackproof.doctor.effects import libraries, programs
+from stackproof.doctor.evidence import launches, log
 from stackproof.doctor.evidence import libraries as evidence_libraries
-from stackproof.doctor.evidence import log
 from stackproof.doctor.evidence import results as evidence_results
 from stackproof.doctor.evidence.variables import of_variables
 from stackproof.doctor.log.extract import LogExtract, LogReader
@@ -119,6 +119,8 @@ def collect(options: DoctorOptions, knowledge: Knowledge) -> Collected:
         evidence=merged(evidence, evidence_results.implied(evidence)),
         marks=_marks(results, options.arm, knowledge),
         paths=path_words.differences(results) if results is not None else (),
+        fallbacks=launches.fallbacks(results, options.arm) if results is not None else (),
+        ratios=launches.ratios(results, options.arm) if results is not None else (),
         site=site,
         capture=capture,
         image=image,

@@ -1,0 +1,92 @@
+"""Launches of results, in words: which took another path than asked for, and how fast arms are."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from stackproof.core.errors import Reason
+from stackproof.core.numbers import size_text
+from stackproof.doctor.evidence.results import curves_of
+from stackproof.knowledge.shape_curve import ShapeCurve
+from stackproof.results.measurement import State
+from stackproof.results.metrics import METRICS
+from stackproof.results.model import Results
+
+_FLAT = 1.15
+"""Largest ratio over smallest, up to which a curve is the same share of another one everywhere."""
+_FEWEST = 2
+"""Sizes that have to be on either side of a step."""
+
+
+def fallbacks(results: Results, arm: str | None = None) -> tuple[str, ...]:
+    """Return a line for each arm and placement with launches on another path than asked for."""
+    seen: dict[tuple[str, str], list[str]] = defaultdict(list)
+    count: dict[tuple[str, str], int] = defaultdict(int)
+    for one in results.measurements:
+        key = (one.arm, one.case.placement.name)
+        count[key] += 1
+        wrong = (
+            check.evidence
+            for check in one.checks
+            if check.state is State.BAD and check.reason == Reason.WRONG_TRANSPORT
+        )
+        seen[key] += list(wrong)[:1]
+    return tuple(
+        f"{name}, {placement}: {len(texts)} of {count[name, placement]} launches took another path "
+        f"than they were told to, and do not count: {texts[0]}"
+        for (name, placement), texts in seen.items()
+        if texts and arm in {name, None}
+    )
+
+
+def ratios(results: Results, arm: str | None = None) -> tuple[str, ...]:
+    """Return how each arm compares with the baseline on each curve, and at which sizes."""
+    base = results.spec.baseline
+    curves = curves_of(results)
+    own = {(one.benchmark, one.placement, one.program): one for one in curves if one.arm == base}
+    return tuple(
+        f"{one.arm}, {one.benchmark}, {one.placement}: {text}"
+        for one in curves
+        if one.arm not in {base, results.spec.null} and arm in {one.arm, None}
+        for text in _compared(one, own.get((one.benchmark, one.placement, one.program)), base)
+    )
+
+
+def _compared(one: ShapeCurve, other: ShapeCurve | None, base: str) -> Iterator[str]:
+    if other is None:
+        return
+    higher = METRICS[one.benchmark].higher_is_better
+    shares = {
+        size: one.values[size] / other.values[size]
+        if higher
+        else other.values[size] / one.values[size]
+        for size in one.sizes
+        if other.values.get(size) and one.values[size]
+    }
+    if shares:
+        yield f"against {base} {_shape(shares)}"
+
+
+def _shape(shares: dict[int, float]) -> str:
+    """Return shares by size in words: one number, or two with the size at which they change."""
+    sizes = sorted(shares)
+    values = [shares[size] for size in sizes]
+    if len(sizes) == 1:
+        return f"{values[0]:.2f} at {size_text(sizes[0])}"
+    if max(values) <= _FLAT * min(values):
+        return f"{statistics.median(values):.2f} at every size"
+    lowest = min(sizes, key=lambda size: shares[size])
+    least = f"least {shares[lowest]:.2f} at {size_text(lowest)}"
+    if len(sizes) < 2 * _FEWEST:
+        return f"{min(values):.2f} to {max(values):.2f}, {least}"
+    steps = range(_FEWEST, len(sizes) - _FEWEST + 1)
+    step = max(steps, key=lambda index: _contrast(values[:index], values[index:]))
+    before, after = statistics.median(values[:step]), statistics.median(values[step:])
+    return f"{before:.2f} below {size_text(sizes[step])} and {after:.2f} from there on, {least}"
+
+
+def _contrast(left: Sequence[float], right: Sequence[float]) -> float:
+    first, second = statistics.fmean(left), statistics.fmean(right)
+    return max(first, second) / min(first, second)
