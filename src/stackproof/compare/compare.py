@@ -10,7 +10,6 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
 from stackproof.compare import integrity, overrule, sweep, tails
-from stackproof.compare import margins as stated
 from stackproof.compare.arm_launches import arm_launches
 from stackproof.compare.collect import CollectedResults, collect, curve_of, curves_of
 from stackproof.compare.disturbance import Disturbed, disturbed, untold, withheld
@@ -24,6 +23,7 @@ from stackproof.compare.judge import (
     judge,
     points_of,
 )
+from stackproof.compare.margins import TAIL, TAIL_MARGIN, margin_problems, planned_words
 from stackproof.compare.model import (
     DEFAULT_MARGINS,
     ArmJudgement,
@@ -85,7 +85,7 @@ def compare(results: Results, options: CompareOptions | None = None) -> Comparis
             *_disturbance_notes(results, hurt, panels),
         ),
         spec=spec,
-        margins={stated.TAIL: stated.TAIL_MARGIN, **rules.margins},
+        margins={TAIL: TAIL_MARGIN, **rules.margins},
         minimum_launches=rules.minimum_launches,
         confidence=rules.confidence,
         family_error=rules.family_error,
@@ -152,7 +152,7 @@ def _calm(
 def _rules(results: Results, options: CompareOptions) -> Rules:
     """Return the rules to judge by: options over specification over defaults."""
     margins = {**DEFAULT_MARGINS, **results.spec.margins, **options.margins}
-    problems = [*stated.problems(margins)]
+    problems = [*margin_problems(margins)]
     if not (0.5 <= options.confidence < 1 and 0 < options.family_error < 1):
         problems.append(
             Problem(
@@ -404,7 +404,7 @@ def _notes(
 def _integrity_notes(results: Results, trust: Integrity, rules: Rules) -> tuple[Note, ...]:
     """Return what speaks against the results, and where they are not what was planned."""
     warnings = [f"not to be trusted, {one.kind}: {one.text}" for one in trust.doubts]
-    warnings += stated.planned_words(rules.margins, results.spec.margins)
+    warnings += planned_words(rules.margins, results.spec.margins)
     plain = [*integrity.presence_words(results), *integrity.machine_words(results)]
     if trust.sentence:
         plain.insert(0, trust.sentence)

@@ -39,7 +39,7 @@ def parse_margins(texts: Sequence[str]) -> dict[str, float]:
     return found
 
 
-def problems(margins: Mapping[str, float]) -> Iterator[Problem]:
+def margin_problems(margins: Mapping[str, float]) -> Iterator[Problem]:
     """Yield the margins that are of nothing, or no fraction."""
     for kind, margin in margins.items():
         if kind not in NAMES:

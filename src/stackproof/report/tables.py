@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from stackproof.compare.launch_samples import STATISTICS
-from stackproof.compare.margins import P99
-from stackproof.compare.margins import TAIL as TAIL_KIND
+from stackproof.compare.margins import P99, TAIL
 from stackproof.compare.model import (
     TABLE_SIZES,
     Cell,
@@ -56,7 +55,7 @@ SHORT_WHY = {
 }
 """The same in the narrow column of a table."""
 
-TAIL = "~"
+TAIL_MARK = "~"
 """Mark of a cell whose tail is undecided, or FAILs alone."""
 
 UNPROVEN = "slow?"
@@ -151,7 +150,7 @@ def cell_word(cell: Cell | None) -> str:
     if cell is None:
         return "-"
     ratio = "" if cell.ratio is None else f"{cell.ratio:.2f} "
-    tail = TAIL if cell.by_tail or cell.reads == TAIL_UNDECIDED else ""
+    tail = TAIL_MARK if cell.by_tail or cell.reads == TAIL_UNDECIDED else ""
     return f"{ratio}{UNPROVEN if cell.seems_slower else WORDS[cell.verdict]}{tail}"
 
 
@@ -206,7 +205,7 @@ LEGEND = (
 def margins_text(comparison: Comparison) -> str:
     """Return by how much a challenger may be worse, for the kinds that were measured."""
     kinds = dict.fromkeys(panel.curve.kind for panel in comparison.panels)
-    kinds |= dict.fromkeys(kind for kind in (TAIL_KIND, P99) if kind in comparison.margins)
+    kinds |= dict.fromkeys(kind for kind in (TAIL, P99) if kind in comparison.margins)
     said = ", ".join(f"{kind} {percent_text(comparison.margins[kind])}" for kind in kinds)
     return f"margins: {said}"
 
