@@ -99,7 +99,7 @@ def test_nothing_usable_is_an_error_that_says_why() -> None:
         "(MB/s)\n", "(MB/s)  Validation\n"
     )
     error = refused(("a", failed))
-    assert error.reason is Reason.NO_RESULTS
+    assert error.reason is Reason.VALIDATION_FAILED
     assert "Fail" in error.problems[0].detail
 
 

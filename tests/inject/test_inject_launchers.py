@@ -165,6 +165,7 @@ def test_a_launcher_that_is_called_by_a_link_elsewhere(lab):
         "bin/other", needs=["mpich/lib/libmpi.so.12"], calls=["MPI_Init"],
         flags=[f"-Wl,--enable-new-dtags,-rpath,{lab.path('mpich/lib')}"],
     )  # fmt: skip
+
     def refused(file):
         view = RootView()
         mpich = find_replacement(view, lab.path("mpich"))

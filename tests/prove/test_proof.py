@@ -74,6 +74,12 @@ def test_proven() -> None:
         ({INJECTED: arm(INJECTED, InjectionVerdict.WORKS, *OLD)}, ProofOutcome.WRONG, True),
         ({INJECTED: arm(INJECTED, InjectionVerdict.WORKS, code=None)}, ProofOutcome.UNKNOWN, False),
         ({INJECTED: arm(INJECTED, InjectionVerdict.WORKS)}, ProofOutcome.WRONG, True),
+        (
+            {INJECTED: arm(INJECTED, InjectionVerdict.WORKS, *GOOD, wrong_bytes="byte 3 is wrong")},
+            ProofOutcome.WRONG,
+            True,
+        ),
+        ({OWN: arm(OWN, None, *GOOD, wrong_bytes="byte 3 is wrong")}, ProofOutcome.UNKNOWN, False),
         ({INJECTED: arm(INJECTED, InjectionVerdict.FAILS, *GOOD)}, ProofOutcome.WRONG, True),
         (
             {INJECTED: arm(INJECTED, InjectionVerdict.FAILS, *BAD, code=1)},
@@ -194,11 +200,11 @@ def test_text_and_json() -> None:
         {**RIGHT, INJECTED: arm(INJECTED, InjectionVerdict.WORKS, *OLD)}
     )
     speed = (
-        Speed(benchmark="latency", size=1024, verdict="PASS", margin=0.1, ratio=1.02, low=0.95,
+        Speed(benchmark="latency", size=1024, verdict="PASS", reads="PASS", margin=0.1, ratio=1.02, low=0.95,
               high=1.1),
-        Speed(benchmark="latency", size=8, verdict="FAIL", margin=0.1, ratio=0.16, low=0.15,
+        Speed(benchmark="latency", size=8, verdict="FAIL", reads="FAIL", margin=0.1, ratio=0.16, low=0.15,
               high=0.17),
-        Speed(benchmark="barrier", size=None, verdict="INCONCLUSIVE", margin=0.1,
+        Speed(benchmark="barrier", size=None, verdict="INCONCLUSIVE", reads="INCONCLUSIVE", margin=0.1,
               why="too few launches", remedy="10 are needed"),
     )  # fmt: skip
     whole = Proof(

@@ -30,7 +30,16 @@ from stackproof.prove.effects import arms as prove_arms
 from stackproof.prove.effects import speed as prove_speed
 from stackproof.prove.effects.arms import ProofArm, ProofRun, ProveOptions, Ready
 from stackproof.prove.effects.mpi import Provided
-from stackproof.prove.model import AGAIN, INJECTED, OWN, Prediction, Proof, ProofOutcome, Speed
+from stackproof.prove.model import (
+    AGAIN,
+    INJECTED,
+    OWN,
+    ArmProof,
+    Prediction,
+    Proof,
+    ProofOutcome,
+    Speed,
+)
 from stackproof.report.tables import render_csv
 from stackproof.report.verdict import cell_words
 from stackproof.results.case import Placement, Rank
@@ -114,7 +123,11 @@ def proven(
         found = prove_speed.measure(Ready(stage=stage, arms=arms), {OWN: first}, events.append)
         proof = Proof(
             program="osu_latency", replacement="new", answer=ProofOutcome.PROVEN, reasons=(),
-            arms=(), speed=found.speed, launches=found.launches, speed_notes=found.notes,
+            arms=tuple(
+                ArmProof(name=name, mpi="", prediction=Prediction(), wanted_ranks=2, wrong_bytes=text)
+                for name, text in found.wrong_bytes.items()
+            ),
+            speed=found.speed, launches=found.launches, speed_notes=found.notes,
         )  # fmt: skip
         rows: list[dict[str, str]] = []
         if found.speed:
@@ -166,7 +179,8 @@ def test_a_proof_and_compare_say_the_same_of_the_same_launches(
         (line,) = (
             line for line in text.splitlines() if f"latency, {size_text(one.size or 0)}:" in line
         )
-        assert f": {verdict}  " in line
+        assert f": {one.reads}  " in line
+        assert one.reads.startswith(verdict)
         assert bool(WORDS_OF_SPEED.search(line)) is (verdict != "INCONCLUSIVE")
     assert noun.from_json(Proof, noun.to_json(proof)) == proof
 
@@ -241,10 +255,15 @@ def test_what_fails_again_ends_it(
 
 @pytest.mark.parametrize("words", [(), ("-c",)])
 def test_wrong_bytes_are_not_tried_away(
-    proven: Callable[..., tuple[Proof, list[dict[str, str]], list[Event]]], words: tuple[str, ...]
+    tmp_path: Path,
+    proven: Callable[..., tuple[Proof, list[dict[str, str]], list[Event]]],
+    words: tuple[str, ...],
 ) -> None:
     proof, _, events = proven(lambda *_: 1.0, wrong=10, words=words)
     assert any("ended in block 3 of 10" in note for note in proof.speed_notes)
+    (wrong,) = proof.arms
+    assert wrong.name in {OWN, INJECTED}
+    assert wrong.wrong_bytes
     assert all(one.ratio is None for one in proof.speed)
     assert not [one for one in events if one.name == "again"]
 
@@ -284,7 +303,7 @@ def test_the_words_are_those_of_the_report() -> None:
     comparison = compare(simulate(plan))
     cells = [cell for panel in comparison.panels for cell in panel.judgements[0].cells]
     found = speeds.speeds_of(comparison)
-    assert [one.verdict for one in found] == [cell_words(cell) for cell in cells]
+    assert [one.reads for one in found] == [cell_words(cell) for cell in cells]
     assert [one.ratio for one in found] == [cell.ratio for cell in cells]
     assert {one.verdict for one in found} == {"PASS", "FAIL"}
 

@@ -183,11 +183,16 @@ def _require(
     if problems:
         raise StackproofError(*problems)
     if not any(one.usable for one in measurements):
+        wrong = any(
+            check.reason == Reason.VALIDATION_FAILED for one in measurements for check in one.checks
+        )
         raise fail(
-            Reason.NO_RESULTS,
+            Reason.VALIDATION_FAILED if wrong else Reason.NO_RESULTS,
             "no table of these files can be used",
             detail="\n".join(notes[:20]) or None,
-            hint="give the complete output of the benchmark, as it was printed",
+            hint="messages arrived changed: this MPI cannot be used on this path"
+            if wrong
+            else "give the complete output of the benchmark, as it was printed",
         )
 
 

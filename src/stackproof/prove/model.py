@@ -103,7 +103,8 @@ class ArmProof:
     `worlds` are what the program's output says of the size of its world and of how many there
     were, 0 where it says nothing; `expected` whether the output had the text that it should,
     None when none was asked for. `missing` are predicted files that a rank did not map, `doubled`
-    files that it mapped beside a predicted one of the same name.
+    files that it mapped beside a predicted one of the same name. `wrong_bytes` says which message
+    of a timed launch was not the one that was sent.
     """
 
     name: str
@@ -122,6 +123,7 @@ class ArmProof:
     files: tuple[LoadedFile, ...] = ()
     missing: tuple[str, ...] = ()
     doubled: tuple[str, ...] = ()
+    wrong_bytes: str = ""
 
     @property
     def fault(self) -> str:
@@ -138,6 +140,7 @@ class ArmProof:
             ),
             (alone, f"{max(self.worlds, 1)} worlds of {self.world} ranks, not one job"),
             (self.expected is False, "its output lacks the text that it should have"),
+            (self.wrong_bytes, self.wrong_bytes),
         )
         return next((text for is_so, text in faults if is_so), "")
 
@@ -167,15 +170,18 @@ class ArmProof:
 class Speed:
     """What the judge of `compare` says of the injected MPI at one size of a benchmark.
 
-    `verdict` is PASS, FAIL or INCONCLUSIVE: slower by more than `margin`, a fraction, or not.
+    `verdict` is PASS, FAIL or INCONCLUSIVE: slower by more than `margin`, a fraction, or not;
+    `reads` is the same with what is to be said of the tail.
     `ratio` is to the own MPI, more than 1 where the injected one is better; `low` and `high` are
     its interval. These three are None where the verdict is INCONCLUSIVE; then `why` says why, and
-    `remedy` what would help. `size` is in bytes, None for a benchmark without messages.
+    `remedy` what would help. `why` also has the tail where it makes a size FAIL. `size` is in
+    bytes, None for a benchmark without messages.
     """
 
     benchmark: str
     size: int | None
     verdict: str
+    reads: str
     margin: float
     ratio: float | None = None
     low: float | None = None
@@ -395,11 +401,13 @@ def _speed_line(speed: Speed) -> str:
     where = speed.benchmark + ("" if speed.size is None else f", {size_text(speed.size)}")
     if speed.ratio is None or speed.low is None or speed.high is None:
         told = "; ".join(filter(None, (speed.why, speed.remedy)))
-        return f"{where}: {speed.verdict}  cannot tell: {told}"
+        return f"{where}: {speed.reads}  cannot tell: {told}"
     numbers = f"{speed.ratio:.3f}  [{speed.low:.3f}, {speed.high:.3f}]"
     what = f"the margin of {percent_text(speed.margin)}"
     meaning = "slower by more than" if speed.verdict == "FAIL" else "at least as fast within"
-    return f"{where}: {speed.verdict}  {numbers}  {meaning} {what}"
+    if speed.why:
+        return f"{where}: {speed.reads}  {numbers}  {speed.why}"
+    return f"{where}: {speed.reads}  {numbers}  {meaning} {what}"
 
 
 def _arm_lines(arm: ArmProof) -> Iterator[str]:

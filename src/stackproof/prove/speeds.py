@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from stackproof.compare.model import Cell, Comparison, Curve, Verdict, Why
 from stackproof.prove.model import INJECTED, Speed
-from stackproof.report.tables import reason_text
+from stackproof.report.tables import reason_text, tail_text
 
 _QUIET = "make the machine quiet, and prove it again"
 _NULL = "the own MPI differs from itself here by more than the margin"
@@ -40,6 +40,7 @@ def _speed(curve: Curve, cell: Cell, why: str, planned: int) -> Speed:
             benchmark=curve.title,
             size=size,
             verdict=Verdict.INCONCLUSIVE.value,
+            reads=Verdict.INCONCLUSIVE.value,
             margin=cell.margin,
             why=why or (reason_text(cell.why) if cell.why else ""),
             remedy=_QUIET if why else _remedy(cell, planned),
@@ -48,7 +49,9 @@ def _speed(curve: Curve, cell: Cell, why: str, planned: int) -> Speed:
         benchmark=curve.title,
         size=size,
         verdict=cell.verdict.value,
+        reads=cell.reads,
         margin=cell.margin,
+        why=tail_text(cell) if cell.by_tail else "",
         ratio=cell.ratio,
         low=cell.low,
         high=cell.high,

@@ -61,6 +61,8 @@ def _prove(ready: Ready, monitor: Monitor) -> Proof:
         speed = Compared(notes=("not both arms run",))
     else:
         speed = prove_speed.measure(ready, outputs, monitor)
+    for name, sentence in speed.wrong_bytes.items():
+        arms[name] = replace(arms[name], wrong_bytes=sentence)
     answer, reasons = prove_model.conclude(arms)
     return Proof(
         program=ready.stage.program,

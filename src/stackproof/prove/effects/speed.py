@@ -10,7 +10,7 @@ from __future__ import annotations
 import posixpath
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 
@@ -63,9 +63,13 @@ Block = Mapping[Launch, tuple[Measurement, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """What was judged; `notes` say why that is nothing, or what speaks against it."""
+    """What was judged; `notes` say why that is nothing, or what speaks against it.
+
+    `wrong_bytes` has a sentence for each arm that received other bytes than were sent.
+    """
 
     speed: tuple[Speed, ...] = ()
+    wrong_bytes: Mapping[str, str] = field(default_factory=dict)
     launches: int = 0
     notes: tuple[str, ...] = ()
 
@@ -104,15 +108,17 @@ def measure(ready: Ready, first: Mapping[str, Completed], monitor: Monitor) -> C
     spec = _results_spec(ready)
     files.write(stage.folder / SPECIFICATION, noun.to_json(spec))
     record = Record(stage.folder, ledger.begin(stage.folder, spec, 0, ()))
-    notes = tuple(_made(ready, record, first[OWN].seconds, monitor))
+    wrong_bytes: dict[str, str] = {}
+    notes = tuple(_made(ready, record, first[OWN].seconds, monitor, wrong_bytes))
     try:
         comparison = compare(load_results(stage.folder))
     except StackproofError as error:
-        return Compared(notes=notes or (error.problems[0].message,))
+        return Compared(wrong_bytes=wrong_bytes, notes=notes or (error.problems[0].message,))
     counts = [len(point.blocks) for panel in comparison.panels for one in panel.arms
               for point in one.points]  # fmt: skip
     return Compared(
         speed=speeds.speeds_of(comparison),
+        wrong_bytes=wrong_bytes,
         launches=min(counts, default=0),
         notes=(*notes, *speeds.notes_of(comparison)),
     )
@@ -133,8 +139,13 @@ def _plan(stage: ProofRun) -> tuple[Launch, ...]:
     return tuple(replace(one, program=posixpath.basename(stage.program)) for one in plan)
 
 
-def _made(ready: Ready, record: Record, seconds: float, monitor: Monitor) -> Iterator[str]:
-    """Make all launches and keep them; yield why not all were made."""
+def _made(
+    ready: Ready, record: Record, seconds: float, monitor: Monitor, wrong_bytes: dict[str, str]
+) -> Iterator[str]:
+    """Make all launches and keep them; yield why not all were made.
+
+    Adds to `wrong_bytes` the arm that received some; the own arm answers for its twin.
+    """
     plan, count = _plan(ready.stage), ready.stage.wanted.launches
     left = pace.pace_of(plan, lambda _: seconds)
     monitor(Event(what="note", name="speed", text=pace.shape_text(plan), left_s=left.left_s))
@@ -147,27 +158,33 @@ def _made(ready: Ready, record: Record, seconds: float, monitor: Monitor) -> Ite
             fault = None
             for launch in launches:
                 monitor(_progress(launch, len(plan), count, left))
-                try:
-                    made[launch] = _launched(ready, launch)
-                except StackproofError as error:
-                    fault = _of_arm(launch.arm, error.problems[0])
-                else:
-                    left = left.with_taken(launch, made[launch][0].seconds)
-                    fault = _fault(made[launch])
+                made[launch], fault = _tried(ready, launch)
                 if fault:
                     break
+                left = left.with_taken(launch, made[launch][0].seconds)
             over = number == tries or (fault is not None and fault.reason in _ANSWERS)
             _keep(record, made, aside=fault is not None and not over)
             if fault is None or over:
                 break
             monitor(Event(what="note", name="again", text=f"block {block}: {fault.message}"))
         if fault:
+            if fault.reason == Reason.VALIDATION_FAILED:
+                wrong_bytes[OWN if launch.arm == AGAIN else launch.arm] = fault.message
             yield f"ended in block {block} of {count}: {fault.message}"
             return
         all_of_it += [one for several in made.values() for one in several]
         if text := _hopeless(all_of_it, count, left.left_s):
             yield f"ended after {block} of {count} launches of each arm: {text}"
             return
+
+
+def _tried(ready: Ready, launch: Launch) -> tuple[tuple[Measurement, ...], Problem | None]:
+    """Return the measurements of a launch, and what is wrong with them."""
+    try:
+        made = _launched(ready, launch)
+    except StackproofError as error:
+        return (), _of_arm(launch.arm, error.problems[0])
+    return made, _fault(made)
 
 
 def _progress(launch: Launch, total: int, count: int, left: pace.Pace) -> Event:
