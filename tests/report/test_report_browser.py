@@ -148,8 +148,7 @@ def test_tables_hold_their_rows(driver, page):
     every = "latency, inter-node: mpich against impi"
     assert script(driver, f"{rows}.length", every) == 1 + len(SIZES)
     discarded = script(driver, f"[...{rows}].map((r) => r.textContent)", "Discarded launches")
-    assert len(discarded) == 4  # and with each launch its block, which lacks it
-    assert all("the block lacks openmpi" in text for text in discarded[2:])
+    assert len(discarded) == 2  # wrong bytes take no block along
     assert "validation-failed64" in discarded[0].replace("validation: ", "")
 
 
