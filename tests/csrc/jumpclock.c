@@ -1,5 +1,5 @@
-/* Preloaded into a program, this lets the monotonic clock of rank STACKPROOF_JUMP_RANK jump once: at
- * the first MPI_Send after STACKPROOF_JUMP_BARRIER calls of MPI_Barrier, STACKPROOF_JUMP_NS
+/* Preloaded into a program, this lets the monotonic clock of rank STACKPROOF_JUMP_RANK jump: at the
+ * first MPI_Send after STACKPROOF_JUMP_BARRIER calls of MPI_Barrier, STACKPROOF_JUMP_NS
  * nanoseconds are added to all that follows. Compile with mpicc -shared -fPIC -ldl.
  */
 #define _GNU_SOURCE 1

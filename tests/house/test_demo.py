@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -79,6 +80,15 @@ def demo(tmp_path: Path, environment: dict[str, str]) -> Demo:
     return run
 
 
+def _demo_module() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("demo_program", ROOT / "tools" / "demo.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 def test_it_can_be_run_again(demo: Demo, tmp_path: Path) -> None:
     demo()
     assert (tmp_path / "out" / "injection" / "one").exists()
@@ -111,6 +121,65 @@ def test_a_failure_is_its_exit_code_and_the_cluster_goes(demo: Demo) -> None:
     log = demo(ok=5, VERDICT="5")
     assert log[-2].startswith("bench ")
     assert log[-1].startswith("cluster down ")
+
+
+@pytest.mark.parametrize("look", [True, False])
+def test_a_busy_machine_is_told_first(
+    environment: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    look: bool,
+) -> None:
+    """The load figure is 14: what to expect of it comes before every command, or alone."""
+    module = _demo_module()
+    (tmp_path / "loadavg").write_text("14.00 13.50 9.00 15/234 999\n")
+    monkeypatch.setattr(module.quiet, "LOAD", tmp_path / "loadavg")
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    for name in ("PYTHONPATH", "LAB"):
+        monkeypatch.setenv(name, environment[name])
+    monkeypatch.setenv("VERDICT", "9")
+    words = ["demo.py", "--output", str(tmp_path / "out"), *(["--look"] if look else [])]
+    monkeypatch.setattr(sys, "argv", words)
+    assert module.main() == 0
+    said = capfd.readouterr().out
+    assert said.startswith("note: load 14 on 2 CPUs")
+    assert "expect INCONCLUSIVE" in said.splitlines()[0]
+    assert "--wait-for-quiet 30m" in said.splitlines()[0]
+    assert ("$ stackproof build" in said) is not look
+    assert (tmp_path / "log").exists() is not look
+
+
+@pytest.mark.parametrize(
+    ("code", "meaning"),
+    [(0, "as fast as Intel MPI"), (8, "no failed demo"), (9, "no failed demo")],
+)
+def test_it_ends_with_what_the_verdict_means_and_what_to_do_next(
+    environment: dict[str, str], tmp_path: Path, code: int, meaning: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "tools" / "demo.py", "--output", "out"], cwd=tmp_path,
+        env={**environment, "VERDICT": str(code)}, capture_output=True, text=True, check=True,
+        timeout=60,
+    )  # fmt: skip
+    end = done.stdout[done.stdout.rindex("Everything ran") :]
+    assert meaning in end
+    assert f"ended with {code}" in end
+    assert f"The report:  {tmp_path}/out/report.html" in end
+    assert f"source {sys.prefix}/bin/activate" in end
+    assert "stackproof doctor --results out/results" in end
+    assert end.count("  stackproof ") == 3
+
+
+def test_waiting_is_passed_on_to_what_measures(demo: Demo) -> None:
+    (bench,) = (line for line in demo("--wait-for-quiet", "1s") if line.startswith("bench "))
+    assert bench.endswith("--wait-for-quiet 1s")
+    assert demo_fails("--wait-for-quiet", "soon") == 2
+
+
+def demo_fails(*words: str) -> int:
+    argv = [sys.executable, ROOT / "tools" / "demo.py", *words]
+    return subprocess.run(argv, capture_output=True, check=False, timeout=60).returncode
 
 
 def test_the_short_form_has_two_launches(demo: Demo) -> None:
@@ -154,11 +223,7 @@ def test_interrupted_it_lets_the_command_end_and_takes_the_cluster_down(
 
 def test_the_help_counts_what_is_built() -> None:
     """README, `make help` and the demo agree on how many stacks there are."""
-    spec = importlib.util.spec_from_file_location("demo_program", ROOT / "tools" / "demo.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = _demo_module()
     words = {3: "three", 4: "four", 5: "five", 6: "six"}
     wanted = f"{words[len(module.RECIPES)]} stacks"
     assert wanted in (ROOT / "README.md").read_text()

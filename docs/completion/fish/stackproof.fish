@@ -615,6 +615,7 @@ function __stackproof_say
         printf '%s\t%s\n' '--until-decided' 'look at the results while they come in, and make launches only for points that are still open; --launches is then the most per arm (default: 40)'
         printf '%s\t%s\n' '--budget' 'with --until-decided: stop when the timed launches have taken so long in all, such as 20m or 1h; probes and the launches before them, which only check bytes, are not counted (default: no limit)'
         printf '%s\t%s\n' '--wait-for-quiet' 'where this machine is busy, wait until it is quiet, at most so long, such as 30m or 1h (default: say what to expect, and begin)'
+        printf '%s\t%s\n' '--no-give-up' 'go on where other programs disturb nearly every launch, so that nothing will be decided (default: end after a minute or two of that, with the verdict INCONCLUSIVE)'
         printf '%s\t%s\n' '--seed' 'seed of the order of launches (default: 20260101)'
         printf '%s\t%s\n' '--placement' 'only this placement: intra-node, inter-node, nodes by ranks on each such as 2x8, or by parts of the nodes such as 2x8-by-gpu or 4x16-by-l3-packed; may be given several times'
         printf '%s\t%s\n' '--transport' 'paths that the challengers are forced on, without SPEC; with several, each challenger becomes as many arms; `shm` runs within one node only'

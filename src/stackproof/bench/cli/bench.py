@@ -34,6 +34,7 @@ class _Asked:
     sign: str | None
     no_verdict: bool
     require_pass: bool
+    no_give_up: bool
     json: bool
 
 
@@ -74,7 +75,8 @@ def bench(options: BenchOptions, words: RecipeWords, asked: _Asked) -> int:
         return 0
     for text in notes(spec):
         _note(text)
-    measure(spec, folder, progress.monitor(), command=tuple(sys.argv))
+    give_up = not asked.no_give_up
+    measure(spec, folder, progress.monitor(), command=tuple(sys.argv), give_up=give_up)
     if asked.sign:
         signing.sign(folder, asked.sign)
     if asked.no_verdict:

@@ -34,7 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "as 20m or 1h; probes and the launches before them, which only check bytes, are not "
         "counted (default: no limit)",
     )  # fmt: skip
-    parsing.add_wait_for_quiet(parser)
+    _add_busy(parser)
     parser.add_argument(
         "--seed", type=int, metavar="N", help="seed of the order of launches (default: 20260101)"
     )
@@ -68,6 +68,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the comparison as JSON")
     _add_scheduling(parser)
     parser.set_defaults(run="bench.cli.bench:run")
+
+
+def _add_busy(parser: argparse.ArgumentParser) -> None:
+    """Add what is done on a busy machine."""
+    parsing.add_wait_for_quiet(parser)
+    parser.add_argument(
+        "--no-give-up", action="store_true",
+        help="go on where other programs disturb nearly every launch, so that nothing will be "
+        "decided (default: end after a minute or two of that, with the verdict INCONCLUSIVE)",
+    )  # fmt: skip
 
 
 def _add_swap(parser: argparse.ArgumentParser) -> None:

@@ -144,7 +144,12 @@ def _pattern() -> str:
 
 
 def measure(
-    spec: BenchSpec, folder: Path, monitor: Monitor, *, command: tuple[str, ...] = ()
+    spec: BenchSpec,
+    folder: Path,
+    monitor: Monitor,
+    *,
+    command: tuple[str, ...] = (),
+    give_up: bool = True,
 ) -> None:
     """Have every launch made that has no result in the folder yet, here or by a batch job.
 
@@ -156,14 +161,17 @@ def measure(
         with launch_folder.held() as scratch:
             bench = prepare(spec)
             place = replace(bench.place, scratch=scratch)
-            _measure_here(replace(bench, place=place), folder, monitor, command)
+            bench = replace(bench, place=place)
+            _measure_here(bench, folder, monitor, command, give_up=give_up)
             planning.require_launches(bench.launches(), folder)
 
 
-def _measure_here(bench: Bench, folder: Path, monitor: Monitor, command: tuple[str, ...]) -> None:
+def _measure_here(
+    bench: Bench, folder: Path, monitor: Monitor, command: tuple[str, ...], *, give_up: bool
+) -> None:
     """Make the launches; raises `StackproofError` (INTERRUPTED) that says how to go on."""
     try:
-        run_bench(bench, folder, monitor, command=command)
+        run_bench(bench, folder, monitor, command=command, give_up=give_up)
     except KeyboardInterrupt:
         launches = bench.launches()
         there = {path.name for path in (folder / LAUNCHES).glob("*.json")}

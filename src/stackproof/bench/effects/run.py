@@ -15,17 +15,16 @@ A results folder can be continued: launches whose file is there are not repeated
 from __future__ import annotations
 
 import os
-import platform
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import stackproof
-from stackproof.bench import path_verdict
+from stackproof.bench import path_verdict, patience
 from stackproof.bench import schedule as schedules
 from stackproof.bench.effects import arms as bench_arms
 from stackproof.bench.effects import (
@@ -40,7 +39,9 @@ from stackproof.bench.effects.arms import Arms
 from stackproof.bench.effects.aside import free_name, set_aside
 from stackproof.bench.effects.nodes import LaunchNodes
 from stackproof.bench.effects.planning import schedule, with_work
+from stackproof.bench.effects.record import Record
 from stackproof.bench.pace import Pace, pace_of, probes_s, seconds_of, shape_text
+from stackproof.bench.patience import Patience, SpentPatienceError
 from stackproof.bench.schedule import Launch
 from stackproof.bench.spec import BenchSpec
 from stackproof.cluster.effects import up
@@ -49,13 +50,12 @@ from stackproof.compare import launch_checks
 from stackproof.compare.effects.results import load_records
 from stackproof.core import limits, noun
 from stackproof.core.command import Completed
-from stackproof.core.effects import files
+from stackproof.core.effects import files, quiet
 from stackproof.core.effects.run import transcript
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.core.monitor import Event, Monitor
 from stackproof.results.case import Case, Placement
 from stackproof.results.effects import ledger
-from stackproof.results.effects.ledger import Ledger
 from stackproof.results.measurement import Measurement
 from stackproof.results.model import LAUNCHES, SET_ASIDE, SPECIFICATION, ResultsSpec
 from stackproof.results.path import MessagePaths
@@ -121,23 +121,33 @@ def prepare(spec: BenchSpec, arms: Arms | None = None, place: LaunchNodes | None
 
 
 def run_bench(
-    bench: Bench, folder: Path, monitor: Monitor, *, command: tuple[str, ...] = ()
+    bench: Bench,
+    folder: Path,
+    monitor: Monitor,
+    *,
+    command: tuple[str, ...] = (),
+    give_up: bool = True,
 ) -> ResultsSpec:
     """Run every launch that is not done yet; return what `bench.json` says.
 
-    Inside a Slurm job these are the launches of its own allocation. Raises `StackproofError`,
-    before anything is timed, for every arm whose probe cannot be run or took another path than was
-    asked for; and when an arm's first launch fails (nothing after it would mean anything). Later
-    failures are recorded with the launch and shown in the report.
+    With `give_up` it ends early where others disturb nearly every launch (`bench.patience`), but in
+    no batch job. Inside a Slurm job these are the launches of its own allocation. Raises
+    `StackproofError`, before anything is timed, for every arm whose probe cannot be run or took
+    another path than was asked for; and when an arm's first launch fails (nothing after it would
+    mean anything). Later failures are recorded with the launch and shown in the report.
     """
     claim(bench.spec, bench.arms, folder)
     allocation = bench.place.allocation
+    _tell_load(bench, monitor)
     if bench.place.state:
         up.share(bench.place.state, program_paths() + bench.arms.paths)
     plan = bench.launches()
     own = [one for one in plan if allocation is None or one.allocation == allocation.element]
-    results = _results_spec(bench, command)
+    results = host_facts.results_spec(
+        bench.spec, bench.arms, bench.place, bench.placements, command
+    )
     deciding.keep_budget(folder, bench.spec.budget_s)
+    began = time.monotonic()
     made, run, room = 0, None, max(1, int(_REPEATED * bench.spec.launches))
     for wanted in deciding.blocks(experiment(bench.spec, bench.arms, folder, own), monitor):
         set_aside(bench.placements, wanted, folder)
@@ -147,9 +157,7 @@ def run_bench(
             record = _begin(bench, results, folder, missing=bool(missing))
             pace = pace_in(bench, wanted, folder)
             if missing:
-                left = pace.left_s + probes_s(missing)
-                shape, of = shape_text(wanted), _left_of(bench.spec)
-                monitor(Event(what="note", name="bench", text=shape, left_s=left, left_of=of))
+                monitor(_shape(bench, wanted, pace.left_s + probes_s(missing)))
             probed = own if bench.spec.looks_between else missing
             paths = _probe(bench, list(probed), folder, monitor)
             run = Run(
@@ -158,13 +166,44 @@ def run_bench(
                 monitor=monitor,
                 total=len(plan),
                 pace=pace,
+                patience=patience.of_bench(bench.spec, began) if give_up else None,
             )
         if run is not None:
             run.pace = pace_in(bench, wanted, folder)
-            for _, group in groupby(missing, key=_group):
-                room -= _run_block(run, tuple(group), again=room > 0)
+            try:
+                for _, group in groupby(missing, key=_group):
+                    room -= _run_block(run, tuple(group), again=room > 0)
+            except SpentPatienceError:
+                made = _give_up(run, own)
+                break
     monitor(Event(what="done", name="bench", text=f"{made} launches in {folder}"))
     return results
+
+
+def _tell_load(bench: Bench, monitor: Monitor) -> None:
+    """Tell in a job whether this one of its nodes is busy; elsewhere that has been said."""
+    if bench.place.allocation and (load := quiet.look()).is_busy:
+        monitor(Event(what="note", name="load", text=f"of this node alone: {load.text}"))
+
+
+def _give_up(run: Run, plan: Sequence[Launch]) -> int:
+    """Say why it ends here, and leave what can be compared; return how many launches there are."""
+    spent, run.patience = run.patience, None
+    if spent is not None:
+        text = patience.sentence(spent, run.clock(), quiet.look().text)
+        run.monitor(Event(what="note", name="bench", text=text))
+    done = [path.name for path in (run.folder / LAUNCHES).glob("*.json")]
+    arms = run.bench.arms
+    pair = patience.closing_pair(plan, done, arms.baseline, arms.null)
+    for launch in pair:
+        _run_launch(run, launch, last=True)
+    return len(done) + len(pair)
+
+
+def _shape(bench: Bench, launches: Sequence[Launch], left_s: float) -> Event:
+    """Return what is to be told before launches are made."""
+    of = _left_of(bench.spec)
+    return Event(what="note", name="bench", text=shape_text(launches), left_s=left_s, left_of=of)
 
 
 def _left_of(spec: BenchSpec) -> str:
@@ -297,49 +336,6 @@ def load_spec(folder: Path) -> BenchSpec:
     return noun.from_data(BenchSpec, whole.get("spec"), file=os.fspath(marker))
 
 
-def _results_spec(bench: Bench, command: tuple[str, ...]) -> ResultsSpec:
-    spec, arms, rate = bench.spec, bench.arms, bench.place.rate_mb_s
-    limits: dict[str, dict[str, object]] = {}
-    for name, placement in bench.placements.items():
-        if rate is not None and len(placement.nodes) > 1:
-            limits[name] = {"MB/s": rate, "source": "the rate that the cluster's links were given"}
-    return ResultsSpec(
-        name=spec.name,
-        baseline=arms.baseline,
-        challengers=arms.challengers,
-        null=arms.null,
-        margins=dict(spec.margins),
-        launches=spec.launches,
-        looks=deciding.looks_of(spec),
-        sweep=spec.sweep,
-        equal=spec.equal,
-        seed=spec.seed,
-        created=launching.now(),
-        arms={name: bench_arms.compared(ready) for name, ready in arms.by_name.items()},
-        host=host_facts.facts_of(bench.place),
-        limits=limits,
-        command=command,
-        stackproof=stackproof.__version__,
-        versions={"python": platform.python_version()},
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """Where launches are written down: a results folder, and its chain if it has one."""
-
-    folder: Path
-    chain: Ledger | None
-
-    def keep(self, name: str, measurement: Measurement) -> None:
-        """Write a launch as a file of this name."""
-        path = self.folder / LAUNCHES / name
-        if self.chain is None:
-            files.write(path, noun.to_json(measurement))
-        else:
-            self.chain.write(path, measurement)
-
-
 @dataclass(slots=True, kw_only=True)
 class Run:
     """What is being run: `total` launches are planned; `pace` changes with each that is made."""
@@ -349,6 +345,8 @@ class Run:
     monitor: Monitor
     total: int
     pace: Pace
+    patience: Patience | None = None
+    clock: Callable[[], float] = time.monotonic
 
     @property
     def folder(self) -> Path:
@@ -358,6 +356,7 @@ class Run:
     def keep(self, launch: Launch, measurement: Measurement) -> None:
         """Write down a launch."""
         self.record.keep(launch.file_name, measurement)
+        self.patience = self.patience and self.patience.after(measurement)
 
     def keep_try(self, launch: Launch, measurement: Measurement) -> None:
         """Write down a launch that failed and is made again; it replaces no other try."""
@@ -428,7 +427,12 @@ def _run_launch(run: Run, launch: Launch, *, last: bool) -> bool:
 
 
 def _made(run: Run, launch: Launch) -> tuple[Measurement, Completed, Event]:
-    """Make one launch and tell of it before; return what is to be told when it is kept, too."""
+    """Make one launch and tell of it before; return what is to be told when it is kept, too.
+
+    Raises `SpentPatienceError` where it makes no sense to go on.
+    """
+    if run.patience and run.patience.is_spent(run.clock()):
+        raise SpentPatienceError
     event = Event(
         what="progress",
         name=f"block {launch.block}/{run.bench.spec.launches}",

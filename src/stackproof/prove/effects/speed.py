@@ -18,7 +18,7 @@ import stackproof
 from stackproof.bench import import_outputs, pace, programs, schedule
 from stackproof.bench.effects import launching
 from stackproof.bench.effects.aside import free_name
-from stackproof.bench.effects.run import Record
+from stackproof.bench.effects.record import Record
 from stackproof.bench.import_outputs import OutputFile
 from stackproof.bench.schedule import Launch
 from stackproof.bench.spec import Arm, BenchSpec

@@ -101,7 +101,7 @@ static double larger(double a, double b)
     return fabs(b) > fabs(a) ? b : a;
 }
 
-/* Return what of a change is more than its measurement and a drift explain: all of it or nothing. */
+/* Return a change that is more than its measurement and a drift explain, else nothing. */
 static double unexplained(const struct difference *from, const struct difference *to, double drift)
 {
     double change = to->seconds - from->seconds;

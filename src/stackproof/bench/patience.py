@@ -1,0 +1,103 @@
+"""When a bench is given up: other programs disturbed nearly every launch, so nothing is decided.
+
+Only that others ran beside the ranks counts, and for how long: never what was measured. So giving
+up selects no results, and verdicts err as seldom as without it. A slow MPI on a quiet machine has
+all the time it needs, and so have programs whose ranks do not tell what disturbed them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from stackproof.bench.schedule import Launch
+from stackproof.bench.spec import BenchSpec
+from stackproof.compare import disturbance
+from stackproof.launch.schedulers import REGISTRY
+from stackproof.results.measurement import Measurement
+
+LEAST_S = 60.0
+"""How long is measured before a bench is given up; with the launches that end it, two minutes."""
+
+FEWEST = 3
+"""How many launches must have told what disturbed them."""
+
+SHARE = 0.9
+"""Share of these that were disturbed from which on nothing will be decided: verdicts need three of
+four pairs without disturbance, or those alone must decide (`compare.disturbance`)."""
+
+
+class SpentPatienceError(Exception):
+    """Other programs disturb nearly every launch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How many launches told what disturbed them, how many were, and what the last of them said."""
+
+    began: float
+    told: int = 0
+    hurt: int = 0
+    example: str = ""
+
+    def after(self, made: Measurement) -> Patience:
+        """Return the patience after one more launch."""
+        if not (made.usable and made.case.placement.timed):
+            return self
+        if all(rank.disturbance is None for rank in made.output.ranks):
+            return self
+        texts = [one.text for one in disturbance.disturbed((made,))]
+        return replace(
+            self,
+            told=self.told + 1,
+            hurt=self.hurt + bool(texts),
+            example=texts[0] if texts else self.example,
+        )
+
+    def is_spent(self, now: float) -> bool:
+        """Return whether it makes no sense to go on."""
+        enough = now - self.began >= LEAST_S and self.told >= FEWEST
+        return enough and self.hurt >= SHARE * self.told
+
+
+def of_bench(spec: BenchSpec, began: float) -> Patience | None:
+    """Return the patience with a bench that began then, None for what is never given up.
+
+    Whoever waits for a batch job would begin it again, and a sweep has no verdicts that
+    disturbance keeps open.
+    """
+    return None if spec.sweep or REGISTRY[spec.on].queues else Patience(began=began)
+
+
+def sentence(patience: Patience, now: float, load: str) -> str:
+    """Return why a bench is given up, and what would help."""
+    return (
+        f"given up after {now - patience.began:.0f} s: other programs disturbed {patience.hurt} of "
+        f"{patience.told} launches ({patience.example}), so no point would be decided; now "
+        f"{load}. What helps: end those programs, or `--wait-for-quiet 1h`; fewer arms, placements "
+        "or sizes need a shorter quiet time; `--no-give-up` goes on. The same command continues"
+    )
+
+
+def closing_pair(
+    plan: Sequence[Launch], done: Iterable[str], baseline: str, null: str | None
+) -> tuple[Launch, ...]:
+    """Return the launches without which there would be nothing to compare, none where there is.
+
+    These are the baseline's and a challenger's of the first timed block at one placement: that
+    which has a launch already, else the first. `done` are the files of launches that were made.
+    """
+    have = set(done)
+    first = [one for one in plan if one.block == 1]
+    begun = [one for one in first if one.file_name in have] or first
+    for start in begun[:1]:
+        group = [
+            one for one in first if (one.placement, one.program) == (start.placement, start.program)
+        ]
+        own = [one for one in group if one.arm == baseline]
+        rest = [one for one in group if one.arm != baseline]
+        # One that was made already, before a challenger, before the null arm.
+        rest.sort(key=lambda one: (one.file_name not in have, one.arm == null))
+        pair = sorted((*own, *rest[:1]), key=lambda one: one.order)  # as they would have been made
+        return tuple(one for one in pair if one.file_name not in have)
+    return ()

@@ -1,0 +1,161 @@
+"""When a bench is given up: by what disturbed its launches and how long, and by nothing measured."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from types import SimpleNamespace
+
+import pytest
+
+from stackproof.bench import patience, schedule
+from stackproof.bench.effects import run as bench_run
+from stackproof.bench.pace import pace_of
+from stackproof.bench.patience import Patience, SpentPatienceError
+from stackproof.bench.spec import Arm, BenchSpec
+from stackproof.core.command import Completed
+from stackproof.core.monitor import null_monitor
+from stackproof.results.case import Case, Placement, Rank
+from stackproof.results.measurement import (
+    Check,
+    Disturbance,
+    Measurement,
+    Output,
+    RankFacts,
+    Series,
+    State,
+)
+
+CASE = Case(
+    program="stackproof-bench",
+    benchmarks=("latency",),
+    sizes=(8,),
+    placement=Placement(name="intra-node", ranks=(Rank(node="a", cpu=0), Rank(node="a", cpu=1))),
+)
+UNTIMED = dataclasses.replace(CASE.placement, timed=False)
+ARMS = {name: frozenset({"stackproof-bench"}) for name in ("base", "base-again", "mpich")}
+PLAN = schedule.schedule(BenchSpec(baseline=Arm(image="a"), launches=10, until_decided=True), ARMS)
+
+
+def made(
+    lost: float | None, latency: float = 1.0, *, ok: bool = True, case: Case = CASE
+) -> Measurement:
+    """Return a launch whose rank 1 lost a share of its time; None is a rank that does not tell."""
+    seen = None
+    if lost is not None:
+        seen = Disturbance(wall_s=1.0, run_queue_wait_s=lost, other_load=lost)
+    series = (
+        Series(benchmark="latency", size=8, unit="us", values=(latency,) * 5, iterations=100),
+    )
+    state = State.OK if ok else State.BAD
+    return Measurement(
+        arm="mpich", block=1, order=0, case=case, argv=(), env={}, seconds=9.0,
+        started="2026-01-01T00:00:00+00:00",
+        output=Output(
+            program="stackproof-bench", series=series,
+            ranks=(RankFacts(rank=0, host="a"), RankFacts(rank=1, host="a", disturbance=seen)),
+        ),
+        checks=(Check(name="end", state=state, reason="" if ok else "job-failed"),),
+    )  # fmt: skip
+
+
+def after(launches: Sequence[Measurement]) -> Patience:
+    found = Patience(began=0.0)
+    for one in launches:
+        found = found.after(one)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("launches", "seconds", "spent"),
+    [
+        ([made(0.8)] * 3, 60.0, True),
+        ([made(0.8)] * 3, 59.0, False),  # too early
+        ([made(0.8)] * 2, 3600.0, False),  # too few
+        ([made(0.8)] * 19 + [made(0.0)], 200.0, True),
+        ([made(0.8)] * 8 + [made(0.0)] * 2, 200.0, False),  # some are quiet: it may be decided
+        ([made(0.01)] * 50, 7200.0, False),  # a quiet machine
+        ([made(None)] * 50, 7200.0, False),  # a program that does not tell
+        ([made(0.8, ok=False)] * 50, 7200.0, False),  # what failed tells nothing
+        ([made(0.8, case=dataclasses.replace(CASE, placement=UNTIMED))] * 50, 7200.0, False),
+    ],
+)
+def test_only_disturbance_and_time_end_a_bench(
+    launches: list[Measurement], seconds: float, spent: bool
+) -> None:
+    assert after(launches).is_spent(seconds) is spent
+
+
+def test_a_slow_and_steady_mpi_on_a_quiet_machine_is_never_given_up() -> None:
+    slow = [made(0.0, latency=1e6 * (1 + number % 3)) for number in range(100)]
+    assert not after(slow).is_spent(1e6)
+
+
+@pytest.mark.parametrize("latency", [0.001, 1.0, 1e6])
+def test_what_was_measured_changes_nothing(latency: float) -> None:
+    losses = [0.8, 0.0, 0.3, 0.06, 0.04]
+    assert after([made(lost, latency) for lost in losses]) == after([made(x) for x in losses])
+
+
+def test_it_says_why_and_what_helps() -> None:
+    text = patience.sentence(after([made(0.8)] * 3), 61.0, "load 14 on 2 CPUs, mostly of `cc1`")
+    assert text.startswith(
+        "given up after 61 s: other programs disturbed 3 of 3 launches (rank 1 on a, lost 80% of "
+        "its time to other programs)"
+    )
+    assert "load 14 on 2 CPUs, mostly of `cc1`" in text
+    assert "--wait-for-quiet" in text
+    assert "--no-give-up" in text
+
+
+def test_a_sweep_and_a_batch_job_are_not_given_up() -> None:
+    spec = BenchSpec(baseline=Arm(image="a"))
+    assert patience.of_bench(spec, 5.0) == Patience(began=5.0)
+    assert patience.of_bench(dataclasses.replace(spec, on="slurm"), 5.0) is None
+    assert patience.of_bench(dataclasses.replace(spec, sweep=True), 5.0) is None
+
+
+def test_a_pair_is_made_where_there_would_be_nothing_to_compare() -> None:
+    pair = patience.closing_pair(PLAN, (), "base", "base-again")
+    assert {one.arm for one in pair} == {"base", "mpich"}
+    assert {(one.block, one.placement) for one in pair} == {(1, pair[0].placement)}
+    assert [one.order for one in pair] == sorted(one.order for one in pair)
+    names = [one.file_name for one in pair]
+    (left,) = patience.closing_pair(PLAN, names[:1], "base", "base-again")
+    assert left.file_name == names[1]
+    assert patience.closing_pair(PLAN, names, "base", "base-again") == ()
+
+
+class Clock:
+    """Every launch takes 10 s, and what is read between them nothing."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+
+def test_launches_end_when_patience_does_and_all_that_was_made_is_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, kept = Clock(), list[str]()
+
+    def measure(bench: object, launch: schedule.Launch) -> tuple[Measurement, Completed]:
+        del bench, launch
+        clock.now += 10.0
+        return made(0.8), Completed(argv=(), returncode=0, stdout=b"", stderr=b"", seconds=10.0)
+
+    monkeypatch.setattr(bench_run, "_measure", measure)
+    spec = SimpleNamespace(launches=10, looks_between=True)
+    run = bench_run.Run(
+        bench=SimpleNamespace(spec=spec, arms=None),  # type: ignore[arg-type]
+        record=SimpleNamespace(keep=lambda name, _: kept.append(name)),  # type: ignore[arg-type]
+        monitor=null_monitor,
+        total=len(PLAN),
+        pace=pace_of(PLAN, lambda _: 10.0),
+        patience=Patience(began=0.0),
+        clock=lambda: clock.now,
+    )
+    timed = [one for one in PLAN if one.block == 1]
+    with pytest.raises(SpentPatienceError):
+        bench_run._run_block(run, timed * 5, again=True)
+    assert clock.now == 60.0
+    assert len(kept) == 6
