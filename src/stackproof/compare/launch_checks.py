@@ -19,6 +19,12 @@ from stackproof.results.metrics import METRICS
 
 _QUOTE_LINES = 3
 _UNKNOWN_OPTION = re.compile(r"stackproof-bench: unknown option `[^`\n]{1,40}`")
+# What our program, OSU's tests and IMB say of themselves when they are one rank instead of several.
+_ALONE = re.compile(
+    r"the number of ranks is 1; it must be (?:at least )?\d+"
+    r"|This test requires (?:exactly|at least) (?:two|2) process(?:es)?"
+    r"|Benchmark \S{1,40} invalid for 1 process(?:es)?"
+)
 _TAIL_LINES = 20
 # Names that our program gives to why a rank has no message buffers where they were asked for.
 _NO_BUFFERS = {
@@ -86,7 +92,7 @@ def judge(
         _nodes(output, case, text),
         _ended(output, case, completed, text),
         _output(output, completed),
-        _world(output, case),
+        _world(output, case, text),
         _placement(output, case, text),
         *((_memory(output, case),) if case.memory else ()),
         _validation(output, case),
@@ -213,14 +219,21 @@ def _output(output: Output, completed: Completed) -> Check:
     return _ok(name, f"{len(output.series)} series, complete{noise}")
 
 
-def _world(output: Output, case: Case) -> Check:
+def _world(output: Output, case: Case, text: str) -> Check:
     name, asked = "world", len(case.placement.ranks)
+    alone = _ALONE.search(text)
     if output.worlds > 1:
+        ranks = f" of {output.world_size}" if output.world_size else ""
         return _bad(
             name,
             Reason.SINGLETONS,
-            f"{output.worlds} programs ran as rank 0 of {output.world_size}, asked for one of "
-            f"{asked}",
+            f"{output.worlds} programs ran as rank 0{ranks}, asked for one of {asked}",
+        )
+    if not output.world_size and alone:
+        return _bad(
+            name,
+            Reason.SINGLETONS,
+            f"the program says that it is alone, asked for {asked} ranks: `{alone[0]}`",
         )
     if not output.world_size:
         return _unknown(name, "the program did not tell how many ranks it has")
