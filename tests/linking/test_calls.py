@@ -28,6 +28,7 @@ static FAR int split(int kind) { return MPI_Comm_split_type(7, kind, 0) + 1; }
 static FAR int again(int a, int kind) { return split(kind) + a; }
 FAR int elsewhere(void) { return again(2, 3) + 1; }
 static const int resource = 5;
+static FAR int returned(void) { if (unknown) { deciding = 1; return unknown; } return 9; }
 static FAR void stores(int *place) { *place = 0x4c00024c; }
 int main(void) {
     int types[2] = {deciding, 0}, size = 0;
@@ -43,6 +44,7 @@ int main(void) {
     stores(types);
     MPI_Comm_split_type(7, resource, 0);
     size += elsewhere();
+    MPI_Comm_split_type(7, returned(), 0);
     static const int fortran = 77;
     mpi_error_string_(&fortran, &size);
     return size + types[0];
@@ -54,6 +56,7 @@ EXPECTED = {
     Handed("mpi_comm_split_type", 1, 5),
     Handed("mpi_comm_split_type", 1, 12, sure=False),
     Handed("mpi_comm_split_type", 1, 3),
+    Handed("mpi_comm_split_type", 1, 9, sure=False),
     Handed("mpi_allreduce", 4, 0x5800000F),
     Handed("mpi_type_size", 0, 0x4C000449, sure=False),
     Handed("mpi_type_size", 0, 0x4C000246),

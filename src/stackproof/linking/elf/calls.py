@@ -66,13 +66,19 @@ class _Given(NamedTuple):
     position: int
 
 
+class _Returned(NamedTuple):
+    """What another function of the file returned."""
+
+    start: int
+
+
 class _Pointer(NamedTuple):
     """An address of the program."""
 
     address: int
 
 
-_Value = int | _Given | _Pointer | _Maybe
+_Value = int | _Given | _Pointer | _Maybe | _Returned
 _Argument = tuple[int, int]
 _State = dict[x86.Operand, frozenset[_Value]]
 
@@ -114,6 +120,8 @@ class _Flow:
     passed_on: dict[_Argument, set[tuple[str, int]]] = field(default_factory=dict)
     given: dict[_Argument, set[int]] = field(default_factory=dict)
     edges: dict[_Argument, set[_Argument]] = field(default_factory=dict)
+    returned: dict[int, set[int]] = field(default_factory=dict)
+    asked: dict[int, set[tuple[str, int]]] = field(default_factory=dict)
 
     def given_to(self, argument: _Argument) -> set[int]:
         """Return the constants that an argument may have, by those that pass theirs on to it."""
@@ -171,6 +179,7 @@ class _Search:
                 _Reading(self, start, end).read()
             wanted = {target for target, _ in (*self.flow.given, *self.flow.edges)}
             wanted |= {self._start_of(at) for at in self._calls_to(self.flow.wrappers())}
+            wanted |= self.flow.asked.keys()
         return self._all()
 
     def _all(self) -> set[Handed]:
@@ -179,6 +188,9 @@ class _Search:
         for argument, calls in flow.passed_on.items():
             values = flow.given_to(argument)
             handed_over |= {Handed(*call, value) for call in calls for value in values}
+        for start, calls in flow.asked.items():
+            values = flow.returned.get(start, set())
+            handed_over |= {Handed(*call, value, sure=False) for call in calls for value in values}
         return {handed for handed in handed_over if telling.is_telling(*handed[:3])}
 
     def _places(self) -> Iterator[int]:
@@ -362,6 +374,8 @@ class _Reading:
         own = told.value is not None and told.value not in self.search.stubs
         for register in _RETURNED if own else _OF_THE_CALLED:
             self.state.pop(register, None)
+        if own and told.value is not None:
+            self.state[x86.RAX] = frozenset({_Returned(told.value)})
         self.state.pop(x86.RSP, None)
         for place in self.known_outside:
             self.state.pop(place, None)
@@ -389,6 +403,10 @@ class _Reading:
         """Note what MPI is given; Fortran's functions, in `name` with a `&`, get addresses."""
         by_address = name.startswith("&")
         function = name.lstrip("&")
+        if isinstance(value, _Returned):
+            if not by_address and telling.FUNCTIONS.get(function) == position:
+                self.flow.asked.setdefault(value.start, set()).add((function, position))
+            return
         if isinstance(value, _Given):
             if not by_address:
                 key = (self.start, value.position)
@@ -406,6 +424,10 @@ class _Reading:
 
     def _leave(self, told: x86.Instruction) -> None:
         target = told.value
+        if told.kind == "end":
+            values = self._values(x86.RAX)
+            numbers = {value for value in values if isinstance(value, int)}
+            self.flow.returned.setdefault(self.start, set()).update(numbers)
         if told.kind == "jump" and (target is None or not self.start <= target < self.end):
             self._hand_over(told)
         elif target is not None and target > self.start and told.kind != "end":
