@@ -334,7 +334,9 @@ def _started(
         options = ("--oversubscribe", "--bind-to", "none") if mpi.kind == "openmpi" else ()
         words = [f"{name}={value}" for name, value in settings.items()]
         argv = (mpi.mpiexec, *options, "-n", str(RANKS), "env", *words, *program.argv)
-        env = EnvPatch(set={**_ENVIRONMENT, **mpi.own})
+        # What a program chooses instead is for processes too that it spawns.
+        chosen = {name: program.variables.get(name, word) for name, word in _ENVIRONMENT.items()}
+        env = EnvPatch(set={**chosen, **mpi.own})
         done = run(Command(argv=argv, env=env, timeout_s=_TIMEOUT_S, cwd=str(place)))
         text = (done.stdout + b"\n" + done.stderr).decode(errors="replace")
         results = _RESULT.findall(text)

@@ -356,6 +356,7 @@ judged by `inject check` with each of {mpis} MPIs, and then started with {ranks}
 judgement says, by that MPI's launcher. It *runs* where both ranks were one job with the right
 result and had the injected MPI in memory. What was to fail was tried by force: every folder of the
 MPI, and its library under each name that the program asks for.
+[Programs that a stranger chose](fresh-predictions.md) have a table of their own.
 """
 _LEGEND = """A name is the program (`tools/prediction_programs`), how it finds its MPI where that is
 not by a `DT_RUNPATH`, and the MPI that it was built with; `standard` is the ABI of MPI 5.0. `+` is

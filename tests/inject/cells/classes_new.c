@@ -8,6 +8,7 @@ int main(int count, char **words) {
     int good = 1, length, i;
     char text[MPI_MAX_ERROR_STRING];
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    for (i = 0; i < 3; i++) good = good && MPI_Error_string(codes[i], text, &length) == MPI_SUCCESS;
+    for (i = 0; i < 3; i++) good = good && MPI_Error_string(codes[i], text,
+        &length) == MPI_SUCCESS;
     return finish(good);
 }

@@ -7,7 +7,8 @@ int main(int count, char **words) {
     int rank, got[2] = {0, 0};
     MPI_File file;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_File_open(MPI_COMM_WORLD, "file.bin", MPI_MODE_RDWR | MPI_MODE_CREATE | MPI_MODE_DELETE_ON_CLOSE, MPI_INFO_NULL, &file);
+    MPI_File_open(MPI_COMM_WORLD, "file.bin",
+        MPI_MODE_RDWR | MPI_MODE_CREATE | MPI_MODE_DELETE_ON_CLOSE, MPI_INFO_NULL, &file);
     MPI_File_set_view(file, rank * sizeof(int), MPI_INT, MPI_INT, "native", MPI_INFO_NULL);
     MPI_File_write_all(file, &rank, 1, MPI_INT, MPI_STATUS_IGNORE);
     MPI_File_sync(file);

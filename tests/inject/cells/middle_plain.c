@@ -1,5 +1,6 @@
 /* A library between that asks for libmpi.so without numbers.
-   build: $CC -shared -fPIC -DPART -o $OUT.part.so $SRC $MPI; patchelf --replace-needed $SONAME libmpi.so $OUT.part.so
+   build: $CC -shared -fPIC -DPART -o $OUT.part.so $SRC $MPI
+   build: patchelf --replace-needed $SONAME libmpi.so $OUT.part.so
    build: $CC -o $OUT $SRC $OUT.part.so -Wl,--allow-shlib-undefined */
 #ifdef PART
 #include "common.h"

@@ -1,5 +1,5 @@
 /* The name of the MPI is put together while the program runs.
-   build: $CC -O2 -DNUMBER=$$(echo $SONAME | sed s/.*so.//) -o $OUT $SRC -ldl -Wl,--enable-new-dtags,-rpath,$DIR */
+   build: $CC -O2 -DNUMBER=$$(echo $SONAME | sed s/.*so.//) -o $OUT $SRC -ldl -Wl,-rpath,$DIR */
 #define _GNU_SOURCE
 #include "common.h"
 #include <dlfcn.h>
@@ -17,8 +17,10 @@ int main(int count, char **words) {
     snprintf(name, sizeof name, "lib%s.so.%d", "mpi", NUMBER);
     mpi = dlopen(name, RTLD_NOW | RTLD_GLOBAL);
     int (*start)(int *, char ***) = mpi ? (int (*)(int *, char ***))dlsym(mpi, "MPI_Init") : NULL;
-    int (*size)(MPI_Comm, int *) = mpi ? (int (*)(MPI_Comm, int *))dlsym(mpi, "MPI_Comm_size") : NULL;
-    int (*rank)(MPI_Comm, int *) = mpi ? (int (*)(MPI_Comm, int *))dlsym(mpi, "MPI_Comm_rank") : NULL;
+    int (*size)(MPI_Comm, int *) = mpi
+        ? (int (*)(MPI_Comm, int *))dlsym(mpi, "MPI_Comm_size") : NULL;
+    int (*rank)(MPI_Comm, int *) = mpi
+        ? (int (*)(MPI_Comm, int *))dlsym(mpi, "MPI_Comm_rank") : NULL;
     int (*end)(void) = mpi ? (int (*)(void))dlsym(mpi, "MPI_Finalize") : NULL;
     if (!start || !size || !rank || !end) return 3;
     start(&count, &words);

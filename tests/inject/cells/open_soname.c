@@ -15,8 +15,10 @@ int main(int count, char **words) {
     void *mpi = NULL;
     mpi = dlopen(NAME, RTLD_NOW | RTLD_GLOBAL);
     int (*start)(int *, char ***) = mpi ? (int (*)(int *, char ***))dlsym(mpi, "MPI_Init") : NULL;
-    int (*size)(MPI_Comm, int *) = mpi ? (int (*)(MPI_Comm, int *))dlsym(mpi, "MPI_Comm_size") : NULL;
-    int (*rank)(MPI_Comm, int *) = mpi ? (int (*)(MPI_Comm, int *))dlsym(mpi, "MPI_Comm_rank") : NULL;
+    int (*size)(MPI_Comm, int *) = mpi
+        ? (int (*)(MPI_Comm, int *))dlsym(mpi, "MPI_Comm_size") : NULL;
+    int (*rank)(MPI_Comm, int *) = mpi
+        ? (int (*)(MPI_Comm, int *))dlsym(mpi, "MPI_Comm_rank") : NULL;
     int (*end)(void) = mpi ? (int (*)(void))dlsym(mpi, "MPI_Finalize") : NULL;
     if (!start || !size || !rank || !end) return 3;
     start(&count, &words);

@@ -1,5 +1,8 @@
 /* A DT_RPATH of $ORIGIN, and links to the MPI beside the program.
-   build: mkdir -p $OUT.lib; ln -sf $LIB $OUT.lib/$SONAME; $CC -O1 -o $OUT $SRC $BARE; patchelf --force-rpath --set-rpath '$$ORIGIN/'$$(basename $OUT).lib $OUT */
+   build: mkdir -p $OUT.lib
+   build: ln -sf $LIB $OUT.lib/$SONAME
+   build: $CC -O1 -o $OUT $SRC $BARE
+   build: patchelf --force-rpath --set-rpath '$$ORIGIN/'$$(basename $OUT).lib $OUT */
 #include "common.h"
 
 int main(int count, char **words) {

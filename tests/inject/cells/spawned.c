@@ -13,7 +13,8 @@ int main(int count, char **words) {
         MPI_Finalize();
         return 0;
     }
-    MPI_Comm_spawn(words[0], MPI_ARGV_NULL, 1, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &between, MPI_ERRCODES_IGNORE);
+    MPI_Comm_spawn(words[0], MPI_ARGV_NULL, 1, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &between,
+        MPI_ERRCODES_IGNORE);
     MPI_Comm_remote_size(between, &size);
     MPI_Barrier(between);
     return finish(size == 1);

@@ -1,5 +1,6 @@
 /* MPICH of Debian is in the program itself: nothing can be replaced.
-   build: case $LIB in /usr/lib/*libmpich*) ;; *) exit 1 ;; esac; $CC -o $OUT $SRC /usr/lib/x86_64-linux-gnu/libmpich.a -lpthread -lm -lucp -lucs -lfabric -lslurm
+   build: case $LIB in /usr/lib/*libmpich*) ;; *) exit 1 ;; esac
+   build: $CC -o $OUT $SRC /usr/lib/x86_64-linux-gnu/libmpich.a -lm -lucp -lucs -lfabric
    needs: mpich */
 #include "common.h"
 

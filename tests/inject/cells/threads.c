@@ -7,7 +7,8 @@ static int given;
 static void *turn(void *tag) {
     int rank, got;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Sendrecv(&rank, 1, MPI_INT, 1 - rank, (long)tag, &got, 1, MPI_INT, 1 - rank, (long)tag, MPI_COMM_WORLD,
+    MPI_Sendrecv(&rank, 1, MPI_INT, 1 - rank, (long)tag, &got, 1, MPI_INT, 1 - rank,
+        (long)tag, MPI_COMM_WORLD,
                  MPI_STATUS_IGNORE);
     return 0;
 }
