@@ -10,7 +10,7 @@ from stackproof.core import harmless
 from stackproof.core.numbers import size_text
 from stackproof.doctor.diagnosis import Diagnosis
 from stackproof.doctor.log.story import LogEvent
-from stackproof.doctor.rules import Answer, RuleFinding
+from stackproof.doctor.rules import Answer, RuleFinding, shorten
 from stackproof.knowledge.model import CurveLevel, Severity
 from stackproof.report.knowledge_text import labelled
 
@@ -20,7 +20,7 @@ MOST_CAUSES = 3
 """Causes that are told; a longer list helps nobody."""
 
 _INFERRED = "a part of this is a conclusion that nobody has confirmed"
-_QUOTE, _LONG_QUOTE = 170, 330
+_QUOTE, _SLACK = 330, 24
 _MOST_MARKS = 4
 _SAID_OF = ("mpi", "launcher", "provider", "ended")
 
@@ -104,8 +104,9 @@ def _seen(diagnosis: Diagnosis, width: int) -> Iterator[str]:
     explained = bool(diagnosis.problems)
     chosen = story.shown
     for event in chosen[: 2 if explained else 5]:
-        text = event.text[: _QUOTE if explained else _LONG_QUOTE]
-        yield from _wrapped(f"{_said_by(event)}: {text}", width, most=2 if explained else 4)
+        by = _said_by(event)
+        most = (2 if explained else 4) * (width - 6) - len(by) - _SLACK
+        yield from _wrapped(f"{by}: {shorten(event.text, most)}", width)
     if not chosen:
         yield "  no line that says that something failed"
     first = story.first_failed
@@ -180,7 +181,7 @@ def _whole(
     quotes = one.outcome.quotes if every else one.outcome.quotes[: 1 if brief else 3]
     for index, quote in enumerate(quotes):
         label = f"  {'seen' if not index else '':<10}"
-        text = quote if every else quote[:_QUOTE]
+        text = quote if every else shorten(quote, _QUOTE)
         yield from textwrap.wrap(text, width, initial_indent=label, subsequent_indent=" " * 12)
     if one.supported and one.support is not None and every:
         yield from labelled("shown by", "; ".join(one.support.quotes), width)

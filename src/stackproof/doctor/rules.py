@@ -364,9 +364,8 @@ def _log(
         match = search(pattern, log.text)
         if match:
             begin = log.text.rfind("\n", 0, match.start() + (match[0][:1] == "\n")) + 1
-            line = harmless.line(log.text[begin:].split("\n", 1)[0].strip())
             number = log.number_at(begin)
-            quote = f"{name}:{number}: {line[:LONGEST_QUOTE]}"
+            quote = f"{name}:{number}: {harmless.line(_quoted(log.text, begin, match.end()))}"
             yield Outcome(answer=Answer.YES, quotes=(quote,), place=number)
             return
     if "logs" in evidence.partial:
@@ -374,6 +373,33 @@ def _log(
         return
     names = ", ".join(evidence.logs)
     yield Outcome(answer=Answer.NO, quotes=(f"`{pattern}` does not stand in {names}",))
+
+
+def _quoted(text: str, begin: int, end: int) -> str:
+    """Return the line of a match, to its end, and the fields that a launcher's box gives below."""
+    stop = text.find("\n", end)
+    whole = " ".join(text[begin : stop if stop >= 0 else len(text)].split())
+    fields = []
+    below = text[stop:].split("\n", _FIELDS_BELOW)[1:-1] if stop >= 0 else []
+    for line in below:
+        if _FIELD.match(line):
+            fields.append(" ".join(line.split()))
+        elif (fields and not line.strip()) or line[:3] == "---":
+            break
+    return shorten("; ".join((shorten(whole, LONGEST_QUOTE), *fields[:MOST_NAMES])), _LONGEST_WHOLE)
+
+
+_FIELDS_BELOW = 14
+_LONGEST_WHOLE = 320
+_FIELD = re.compile(r"\s*(?:[A-Z#][\w #]{1,22}|[a-z]+_[a-z_]+): {1,12}\S")
+
+
+def shorten(text: str, most: int) -> str:
+    """Return a text of so many characters; the middle goes, as lines end with the reason."""
+    if len(text) <= most:
+        return text
+    head = most // 3
+    return f"{text[:head]} … {text[head + 3 - most :]}"
 
 
 def _inner(

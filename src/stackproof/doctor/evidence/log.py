@@ -82,11 +82,18 @@ def of_log(text: str, origin: str, numbers: tuple[int, ...] = ()) -> Evidence:
     if numbers_of_signals := story.signals(log.text):
         facts["signal"] = numbers_of_signals
     told = story.story_of(Evidence(logs={origin: text}, line_numbers={origin: numbers}))
-    facts["went-on"] = facts.get("ended") == "ok" or story.went_on(log)
+    alone = worlds > 1
+    facts["went-on"] = not alone and (facts.get("ended") == "ok" or story.went_on(log))
     facts["failed"] = bool(told.fatal) and not facts["went-on"]
     origins = {f"fact {name}": origin for name in facts}
     origins |= {f"version {name}": origin for name in versions}
+    shown = next((line for line in log.lines if _ALONE.search(line.text)), None)
+    if alone and shown is not None:
+        origins["fact worlds"] = f"{origin}:{shown.number}: {shown.text.strip()[:_SHOWN]}"
     return Evidence(versions=versions, facts=facts, origins=origins)
+
+
+_SHOWN = 100
 
 
 def _betrayed(text: str) -> tuple[dict[str, FactValue], dict[str, str]]:

@@ -287,7 +287,8 @@ PROVIDERS = re.compile(
 )
 
 ALONE = re.compile(
-    r"\brank:? +0 (?:of|out of|/) 1\b|\b0 ?/ ?1\b(?!\d)|\bprocess(?:or)? 0 (?:of"
+    r"\b[Ff]rom 0 (?:of|out of) 1\b"
+    r"|\brank:? +0 (?:of|out of|/) 1\b|\b0 ?/ ?1\b(?!\d)|\bprocess(?:or)? 0 (?:of"
     r"|out of) 1\b(?! node)|\b0 (?:of|out of) 1 (?:rank|process|task|proc)"
     r"|\b(?:comm(?:unicator)?|world)[ _]?size\)?[ :=]+1\b(?!\d)"
     r"|\bsize[:= ]+1\b.{0,40}\brank[:= ]+0\b|\brank[:= ]+0\b.{0,40}\bsize[:= ]+1\b"
