@@ -179,6 +179,28 @@ def test_an_image_is_mounted_beside(job: Job) -> None:
 
 
 @pytest.mark.parametrize(
+    ("family", "code", "text"),
+    [
+        ("openmpi", 8, "are for the mpich ABI, and"),
+        ("cray-mpich", 6, "two images at"),
+        ("mvapich", 6, "two images at"),  # nobody here knows its ABI
+    ],
+)
+@pytest.mark.parametrize("verb", [["activate"], ["run", "--how", "kernel"], ["run"]])
+def test_the_abi_is_told_before_the_place(
+    job: Job, verb: list[str], family: str, code: int, text: str
+) -> None:
+    """Of two images at one place, those of other ABIs would not work at any other."""
+    mpi = {"family": family, "version": "5.0.8", "prefix": MOUNT, "launcher": "prte"}
+    job.image("new", job.folder / "new", env_json(name="new", mpi=mpi))
+    end = [] if verb == ["activate"] else ["--", "solver"]
+    done = job(*verb, "app.squashfs", "--inject", "new.squashfs", *end)
+    assert error(done) == code
+    assert text in done.stderr.splitlines()[0]
+    assert "RPATH" not in done.stderr
+
+
+@pytest.mark.parametrize(
     ("words", "code"),
     [
         (["--inject", "nowhere"], 3),

@@ -62,6 +62,14 @@ def activated(
             admission.require(request.image, request.label)
     optional = options.views is None and not mpi.transport and not mpi.inject
     images = _load(requests, say, optional=optional)
+    if injected:
+        job_mpi.check_places(
+            [
+                (image, request.mount_point or image.mount)
+                for request, image in zip(requests, images, strict=True)
+                if image
+            ]
+        )
     has_views = [options.views is not None and injected is not request for request in requests]
     placed = _placed(requests, images, has_views, say)
     own = images[:-1] if injected else images

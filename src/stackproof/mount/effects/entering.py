@@ -107,16 +107,21 @@ class EntryRequest:
 def _by_itself(
     options: MountOptions, wanted: Sequence[mount_exec.Wanted], asked: EntryRequest
 ) -> Entered:
-    images: list[Described] = []
+    places: list[tuple[Described, str]] = []
 
-    def place(wanted: mount_exec.Wanted, meta: bytes | None, size: int) -> str:
-        image = _described(wanted, meta, size, bare=options.views is None)
-        images.append(image)
-        return _mount_point(wanted, image)
+    def place(item: mount_exec.Wanted, meta: bytes | None, size: int) -> str:
+        image = _described(item, meta, size, bare=options.views is None)
+        places.append((image, _mount_point(item, image)))
+        if asked.injected and len(places) == len(wanted):
+            from stackproof.mount.effects import job_mpi  # noqa: PLC0415 - see above
+
+            job_mpi.check_places(places)
+        return places[-1][1]
 
     join = options.join == "yes" or (options.join == "auto" and mount_exec.is_rank(os.environ))
     say = asked.say if options.verbose else lambda _: None
     mounted = mount_exec.attach(wanted, how=options.how, place=place, say=say, join=join)
+    images = [image for image, _ in places]
     points = [item.mount_point for item in mounted]
     changed, words = _environment(options, images, points, asked, mounted=True)
     if asked.words and asked.words[0] in _OF_MPI and any(image.mpi for image in images):
@@ -155,6 +160,10 @@ def _by_helper(
         for item in wanted
     ]
     points = [_mount_point(item, image) for item, image in zip(wanted, images, strict=True)]
+    if asked.injected:
+        from stackproof.mount.effects import job_mpi  # noqa: PLC0415 - see above
+
+        job_mpi.check_places(list(zip(images, points, strict=True)))
     if options.how == "auto" and not helper.can_reach(points):
         return None
     if options.verbose:

@@ -34,6 +34,41 @@ def requested(options: MpiOptions) -> MountRequest | None:
     return job_key.image_in(options.inject)
 
 
+def check_places(images: Sequence[tuple[Described, str]]) -> None:
+    """Raise `StackproofError` for images in one place, the last of which is to be injected.
+
+    INJECTION_FAILS where their MPIs are of different ABIs: no other place would help. Else
+    MOUNT_POINT_CLASH.
+    """
+    from stackproof.core import mountlist  # noqa: PLC0415 - see above
+
+    problems = mountlist.clashes(
+        [mountlist.MountRequest(image=image.path, mount_point=point) for image, point in images]
+    )
+    if not problems:
+        return
+    from stackproof.core.errors import Location, Reason, StackproofError, fail  # noqa: PLC0415
+    from stackproof.mpi import families  # noqa: PLC0415 - see above
+
+    other, place = images[-1]
+    abis = {
+        image.path: families.abi_of(image.mpi["family"], image.mpi["version"])
+        for image, point in images
+        if point == place and image.mpi and image.mpi["family"] in families.REGISTRY
+    }
+    for path, abi in abis.items():
+        if other.mpi and abi != abis.get(other.path, abi):
+            title = families.REGISTRY[other.mpi["family"]].title
+            raise fail(
+                Reason.INJECTION_FAILS,
+                f"programs of `{path}` are for the {abi} ABI, and `{other.path}` is {title} "
+                f"{other.mpi['version']}: they cannot work with it",
+                where=Location(file=path),
+                hint=f"inject an MPI of the {abi} ABI, or use the programs with their own",
+            )
+    raise StackproofError(*problems)
+
+
 def part_of(options: MpiOptions, image: Described | None, point: str) -> MountedImage | None:
     """Return what is injected: an image and where it is mounted, or the folder; None for none."""
     if not options.inject:
