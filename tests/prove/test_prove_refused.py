@@ -44,6 +44,8 @@ def lab(tmp_path: Path) -> Lab:
         (["bin/app", "--with", "new", "-o", "full"], ExitCode.USAGE),
         (["bin/app", "--with", "new", "-o", "bin/app"], ExitCode.USAGE),
         (["bin/app", "--with", "new", "--launches", "9"], ExitCode.USAGE),
+        (["bin/app", "--with", "new", "--wait-for-quiet", "soon"], ExitCode.USAGE),
+        (["bin/app", "--with", "new", "--launches", "0", "--wait-for-quiet", "1h"], ExitCode.USAGE),
         (["bin/app", "--with", "new", "--ranks", "1"], ExitCode.USAGE),
         (["bin/app", "--with", "new", "--launches", "-1"], ExitCode.USAGE),
         (["bin/app", "--with", "new", "--set", "word"], ExitCode.USAGE),

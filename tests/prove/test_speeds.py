@@ -19,7 +19,9 @@ from stackproof.compare.compare import compare
 from stackproof.compare.effects.results import load_results
 from stackproof.compare.model import Verdict, Why
 from stackproof.core import noun
+from stackproof.core.busy import MachineLoad
 from stackproof.core.command import Completed, EnvPatch
+from stackproof.core.effects import quiet
 from stackproof.core.monitor import Event
 from stackproof.core.numbers import size_text
 from stackproof.launch.effects import neighbours
@@ -306,6 +308,33 @@ def test_the_words_are_those_of_the_report() -> None:
     assert [one.reads for one in found] == [cell_words(cell) for cell in cells]
     assert [one.ratio for one in found] == [cell.ratio for cell in cells]
     assert {one.verdict for one in found} == {"PASS", "FAIL"}
+
+
+@pytest.mark.parametrize(
+    ("launches", "timed", "wait_s", "told"),
+    [
+        (10, True, None, ["load 14"]),
+        (10, True, 60.0, ["load 14", "still busy after"]),
+        (0, True, None, []),  # nothing is timed
+        (10, False, 60.0, []),
+    ],
+)
+def test_a_busy_machine_is_told_of_before_anything_is_timed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    launches: int, timed: bool, wait_s: float | None, told: list[str],
+) -> None:  # fmt: skip
+    busy = MachineLoad(average=14.0, running=14.0, cpus=2)
+    waited: list[float] = []
+    monkeypatch.setattr(quiet, "look", lambda: busy)
+    monkeypatch.setattr(quiet, "wait_for_quiet", lambda seconds: waited.append(seconds) or busy)
+    place = dataclasses.replace(PLACE, timed=timed)
+    options = ProveOptions(program="x", replacement="new", launches=launches, wait_s=wait_s)
+    stage = ProofRun(wanted=options, program="x", placement=place, folder=tmp_path)
+    events: list[Event] = []
+    prove_speed.look_around(stage, events.append)
+    assert [event.text[: len(start)] for event, start in zip(events, told, strict=True)] == told
+    assert all("INCONCLUSIVE" in event.text for event in events[:1])
+    assert waited == [wait_s for _ in told[1:]]
 
 
 def test_a_known_program_does_what_a_bench_tells_it(tmp_path: Path) -> None:

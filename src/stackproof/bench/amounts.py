@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from stackproof.core.errors import Reason, fail
+
 _UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 _LARGEST_SIZE = 1 << 32
 
@@ -56,6 +58,15 @@ def parse_duration(text: str) -> float:
     if not found or not float(found[1]):
         raise ValueError(f"not a time: {text}")
     return float(found[1]) * {"": 60, "s": 1, "m": 60, "h": 3600}[found[2]]
+
+
+def duration_given(option: str, text: str) -> float:
+    """Return the seconds of `20m`, `90s` or `1h`; raises `StackproofError` (USAGE)."""
+    try:
+        return parse_duration(text)
+    except ValueError:
+        hint = "for example 90s, 20m or 1h"
+        raise fail(Reason.USAGE, f"{option} is `{text}`", hint=hint) from None
 
 
 def _number(text: str) -> int | str:

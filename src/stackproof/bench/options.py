@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from stackproof.bench import layout, schedule
-from stackproof.bench.amounts import parse_duration, parse_sizes
+from stackproof.bench.amounts import duration_given, parse_sizes
 from stackproof.bench.spec import Arm, BenchSpec, memory_of
 from stackproof.compare.model import MOST_LAUNCHES
 from stackproof.core.document import schema
@@ -69,7 +69,7 @@ class BenchOptions:
     def wait_s(self) -> float | None:
         """Return how long to wait for a quiet machine; raises `StackproofError` (USAGE)."""
         text = self.wait_for_quiet
-        return None if text is None else _seconds("--wait-for-quiet", text)
+        return None if text is None else duration_given("--wait-for-quiet", text)
 
     @property
     def folder(self) -> Path:
@@ -139,7 +139,7 @@ def scheduled(spec: BenchSpec, options: BenchOptions) -> BenchSpec:
             "`--wait-for-quiet` is for launches on this machine, and a job waits in its queue",
             hint="leave it out; ask for nodes of your own with `--sbatch-option exclusive`",
         )
-    budget = spec.budget_s if options.budget is None else _seconds("--budget", options.budget)
+    budget = spec.budget_s if options.budget is None else duration_given("--budget", options.budget)
     if budget is not None and not spec.until_decided:
         raise fail(
             Reason.USAGE,
@@ -153,15 +153,6 @@ def scheduled(spec: BenchSpec, options: BenchOptions) -> BenchSpec:
             hint="say `allocations: 1`, or leave `--until-decided` out",
         )
     return replace(spec, scheduler_options=named, budget_s=budget)
-
-
-def _seconds(option: str, text: str) -> float:
-    """Return how long `20m`, `90s` or `1h` is; raises `StackproofError` (USAGE)."""
-    try:
-        return parse_duration(text)
-    except ValueError:
-        hint = "for example 90s, 20m or 1h"
-        raise fail(Reason.USAGE, f"{option} is `{text}`", hint=hint) from None
 
 
 def short_form(options: BenchOptions) -> dict[str, Any]:

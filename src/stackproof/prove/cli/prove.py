@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from stackproof.bench.amounts import duration_given
 from stackproof.core import noun
 from stackproof.core.cli import progress
 from stackproof.core.cli.parsing import read
@@ -25,6 +26,7 @@ def run(args: argparse.Namespace) -> int:
     from stackproof.prove.effects.arms import ProveOptions  # noqa: PLC0415
     from stackproof.prove.effects.prove import prove  # noqa: PLC0415 - `inject check` has no use of it
 
+    wait = args.wait_for_quiet
     options = read(
         ProveOptions,
         args,
@@ -32,6 +34,7 @@ def run(args: argparse.Namespace) -> int:
         arguments=tuple(args.command[1:]),
         timeout_s=args.timeout,
         variables=_variables(args.set),
+        wait_s=None if wait is None else duration_given("--wait-for-quiet", wait),
     )
     proven = prove(options, Path(args.output), progress.monitor())
     text = noun.to_json(proven) if args.json else prove_model.render(proven)

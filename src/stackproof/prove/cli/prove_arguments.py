@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from stackproof.core.cli import choices
+from stackproof.core.cli import choices, parsing
 
 
 def add_to(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -41,6 +41,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="launches of each arm for its speed (default: 10, the fewest; 0: leave speed out)",
     )
+    parsing.add_wait_for_quiet(parser)
     parser.add_argument("--cluster", metavar="NAME", help="run on the nodes of this cluster")
     parser.add_argument(
         "--transport",

@@ -64,7 +64,8 @@ class ProveOptions:
 
     `own` None is what the program finds by itself, `wrong` None what is at hand, `cluster` None
     this machine. `variables` are set for every arm, `expect` is a pattern that the output of a
-    good run has, `transport` a name, empty for shared memory on one node and TCP between nodes.
+    good run has, `transport` a name, empty for shared memory on one node and TCP between nodes;
+    `wait_s` is how long a busy machine may be waited for, None for not at all.
     """
 
     program: str
@@ -79,6 +80,7 @@ class ProveOptions:
     variables: Mapping[str, str] = field(default_factory=dict)
     expect: str = ""
     transport: str = ""
+    wait_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,6 +52,7 @@ def _prove(ready: Ready, monitor: Monitor) -> Proof:
     """Run the arms, compare the speed of the two that run, and conclude."""
     arms, outputs = {}, {}
     monitor(prove_speed.announced(ready))
+    prove_speed.look_around(ready.stage, monitor)
     for name, arm in ready.arms.items():
         arms[name], outputs[name] = prove_arms.run_arm(ready.stage, arm, monitor)
     wanted = ready.stage.wanted
@@ -86,6 +87,12 @@ def _check(options: ProveOptions) -> None:
             f"`--launches` must be at least {RECOMMENDED_LAUNCHES}, not {launches}: fewer say "
             "nothing on speed",
             hint="0 leaves speed out",
+        )
+    if options.wait_s is not None and not launches:
+        raise fail(
+            Reason.USAGE,
+            "`--wait-for-quiet` is for what is timed, and `--launches 0` times nothing",
+            hint="leave one of them out",
         )
     _within("--timeout", options.timeout_s, 1, _SECONDS_AT_MOST)
     try:

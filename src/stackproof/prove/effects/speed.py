@@ -27,9 +27,10 @@ from stackproof.compare.compare import compare
 from stackproof.compare.disturbance import disturbed
 from stackproof.compare.effects.results import load_results
 from stackproof.compare.judge import FEWEST_BLOCKS
+from stackproof.compare.model import Verdict
 from stackproof.core import noun
 from stackproof.core.command import Completed
-from stackproof.core.effects import files
+from stackproof.core.effects import files, quiet
 from stackproof.core.errors import Problem, Reason, StackproofError, fail
 from stackproof.core.monitor import Event, Monitor
 from stackproof.knowledge.reference_curves import BufferPlace
@@ -89,6 +90,16 @@ def announced(ready: Ready) -> Event:
     elif plan:
         text += "; how long that takes is told when the program has run once"
     return Event(what="note", name="prove", text=text, left_s=left)
+
+
+def look_around(stage: ProofRun, monitor: Monitor) -> None:
+    """Tell if this machine is busy before anything is timed, and wait if that was asked for."""
+    if _is_timed(stage):
+        quiet.watch(
+            lambda text: monitor(Event(what="note", name="load", text=text)),
+            Verdict.INCONCLUSIVE.value,
+            stage.wanted.wait_s,
+        )
 
 
 def measure(ready: Ready, first: Mapping[str, Completed], monitor: Monitor) -> Compared:
