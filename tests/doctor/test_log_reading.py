@@ -170,6 +170,20 @@ def test_every_form_of_a_line_is_looked_for_without_walking_back() -> None:
 def test_a_space_of_a_pattern_fits_a_line_break() -> None:
     assert search("not enough slots", "there are not\n  enough slots")
     assert not search("not enough slots", "not enoughslots")
+    assert search("(a|b)? ?name", "my name")
+
+
+def test_a_space_of_a_pattern_fits_no_page_of_blanks() -> None:
+    """Without a limit each of them would be the start of a look through all of them."""
+    assert search("not enough", f"not\n{' ' * 79}enough")
+    assert not search("not enough", f"not{' ' * 81}enough")
+    assert not search("(not)? *enough$", f"not{' ' * 500_000}?")
+
+
+def test_a_column_of_numbers_is_no_row_of_a_table() -> None:
+    rows = "1\n" * 30_000
+    assert "wrong-bytes" not in of_log(f"{rows}Fail\n", "x").facts
+    assert of_log(f"{rows}1 2.5 \t 3.1  Fail \n", "x").facts["wrong-bytes"] == 1.0
 
 
 @pytest.mark.parametrize(

@@ -24,10 +24,10 @@ _ALONE = re.compile(grammar.ALONE)
 _FEWEST_ALONE = 2
 _RELEASE = re.compile(r"\d+(?:\.\d+)*")
 _SINGLETONS = re.compile(r"(\d+) singletons will be started")  # Open MPI 5.0.11
-_OSU_WRONG = re.compile(
-    r"DATA VALIDATION ERROR|^\d+\s+[\d.]+(?:\s+[\d.]+)*\s+Fail\s*$", re.MULTILINE
-)
-_OSU_RIGHT = re.compile(r"^\d+\s+[\d.]+(?:\s+[\d.]+)*\s+Pass\s*$", re.MULTILINE)
+_OSU_ROW = r"^\d+(?:[ \t]+[\d.]+)+[ \t]+"
+"""Within a line: a log may be one long column of numbers."""
+_OSU_WRONG = re.compile(rf"DATA VALIDATION ERROR|{_OSU_ROW}Fail[ \t]*$", re.MULTILINE)
+_OSU_RIGHT = re.compile(rf"{_OSU_ROW}Pass[ \t]*$", re.MULTILINE)
 _OVER_TIME = re.compile(r"CANCELLED AT \S+ DUE TO TIME LIMIT|APPLICATION TIMED OUT")
 """Before anything that the end itself made ranks print."""
 KILLED = re.compile(r"signal:? 9\b|SIGNAL: 9\b|EXIT CODE: 9\b")

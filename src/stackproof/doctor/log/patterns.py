@@ -6,6 +6,8 @@ import functools
 import re
 
 _SPACE = re.compile(r"(?<!\\) ([*+?]?)")
+_SPACES, _MAYBE = r"\s{1,80}", r"\s{0,80}"
+"""A break of a line and what it is indented by; without a limit, pages of blanks take hours."""
 _SHORTEST = 4
 _BREAKS = re.compile(r"(?:\\.|.)?(?:[*+?]|\{[0-9,]*\})|\\[a-zA-Z]|[.\[\](){}|^$ ]")
 
@@ -20,7 +22,7 @@ def search(pattern: str, text: str) -> re.Match[str] | None:
 
 @functools.cache
 def _compiled(pattern: str) -> tuple[tuple[str, ...], re.Pattern[str]]:
-    spaced = _SPACE.sub(lambda match: r"\s*" if match[1] in {"*", "?"} else r"\s+", pattern)
+    spaced = _SPACE.sub(lambda match: _MAYBE if match[1] in {"*", "?"} else _SPACES, pattern)
     return words_of(pattern), re.compile(spaced, re.MULTILINE)
 
 
