@@ -226,3 +226,12 @@ def test_what_is_no_script_of_a_shell(lab):
     write(lab, "python", "#!/usr/bin/env python3\nLD_LIBRARY_PATH=/a\n")
     assert hosts.started_by(RootView(), lab.path("python")) is None
     assert hosts.started_by(RootView(), lab.path("env/bin/program")) is None
+
+
+def test_scripts_that_never_end_are_followed_for_a_while():
+    itself = follow("/x/s", lambda _: ". /x/s\n" * 9)
+    assert len(itself.scripts) == 64
+    assert itself.program == ""
+    grown = follow("/x/s", lambda _: "A=aaaa\n" + "A=$A$A\n" * 40 + "exec /x/p  # $A\n")
+    assert len(grown.variables["A"]) == 1 << 16
+    assert grown.program == "/x/p"

@@ -25,7 +25,10 @@ _OWN_FOLDER = re.compile(
 _COMMAND = re.compile(r"\$\([^()]*\)|`[^`]*`")
 _VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)(?:(:?[-+=?])([^{}]*))?\}|([A-Za-z_]\w*))")
 _OTHER = re.compile(r"\$(?:\{[^{}]*\}|[@*#?0-9])")
-_DEEPEST, _MOST_LINES = 5, 2000
+_DEEPEST, _MOST_SCRIPTS = 5, 64
+"""Scripts that read in others, or themselves, are followed so far."""
+_LONGEST = 1 << 16
+"""Characters of a value: one that is made of itself doubles with every line."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -66,13 +69,13 @@ def follow(path: str, read: Callable[[str], str], known: dict[str, str] | None =
 
 def _run(startup: Startup, path: str, read: Callable[[str], str], depth: int) -> None:
     text = read(path)
-    if not text or depth > _DEEPEST:
+    if not text or depth > _DEEPEST or len(startup.scripts) >= _MOST_SCRIPTS:
         return
     startup.scripts = (*startup.scripts, path)
     folder = path.rpartition("/")[0] or "/"
     for line, sure in _commands(text):
         command = _OWN_FOLDER.sub(folder, line)
-        words = _WORD.findall(re.split(r"(?:^|\s+)#", command)[0])
+        words = _WORD.findall(re.split(r"(?:^|\s)#", command)[0])
         if match := _DEFAULTS.fullmatch(command):
             startup.variables.setdefault(match[1], _expanded(startup, match[2]))
         elif words[:1] in (["."], ["source"]):
@@ -163,10 +166,10 @@ def _folders(text: str) -> list[str]:
 
 def _expanded(startup: Startup, text: str) -> str:
     """Return a word with its variables put in; LD_LIBRARY_PATH stands for what it was before."""
-    words = re.split(r"\s+#", text)[0].strip().replace('"', "").replace("'", "")
+    words = re.split(r"\s#", text)[0].strip().replace('"', "").replace("'", "")
     words = _COMMAND.sub(_UNKNOWN, words)
     for _ in range(20):
-        again = _VARIABLE.sub(lambda match: _value(startup, match), words)
+        again = _VARIABLE.sub(lambda match: _value(startup, match), words)[:_LONGEST]
         if again == words:
             break
         words = again
