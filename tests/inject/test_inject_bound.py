@@ -161,7 +161,9 @@ def test_a_module_of_an_interpreter(lab, asks):
     linked += found_in(lab, "old/lib") if asks == "finds-it" else []
     lab._gcc("-shared", "-fPIC", source, *linked, module)
     found = judged(lab, module, "new")
-    assert found.verdict is InjectionVerdict.WORKS
+    linked = bool(found.way.links)  # for hosts that ask for another MPI of this system
+    assert found.verdict is (InjectionVerdict.STEPS if linked else InjectionVerdict.WORKS)
+    assert not (asks and linked)
     assert Cause.HOST in causes(found, Effect.NOTE)
     host = lab.path("host")
     text = """
@@ -184,6 +186,39 @@ def test_a_module_of_an_interpreter(lab, asks):
     assert done.stdout == "new/lib/libmpi.so.12"
     told = judged(lab, host, "new")
     assert (told.verdict, causes(told)) == (InjectionVerdict.UNKNOWN, {Cause.HOST})
+
+
+@pytest.mark.parametrize("name", ["libmpich.so.12", "libmpi_cray.so.12", "libmpi.so.12"])
+def test_a_module_whose_host_asks_for_an_mpi_of_the_system(lab, name):
+    """The module names none: every name that the system has of its ABI must lead to the new one."""
+    old = mpich(lab, "old", name)
+    lab.library("new/inner/libbelow.so.1", defines=["below"])
+    mpich(
+        lab, "new", imports=["below"], needs=["new/inner/libbelow.so.1"],
+        flags=["-Wl,--enable-new-dtags,-rpath,$ORIGIN/../inner"],
+    )  # fmt: skip
+    source = (
+        USES_MPICH + "const char *MPI_Init(void); const char *start(void) { return MPI_Init(); }"
+    )
+    module = lab.path("module.so")
+    lab._gcc("-shared", "-fPIC", lab._source(source, "c"), module)
+    host = lab.path("host")
+    text = """
+    #include <dlfcn.h>
+    #include <stdio.h>
+    int main(int count, char **words) {
+        const char *(*start)(void) = dlsym(dlopen(words[1], RTLD_NOW), "start");
+        return puts(start()) < 0;
+    }
+    """
+    lab._gcc("-Wl,--no-as-needed", lab._source(text, "c"), old, host)
+    found = judged(lab, module, "new", library_path=(lab.path("old/lib"),))
+    assert (name in map(os.path.basename, found.way.links)) is (name != "libmpi.so.12")
+    done = subprocess.run(
+        [host, module], env=links_made(lab, found), capture_output=True, text=True, timeout=60,
+        check=True,
+    )  # fmt: skip
+    assert done.stdout == "new/lib/libmpi.so.12\n"
 
 
 def test_a_module_and_an_mpi_that_lacks_what_it_calls(lab):

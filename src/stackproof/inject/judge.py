@@ -144,7 +144,7 @@ def _loaded(
 def _pruned(way: Way, case: InjectionAttempt) -> Way:
     """Return a way without the links that nothing asks for."""
     asked = {edge.name for edge in case.after.edges}
-    asked |= {posixpath.basename(path) for path in way.preload}
+    asked |= {posixpath.basename(path) for path in (*way.preload, *way.opened)}
     links = {path: to for path, to in way.links.items() if posixpath.basename(path) in asked}
     if links or not way.links:
         return replace(way, links=links)

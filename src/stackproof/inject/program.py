@@ -27,7 +27,8 @@ class Demand:
 
     `shown` is what shows it, by file; `promised` is what the names of the libraries promise, which
     counts only where nothing shows. `users` are the objects that call MPI and are none of its own;
-    `names` the names of MPI libraries that they ask for. `is_module` says that a program opens it.
+    `names` the names of MPI libraries that they ask for. `is_module` says that a program opens it,
+    which may ask for any of `host_names` where the module asks for none: MPIs of the system.
     """
 
     abis: tuple[str, ...]
@@ -36,6 +37,7 @@ class Demand:
     users: tuple[MappedObject, ...]
     names: tuple[str, ...]
     is_module: bool = False
+    host_names: tuple[str, ...] = ()
 
     @property
     def abi(self) -> str | None:
@@ -59,14 +61,26 @@ def demand_of(view: FileView, closure: Closure) -> Demand:
     promised = next((entry[0].value for name in asked if (entry := abi.abi_of_name(name))), None)
     if len(found) > 1 and "standard" in found and promised == "standard":
         found = {"standard": None}
+    is_module = not closure.program.elf.is_program
     return Demand(
         abis=tuple(found),
         shown=tuple(shown),
         promised=promised,
         users=tuple(users),
         names=names,
-        is_module=not closure.program.elf.is_program,
+        is_module=is_module,
+        host_names=_of_the_system(view, closure) if is_module and users and not names else (),
     )
+
+
+def _of_the_system(view: FileView, closure: Closure) -> tuple[str, ...]:
+    """Return the names of MPIs that every program of a system gets without a path of its own."""
+    searcher = closure.searcher
+    found = {*view.cache(searcher.interpreter.cache)}
+    for folder in (*searcher.setting.library_path, *searcher.interpreter.folders):
+        found.update(view.listing(folder))
+    promises = ((name, abi.abi_of_name(name)) for name in sorted(found))
+    return tuple(name for name, promise in promises if promise and promise[1] is LibraryRole.MAIN)
 
 
 def _evidence(view: FileView, family: abi.AbiFamily, loaded: MappedObject) -> str:

@@ -27,7 +27,7 @@ def ways(
     links = aliases(replacement, demand, main)
     folders = replacement.folders
     linked = (*((ALIASES,) if links else ()), *folders)
-    opened = (main.path,) if main and demand.is_module and not demand.names else ()
+    opened = (*links, main.path) if main and demand.is_module and not demand.names else ()
     if not setting.secure and not unnameable(linked):
         yield Way(name="library-path", library_path=linked, links=links, opened=opened)
         inner = inner_folders(replacement)
@@ -74,10 +74,10 @@ def aliases(replacement: Replacement, demand: Demand, main: Main | None) -> dict
     """Return links for the names that the program asks for and the replacement has under others.
 
     Only a library of the same part and ABI stands in, and only with the right major number. A link
-    has an absolute path as its target.
+    has an absolute path as its target. For a module that asks for none, names of its host count.
     """
     links = {}
-    for name in demand.names:
+    for name in (*demand.names, *demand.host_names):
         promise = abi.abi_of_name(name)
         if name in replacement.names or promise is None or main is None:
             continue

@@ -296,9 +296,9 @@ def step_findings(case: InjectionAttempt, way: Way) -> Iterator[Finding]:
             cause=Cause.HOST,
             effect=Effect.NOTE,
             message="it asks for no MPI library: whoever opens it opens one first, and finds "
-            f"`{way.opened[0]}` by its name",
+            f"`{way.opened[-1]}` by its name",
             file=program,
-            provider=way.opened[0],
+            provider=way.opened[-1],
         )
     prefix = moved_from(case)
     if prefix:
