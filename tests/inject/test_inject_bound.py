@@ -282,6 +282,74 @@ def test_the_mpi_of_the_system_itself(lab, how):
     assert (Cause.OPENED_LATER in causes(found)) is (how == "opened")
 
 
+OPENS = """
+#include <dlfcn.h>
+#include <stdio.h>
+int main(void) {
+    const char *names[] = {NAMES};
+    for (unsigned at = 0; at < sizeof names / sizeof *names; at++) {
+        void *mpi = dlopen(names[at], RTLD_NOW);
+        const char *(*start)(void) = mpi ? dlsym(mpi, "MPI_Init") : 0;
+        if (start) return puts(start()) < 0;
+    }
+    return 3;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("names", "verdict"),
+    [
+        (["libmpi.so.12"], InjectionVerdict.WORKS),
+        (["libmpich.so.12"], InjectionVerdict.STEPS),
+        (["libmpi.so"], InjectionVerdict.WORKS),
+        (["libmpich.so"], InjectionVerdict.FAILS),
+        (["libmpi.so.40"], InjectionVerdict.FAILS),
+        (["OLD/libmpi.so.12"], InjectionVerdict.FAILS),
+        (["NEW/libmpi.so.12"], InjectionVerdict.WORKS),
+        (["OLD/libmpi.so.12", "OLD/libmpich.so.12"], InjectionVerdict.UNKNOWN),
+    ],
+    ids=" ".join,
+)
+def test_a_program_that_opens_an_mpi_itself(lab, names, verdict):
+    """What becomes of the only name that stands in it; a link has other folders beside it."""
+    for name in ("libmpi.so.12", "libmpich.so.12", "libmpi.so", "libmpich.so"):
+        mpich(lab, "old", name)
+    lab.library("new/inner/libbelow.so.1", defines=["below"])
+    new = mpich(
+        lab, "new", imports=["below"], needs=["new/inner/libbelow.so.1"],
+        flags=["-Wl,--enable-new-dtags,-rpath,$ORIGIN/../inner"],
+    )  # fmt: skip
+    shutil.copy(new, lab.path("new/lib/libmpi.so"))
+    Path(lab.path("new/lib/libmpich.so")).write_text("INPUT(libmpi.so.12)\n")
+    folders = {"OLD": lab.path("old/lib"), "NEW": lab.path("new/lib")}
+    paths = [name.replace(name[:3], folders.get(name[:3], name[:3])) for name in names]
+    listed = ",".join(f'"{path}"' for path in paths)
+    program = lab.path("program")
+    source = lab._source(OPENS.replace("NAMES", listed), "c")
+    lab._gcc("-O0", source, *found_in(lab, "old/lib"), program)
+    found = judged(lab, program, "new")
+    assert found.verdict is verdict
+    done = subprocess.run(
+        [program], env=links_made(lab, found), capture_output=True, text=True, timeout=60,
+        check=False,
+    )  # fmt: skip
+    works = verdict in {InjectionVerdict.WORKS, InjectionVerdict.STEPS}
+    assert (done.stdout == "new/lib/libmpi.so.12\n") is works
+
+
+def test_a_program_that_opens_an_mpi_of_another_abi(lab):
+    """A plain name promises nothing: it is of the ABI of what the name leads to now."""
+    mpich(lab, "new", "libmpi.so")
+    openmpi(lab, "old")
+    shutil.copy(lab.path("old/lib/libmpi.so.40"), lab.path("old/lib/libmpi.so"))
+    program = lab.path("program")
+    source = lab._source(OPENS.replace("NAMES", '"libmpi.so"'), "c")
+    lab._gcc(source, *found_in(lab, "old/lib"), program)
+    found = judged(lab, program, "new")
+    assert (found.verdict, causes(found)) == (InjectionVerdict.UNKNOWN, {Cause.HOST})
+
+
 @pytest.mark.parametrize(
     ("asks", "verdict"), [(False, InjectionVerdict.FAILS), (True, InjectionVerdict.UNKNOWN)],
     ids=["calls-it", "asks-first"],

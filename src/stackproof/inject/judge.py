@@ -29,6 +29,8 @@ from stackproof.linking.loader import (
 )
 from stackproof.mpi import homes
 
+_OTHER_WAY = {Cause.MIXED, Cause.OPENED_LATER}
+"""What may be otherwise in another way, though it is no failure."""
 _NOT_TAKEN = 1_000_000_000
 _WEIGHTS = {Effect.FAILS: 1_000_000, Effect.CANNOT_TELL: 1_000, Effect.STEP: 1, Effect.NOTE: 0}
 
@@ -43,7 +45,7 @@ class Question:
     `releases` is asked only when a version is missing, or with a `target`, the machine that the
     program will run on when it is not this one. With `before`, a view without the
     injection, what is in place in the other one is judged, and no way is tried. `startup` is what a
-    script does before the program runs.
+    script does before the program runs, `opens` the libraries that its text opens.
     """
 
     machine: Machine
@@ -56,6 +58,7 @@ class Question:
     target: Target | None = None
     before: FileView | None = None
     startup: Startup | None = None
+    opens: tuple[str, ...] = ()
 
     def changed(
         self, setting: LoaderSettings, folders: tuple[str, ...], preload: tuple[str, ...]
@@ -83,7 +86,7 @@ def judge(view: FileView, program: str, replacement: Replacement, question: Ques
     view_before = question.before or view
     at_first = question.changed(setting, (), ())
     before = load_program(view_before, program, machine=question.machine, setting=at_first)
-    demand = demand_of(view_before, before)
+    demand = demand_of(view_before, before, question.opens)
     main = replacement.main_for(demand.abi)
     best: tuple[int, Way, InjectionAttempt, tuple[Finding, ...]] | None = None
     tries = ways(replacement, demand, main, setting)
@@ -100,7 +103,7 @@ def judge(view: FileView, program: str, replacement: Replacement, question: Ques
             scope=Scope(after),
             replacement=replacement,
             main=main,
-            demand=_joined(view, demand, after),
+            demand=_joined(view, demand, after, question.opens),
             releases=question.releases,
             target=question.target,
             links=way.links,
@@ -109,7 +112,7 @@ def judge(view: FileView, program: str, replacement: Replacement, question: Ques
         weight = sum(map(_weight, found))
         if best is None or weight < best[0]:
             best = weight, way, case, found
-        if not any(f.effect is Effect.FAILS or f.cause is Cause.MIXED for f in found):
+        if not any(f.effect is Effect.FAILS or f.cause in _OTHER_WAY for f in found):
             break
     if best is None:
         raise ValueError("there is always one way")
@@ -143,7 +146,7 @@ def _loaded(
 
 def _pruned(way: Way, case: InjectionAttempt) -> Way:
     """Return a way without the links that nothing asks for."""
-    asked = {edge.name for edge in case.after.edges}
+    asked = {edge.name for edge in case.after.edges} | {*case.demand.opens}
     asked |= {posixpath.basename(path) for path in (*way.preload, *way.opened)}
     links = {path: to for path, to in way.links.items() if posixpath.basename(path) in asked}
     if links or not way.links:
@@ -153,9 +156,9 @@ def _pruned(way: Way, case: InjectionAttempt) -> Way:
     return replace(way, links=links, library_path=without, rpath=rpath)
 
 
-def _joined(view: FileView, demand: Demand, after: Closure) -> Demand:
+def _joined(view: FileView, demand: Demand, after: Closure, opens: tuple[str, ...]) -> Demand:
     """Return the demand with the users of the new closure, where more may have been found."""
-    return demand if demand.users else demand_of(view, after)
+    return demand if demand.users else demand_of(view, after, opens)
 
 
 def _findings(

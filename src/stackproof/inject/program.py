@@ -28,7 +28,8 @@ class Demand:
     `shown` is what shows it, by file; `promised` is what the names of the libraries promise, which
     counts only where nothing shows. `users` are the objects that call MPI and are none of its own;
     `names` the names of MPI libraries that they ask for. `is_module` says that a program opens it,
-    which may ask for any of `host_names` where the module asks for none: MPIs of the system.
+    which may ask for any of `host_names` where the module asks for none: MPIs of the system. `opens`
+    are names and paths of MPIs that a program opens itself, where nothing of it calls MPI.
     """
 
     abis: tuple[str, ...]
@@ -38,6 +39,7 @@ class Demand:
     names: tuple[str, ...]
     is_module: bool = False
     host_names: tuple[str, ...] = ()
+    opens: tuple[str, ...] = ()
 
     @property
     def abi(self) -> str | None:
@@ -45,8 +47,11 @@ class Demand:
         return self.abis[0] if self.abis else self.promised
 
 
-def demand_of(view: FileView, closure: Closure) -> Demand:
-    """Return what a program and its own libraries ask of MPI."""
+def demand_of(view: FileView, closure: Closure, opens: tuple[str, ...] = ()) -> Demand:
+    """Return what a program and its own libraries ask of MPI.
+
+    `opens` are libraries that the text of a script names, for the program that runs it.
+    """
     users = [loaded for loaded in closure.objects if _calls(loaded.elf) and not _is_mpi(loaded)]
     found: dict[str, None] = {}
     shown = []
@@ -70,7 +75,27 @@ def demand_of(view: FileView, closure: Closure) -> Demand:
         names=names,
         is_module=is_module,
         host_names=_of_the_system(view, closure) if is_module and users and not names else (),
+        opens=() if users or is_module else _opened(view, closure.program, opens),
     )
+
+
+_PLAIN_NAME = re.compile(r"libmpi(?:ch)?\.so")
+
+
+def _opened(view: FileView, program: MappedObject, told: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the MPIs that a program opens by a name or path which stands in it."""
+    if not told and {"dlopen", "dlsym"} <= {entry.name for entry in program.elf.imports}:
+        try:
+            told = view.traces(program.file).opened
+        except StackproofError:
+            return ()
+    named = ((path, path.rpartition("/")[2]) for path in told)
+    return tuple(path for path, name in named if _PLAIN_NAME.fullmatch(name) or _is_main(name))
+
+
+def _is_main(name: str) -> bool:
+    promise = abi.abi_of_name(name)
+    return promise is not None and promise[1] is LibraryRole.MAIN
 
 
 def _of_the_system(view: FileView, closure: Closure) -> tuple[str, ...]:
@@ -79,8 +104,7 @@ def _of_the_system(view: FileView, closure: Closure) -> tuple[str, ...]:
     found = {*view.cache(searcher.interpreter.cache)}
     for folder in (*searcher.setting.library_path, *searcher.interpreter.folders):
         found.update(view.listing(folder))
-    promises = ((name, abi.abi_of_name(name)) for name in sorted(found))
-    return tuple(name for name, promise in promises if promise and promise[1] is LibraryRole.MAIN)
+    return tuple(name for name in sorted(found) if _is_main(name))
 
 
 def _evidence(view: FileView, family: abi.AbiFamily, loaded: MappedObject) -> str:

@@ -58,16 +58,52 @@ def by_name(case: InjectionAttempt) -> Finding | None:
             continue
         if case.replacement.owns(who):
             continue
-        fault = fault_of(case.after, path, opener.number, case.scope)
+        return _later(case, name, path, opener)
+    return _by_the_only_name(case) if len(case.demand.opens) == 1 else None
+
+
+def _by_the_only_name(case: InjectionAttempt) -> Finding | None:
+    """Return what comes of the MPI that a program opens, where it names no other; None for unknown.
+
+    A plain name promises nothing: the program is of the ABI of what it leads to now.
+    """
+    name, program = case.demand.opens[0], case.after.program
+    now = case.before.searcher.find(name, [case.before.program], case.before.program)
+    then = case.after.searcher.find(name, [program], program)
+    if not isinstance(then, Hit) or not (
+        case.owns(then.path) or case.replacement.owns(then.file.path)
+    ):
+        where = f"that is `{then.path}`" if isinstance(then, Hit) else "that cannot be opened"
         return Finding(
-            cause=Cause.OPENED_LATER,
-            effect=Effect.CANNOT_TELL if fault else Effect.NOTE,
-            message=f"it opens `{name}` while it runs, and calls what it looks up in there"
-            + (f"; it cannot: {fault}" if fault else ""),
-            file=who,
-            provider=path,
+            cause=Cause.NOT_INJECTED,
+            effect=Effect.FAILS,
+            message=f"it opens `{name}` while it runs, and {where}",
+            file=program.path,
+            provider=name,
+            remedy="put a link of that name to the injected MPI into a folder that comes first"
+            if "/" not in name
+            else "no variable changes a path: let it open a name",
         )
-    return None
+    promise = abi.abi_of_name(posixpath.basename(name))
+    shown = abi.family_of(now.elf) if isinstance(now, Hit) else None
+    built = promise[0] if promise else shown and shown[0].abi
+    taken = abi.family_of(then.elf)
+    if built is None or taken is None or built != taken[0].abi:
+        return None
+    return _later(case, name, then.path, program)
+
+
+def _later(case: InjectionAttempt, name: str, path: str, opener: MappedObject) -> Finding:
+    """Return that the injected MPI is opened while the program runs, and whether it can be."""
+    fault = fault_of(case.after, path, opener.number, case.scope)
+    return Finding(
+        cause=Cause.OPENED_LATER,
+        effect=Effect.CANNOT_TELL if fault else Effect.NOTE,
+        message=f"it opens `{name}` while it runs, and calls what it looks up in there"
+        + (f"; it cannot: {fault}" if fault else ""),
+        file=opener.path,
+        provider=path,
+    )
 
 
 def startup_findings(case: InjectionAttempt, way: Way, startup: Startup) -> Iterator[Finding]:
