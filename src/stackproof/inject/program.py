@@ -28,8 +28,8 @@ class Demand:
     `shown` is what shows it, by file; `promised` is what the names of the libraries promise, which
     counts only where nothing shows. `users` are the objects that call MPI and are none of its own;
     `names` the names of MPI libraries that they ask for. `is_module` says that a program opens it,
-    which may ask for any of `host_names` where the module asks for none: MPIs of the system. `opens`
-    are names and paths of MPIs that a program opens itself, where nothing of it calls MPI.
+    which may ask for any of `host_names` where the module asks for none: MPIs of the system.
+    `opens` are names and paths of MPIs that a program opens itself, where nothing of it calls MPI.
     """
 
     abis: tuple[str, ...]

@@ -74,8 +74,8 @@ def aliases(replacement: Replacement, demand: Demand, main: Main | None) -> dict
     """Return links for the names that the program asks for and the replacement has under others.
 
     Only a library of the same part and ABI stands in, and only with the right major number. A link
-    has an absolute path as its target. Names count too that the host of a module may ask for, and that a
-    program opens.
+    has an absolute path as its target. Names count too that the host of a module may ask for, and
+    that a program opens.
     """
     links = {}
     for name in (*demand.names, *demand.host_names, *demand.opens):

@@ -102,8 +102,13 @@ def judge_named(
         asked = inject_target.asked_in(place, of.root, asked)
         view = inject_target.seen_there(view, place, of.root, asked)
         for path in paths:
-            program, startup = _run_by(own, path, place, of.root)
-            here = replace(asked, startup=startup or _host(own, program, asked))
+            script, startup = _started_by(own, path)
+            program = _run_by(own, script, place, of.root)
+            here = replace(
+                asked,
+                startup=startup or _host(own, program, asked),
+                opens=scripts.opened_by(own, script, program),
+            )
             one = judge(view, program, replacement, here)
             found.append((text, one if program == path else scripts.of_script(one, path)))
         _tell_skipped(own, say)
@@ -153,10 +158,10 @@ def manifest_of(name: str, of: ProgramOptions) -> Manifest:
     return describe(view, path, programs, machine=machine_of(of.isa), setting=setting_of(of))
 
 
-def _run_by(view: FileView, path: str, place: NamedPath, root: str) -> tuple[str, Startup | None]:
-    """Return the program that a script starts or that runs it, else the path itself.
+def _started_by(view: FileView, path: str) -> tuple[str, Startup | None]:
+    """Return what a script of a shell says plainly that it starts, and what it does before.
 
-    With a script of a shell that says plainly what it starts comes what it does before.
+    Of any other file it is the path itself.
     """
     if not isinstance(view, RootView):
         return path, None
@@ -167,10 +172,17 @@ def _run_by(view: FileView, path: str, place: NamedPath, root: str) -> tuple[str
         if found is None or not found.program.startswith("/") or not view.look(found.program):
             break
         program, startup = found.program, found if found.changes or startup is None else startup
+    return program, startup
+
+
+def _run_by(view: FileView, path: str, place: NamedPath, root: str) -> str:
+    """Return the program that runs a script, else the path itself."""
+    if not isinstance(view, RootView):
+        return path
     at_home = root == "/" and not place.image
     paths = os.environ if at_home else place.root(root).config.environment
     folders = paths.get("PATH", "/usr/bin:/bin").split(":")
-    return scripts.program_of(view, program, folders), startup
+    return scripts.program_of(view, path, folders)
 
 
 def _host(view: FileView, program: str, question: Question) -> Startup | None:

@@ -6,9 +6,12 @@ import posixpath
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from stackproof.core import limits
 from stackproof.core.errors import Location, Reason, fail
+from stackproof.inject import python_script
 from stackproof.inject.model import Cause, Effect, Finding, Judgement, verdict_of
 from stackproof.linking.effects.view import RootView
+from stackproof.linking.loader import FileView
 
 # The kernel reads so much of a file, and goes so deep (fs/exec.c, include/uapi/linux/binfmts.h).
 _FIRST_LINE, _DEEPEST = 256, 5
@@ -41,6 +44,17 @@ def program_of(view: RootView, path: str, folders: Sequence[str]) -> str:
         where=Location(file=path),
         hint="name the program",
     )
+
+
+def opened_by(view: FileView, script: str, program: str) -> tuple[str, ...]:
+    """Return the libraries that a script of Python opens, none for what another program runs."""
+    name = posixpath.basename(program)
+    file = view.look(script) if script != program and name.startswith("python") else None
+    if file is None or not isinstance(view, RootView):
+        return ()
+    text = view.head(file, limits.SMALL_RECORD.bytes)
+    whole = len(text) < limits.SMALL_RECORD.bytes
+    return python_script.opened_by(text.decode(errors="replace")) if whole else ()
 
 
 def _told(view: RootView, words: Sequence[str], folders: Sequence[str]) -> str:
