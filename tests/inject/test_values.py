@@ -95,7 +95,7 @@ def test_what_releases_mean(value, function, maker, name):
 
 
 EVERY = ("MPI_Init", "MPI_Recv", "MPI_Type_size", "MPI_Allreduce", "MPI_Comm_split_type",
-         "MPI_Comm_set_errhandler", "MPI_Get_version", "PMPI_Init", "MPII_Win_get_attr")  # fmt: skip
+         "MPI_Comm_set_errhandler", "MPI_Get_version", "MPI_Buffer_attach", "PMPI_Init", "MPII_Win_get_attr")  # fmt: skip
 USES_MPICH = "void MPI_Recv(int); void use(void) { MPI_Recv(0x4c000405); MPI_Recv(0x4c00080b); }\n"
 CODE = {
     "abort": "void MPI_Comm_set_errhandler(int, int);\n"
@@ -174,6 +174,45 @@ def test_programs(tmp_path, code, built, target, verdict):
     found = said_of(tmp_path, code, built, target)
     assert found.verdict is verdict, found.findings
     assert bool(of_constants(found)) is (verdict is not InjectionVerdict.WORKS)
+
+
+@pytest.mark.parametrize(
+    ("code", "target", "verdict"),
+    [
+        ("PART(-2)", "4.2.3", InjectionVerdict.WORKS),
+        ("PART(-2)", "4.1.3", InjectionVerdict.FAILS),
+        ("PART(&done)", "4.1.3", InjectionVerdict.WORKS),
+        ("(done ? PART(-2) : PART(&done))", "4.1.3", InjectionVerdict.FAILS),
+        ("PART(done ? -2 : (long)&done)", "4.1.3", InjectionVerdict.UNKNOWN),
+    ],
+)
+@pytest.mark.parametrize("asks", [False, True], ids=["", "asks"])
+def test_a_constant_that_a_library_passes_on(tmp_path, code, target, verdict, asks):
+    """The program hands it to a function of another file, which hands it to MPI."""
+    need("gcc")
+    lab = Lab(tmp_path)
+    own, new = mpi(lab, "5.0.2"), mpi(lab, target)
+    part, program = lab.path("libpart.so"), lab.path("program")
+    text = "int MPI_Buffer_attach(void *, int), MPI_Get_version(void); int ASK"
+    text += "int attach(void *buffer) { return MPI_Buffer_attach(buffer, 0); }\n"
+    ask = "ask(void) { return MPI_Get_version(); }\n" if asks else "nothing;\n"
+    source = lab._source(text.replace("ASK", ask), "c")
+    lab._gcc("-shared", "-fPIC", "-O2", source, f"{own}/lib/libmpi.so.12", part)
+    call = code.replace("PART(", "attach((void *)")
+    start = f"int MPI_Init(void), attach(void *); int done; int main(void) {{ MPI_Init(); return {call}; }}"
+    source = lab._source(USES_MPICH + start, "c")
+    lab._gcc("-O2", source, part, f"{own}/lib/libmpi.so.12", program)
+    setting = LoaderSettings(library_path=(f"{own}/lib",))
+    question = Question(machine=this_machine(), setting=setting, releases=load_releases)
+    view = RootView()
+    found = judge(view, program, find_replacement(view, new), question)
+    expected = InjectionVerdict.UNKNOWN if asks and verdict is InjectionVerdict.FAILS else verdict
+    assert found.verdict is expected, found.findings
+    told = of_constants(found)
+    assert bool(told) is (verdict is not InjectionVerdict.WORKS)
+    for one in told:
+        assert (one.file, one.symbols) == (program, ("MPI_BUFFER_AUTOMATIC",))
+        assert "by `attach` of" in one.message
 
 
 def test_what_is_said(tmp_path):

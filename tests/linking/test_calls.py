@@ -13,7 +13,8 @@ import pytest
 from need import need
 from stackproof.core.errors import StackproofError
 from stackproof.linking.elf import BytesSource, calls, telling, x86
-from stackproof.linking.elf.calls import Handed
+from stackproof.linking.elf.calls import Handed, Relay
+from stackproof.linking.elf.constants import read_traces
 from stackproof.linking.elf.layout import open_frame
 
 CODE = """
@@ -96,7 +97,7 @@ def compiled(folder: Path, *flags: str, compiler: str = "gcc") -> bytes:
 
 
 def found_in(content: bytes) -> set[Handed]:
-    return set(calls.handed(open_frame(BytesSource("program", content))))
+    return set(calls.read_calls(open_frame(BytesSource("program", content))).handed)
 
 
 @pytest.mark.parametrize("flags", FLAGS)
@@ -106,6 +107,54 @@ def test_what_is_handed_over(tmp_path: Path, flags: tuple[str, ...]) -> None:
     shown = calls.shown_handles(open_frame(BytesSource("program", content)))
     assert 0x4C00024C in shown  # which is written to memory, and not handed to MPI
     assert 0x4C000405 not in shown  # which every release has
+
+
+RELAYS = """
+#define FAR __attribute__((noinline, noclone))
+int MPI_Buffer_attach(void *, int), MPI_Comm_split_type(int, int, int), MPI_Init(void);
+static FAR int inner(int size, void *buffer) { return MPI_Buffer_attach(buffer, size) + 1; }
+int attach(void *buffer) { return MPI_Buffer_attach(buffer, 0); }
+int again(int a, int b, void *buffer) { return inner(a + b, buffer) + a; }
+int split(int kind) { return MPI_Comm_split_type(7, kind, 0) + kind; }
+int fixed(void *buffer) { return MPI_Buffer_attach(0, buffer == 0) + MPI_Init(); }
+"""
+SENDS = """
+int attach(void *), again(int, int, void *), fixed(void *), split(int);
+volatile int unknown;
+int main(void) {
+    int done = attach((void *)-2) + again(1, 2, (void *)-2) + split(3);
+    return done + fixed((void *)&unknown);
+}
+"""
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+@pytest.mark.parametrize("flags", FLAGS)
+def test_what_goes_through_another_file(
+    tmp_path: Path, flags: tuple[str, ...], compiler: str
+) -> None:
+    """A program that calls no MPI hands a constant to a library, which passes it on."""
+    need(compiler)
+    for name, text in (("stub", STUB), ("relays", RELAYS), ("sends", SENDS)):
+        (tmp_path / f"{name}.c").write_text(text)
+    stub, library, program = (tmp_path / name for name in ("libstub.so", "librelays.so", "sends"))
+    kept = [flag for flag in flags if not flag.endswith("pie")]
+    for argv in (
+        ("-shared", "-fPIC", "-o", stub, tmp_path / "stub.c"),
+        (*kept, "-shared", "-fPIC", "-o", library, tmp_path / "relays.c", stub),
+        (*flags, "-o", program, tmp_path / "sends.c", library, stub),
+    ):
+        subprocess.run([compiler, "-w", *argv], check=True, timeout=60)
+    relays = read_traces(BytesSource("library", library.read_bytes())).relays
+    assert set(relays) == {
+        Relay("attach", 0, "mpi_buffer_attach", 0),
+        Relay("again", 2, "mpi_buffer_attach", 0),
+        Relay("split", 0, "mpi_comm_split_type", 1),
+    }
+    sent = read_traces(BytesSource("program", program.read_bytes())).sent
+    automatic = telling.AUTOMATIC
+    assert {Handed("attach", 0, automatic), Handed("again", 2, automatic)} <= set(sent)
+    assert {one.function for one in sent} == {"attach", "again"}
 
 
 def test_another_compiler(tmp_path: Path) -> None:
@@ -125,7 +174,7 @@ def test_damaged_code(tmp_path: Path) -> None:
         broken = bytearray(content)
         broken[place : place + 8] = word
         with contextlib.suppress(StackproofError):
-            calls.handed(open_frame(BytesSource("program", bytes(broken))))
+            calls.read_calls(open_frame(BytesSource("program", bytes(broken))))
 
 
 @pytest.mark.parametrize(

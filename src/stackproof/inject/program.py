@@ -102,7 +102,8 @@ def _of_the_system(view: FileView, closure: Closure) -> tuple[str, ...]:
     """Return the names of MPIs that every program of a system gets without a path of its own."""
     searcher = closure.searcher
     found = {*view.cache(searcher.interpreter.cache)}
-    for folder in (*searcher.setting.library_path, *searcher.interpreter.folders):
+    folders = () if found else searcher.interpreter.folders
+    for folder in (*searcher.setting.library_path, *folders):
         found.update(view.listing(folder))
     return tuple(name for name in sorted(found) if _is_main(name))
 

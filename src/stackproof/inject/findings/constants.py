@@ -7,6 +7,7 @@ another thing by `MPI_SEEK_SET` runs, and reads the wrong bytes.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from stackproof.core.errors import StackproofError
 from stackproof.inject.findings.symbols import (
@@ -17,7 +18,7 @@ from stackproof.inject.findings.symbols import (
 )
 from stackproof.inject.model import Cause, Effect, Finding
 from stackproof.inject.values import EVERY, KnownValue, Meaning, find
-from stackproof.linking.elf.calls import Handed
+from stackproof.linking.elf.calls import Handed, Relay
 from stackproof.linking.loader import MappedObject
 
 
@@ -35,6 +36,7 @@ def value_findings(case: InjectionAttempt) -> Iterator[Finding]:
         except StackproofError:
             continue
         seen = {handed.value for handed in traces.handed}
+        yield from _relayed_findings(case, user, traces.relays)
         loose = (Handed("", 0, value, sure=False) for value in traces.newer if value not in seen)
         worst: dict[int, Finding] = {}
         for handed in (*traces.handed, *loose):
@@ -42,6 +44,32 @@ def value_findings(case: InjectionAttempt) -> Iterator[Finding]:
             if finding and (handed.value not in worst or finding.effect is Effect.FAILS):
                 worst[handed.value] = finding
         yield from worst.values()
+
+
+def _relayed_findings(
+    case: InjectionAttempt, user: MappedObject, relays: tuple[Relay, ...]
+) -> Iterator[Finding]:
+    """Yield the values that other files hand to MPI by way of functions of a library."""
+    ways = {(relay.function, relay.position): relay for relay in relays}
+    names = {relay.function for relay in relays}
+    callers = (one for one in case.after.objects if one is not user and names)
+    for loaded in callers:
+        if names.isdisjoint(entry.name for entry in loaded.elf.imports):
+            continue
+        try:
+            sent = case.view.traces(loaded.file).sent
+        except StackproofError:
+            continue
+        for name, position, value, sure in sent:
+            relay = ways.get((name, position))
+            if relay is None:
+                continue
+            certain = sure and not asks_for_the_version(user)
+            handed = Handed(relay.to, relay.to_position, value, sure=certain)
+            finding = _value_finding(case, loaded, handed)
+            if finding is not None:
+                by = f", by `{name}` of `{user.path}`"
+                yield replace(finding, message=finding.message + by)
 
 
 def _value_finding(case: InjectionAttempt, user: MappedObject, handed: Handed) -> Finding | None:

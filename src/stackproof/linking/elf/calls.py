@@ -17,27 +17,17 @@ from typing import NamedTuple
 
 from stackproof.core.errors import StackproofError
 from stackproof.linking.elf import telling, x86
-from stackproof.linking.elf.layout import (
-    DT_JMPREL,
-    DT_PLTRELSZ,
-    DT_RELA,
-    DT_RELASZ,
-    DT_SYMTAB,
-    PF_W,
-    PF_X,
-    PT_LOAD,
-    ElfSegment,
-    Frame,
-)
+from stackproof.linking.elf.call_tables import FORTRAN, OTHER, slots, starts
+from stackproof.linking.elf.layout import PF_W, PF_X, PT_LOAD, ElfSegment, Frame
+from stackproof.linking.elf.symbols import defined_functions
 
-_CALL = re.compile(r"P?(MPIX?_\w+)|p?(mpix?_\w+?)(?:_f08(?:ts)?)?_+")
 _ARGUMENTS = (x86.RDI, x86.RSI, x86.RDX, x86.RCX, 8, 9)
 _RETURNED = (x86.RAX, x86.RDX)
 _OF_THE_CALLED = (x86.RAX, x86.RCX, x86.RDX, x86.RSI, x86.RDI, 8, 9, 10, 11)
-_PT_EH_FRAME, _TABLE = 0x6474E550, bytes((1, 0x1B, 0x03, 0x3B))
-_SLOT_KINDS = {6, 7}  # R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT
 _LOADS = tuple(bytes((opcode,)) for opcode in (*range(0xB8, 0xC0), 0x68, 0x05))
-_MOST_BYTES, _MOST_ROUNDS, _MOST_SLOTS = 1 << 20, 3, 500_000
+_MOST_BYTES, _MOST_ROUNDS = 1 << 20, 3
+# -2 as a pointer goes into a register: MPI_BUFFER_AUTOMATIC.
+_SENDS = re.compile(rb"[\x48\x49]\xc7[\xc0-\xc7]\xfe\xff\xff\xff|\x6a\xfe\x41?[\x58-\x5f]")
 _WORDS = re.compile(b"|".join(re.escape(struct.pack("<I", one)) for one in telling.HANDLES))
 
 
@@ -52,6 +42,26 @@ class Handed(NamedTuple):
     position: int
     value: int
     sure: bool = True
+
+
+class Relay(NamedTuple):
+    """An exported function that hands one of its arguments to MPI, where that is a telling one."""
+
+    function: str
+    position: int
+    to: str
+    to_position: int
+
+
+class Calls(NamedTuple):
+    """What calls tell: constants to MPI and to functions of other files, and who passes those on.
+
+    Of what goes to other files only handles and `MPI_BUFFER_AUTOMATIC` count: no accident.
+    """
+
+    handed: tuple[Handed, ...] = ()
+    sent: tuple[Handed, ...] = ()
+    relays: tuple[Relay, ...] = ()
 
 
 class _Maybe(NamedTuple):
@@ -100,12 +110,19 @@ def shown_handles(frame: Frame) -> tuple[int, ...]:
     return tuple(sorted(handles))
 
 
-def handed(frame: Frame) -> tuple[Handed, ...]:
-    """Return the telling constants that code hands to MPI, nothing where it cannot be followed."""
+def read_calls(frame: Frame) -> Calls:
+    """Return the telling constants that code hands over, nothing where it cannot be followed."""
     try:
-        return tuple(sorted(_Search(frame).handed_over()))
+        search = _Search(frame)
+        handed = tuple(sorted(search.handed_over()))
+        return Calls(handed, tuple(sorted(search.flow.sent)), tuple(sorted(search.relays())))
     except StackproofError:
-        return ()
+        return Calls()
+
+
+def sends(code: bytes) -> bool:
+    """Return True for code that may hand a telling constant to a function of another file."""
+    return _SENDS.search(code) is not None
 
 
 def _loaded(frame: Frame) -> Iterator[ElfSegment]:
@@ -122,18 +139,21 @@ class _Flow:
     edges: dict[_Argument, set[_Argument]] = field(default_factory=dict)
     returned: dict[int, set[int]] = field(default_factory=dict)
     asked: dict[int, set[tuple[str, int]]] = field(default_factory=dict)
+    sent: set[Handed] = field(default_factory=set)
 
-    def given_to(self, argument: _Argument) -> set[int]:
-        """Return the constants that an argument may have, by those that pass theirs on to it."""
-        values: set[int] = set()
+    def sources_of(self, argument: _Argument) -> set[_Argument]:
+        """Return an argument with all those that are passed on to it."""
         seen = {argument}
         left = [argument]
         while left:
-            source = left.pop()
-            values |= self.given.get(source, set())
-            left += self.edges.get(source, set()) - seen
-            seen |= self.edges.get(source, set())
-        return values
+            more = self.edges.get(left.pop(), set()) - seen
+            left += more
+            seen |= more
+        return seen
+
+    def given_to(self, argument: _Argument) -> set[int]:
+        """Return the constants that an argument may have, by those that pass theirs on to it."""
+        return {value for one in self.sources_of(argument) for value in self.given.get(one, ())}
 
     def wrappers(self) -> set[int]:
         """Return the functions that hand an argument of theirs on to a telling one."""
@@ -157,9 +177,9 @@ class _Search:
             for segment in _loaded(frame)
             if segment.flags & PF_X
         ]
-        self.slots = dict(_slots(frame))
+        self.slots = dict(slots(frame))
         self.stubs = dict(self._stubs())
-        self.starts = _starts(frame)
+        self.starts = starts(frame)
         self.flow = _Flow()
 
     def handed_over(self) -> Iterable[Handed]:
@@ -181,6 +201,19 @@ class _Search:
             wanted |= {self._start_of(at) for at in self._calls_to(self.flow.wrappers())}
             wanted |= self.flow.asked.keys()
         return self._all()
+
+    def relays(self) -> Iterator[Relay]:
+        """Yield the exported functions that pass an argument on to a telling one of MPI."""
+        passed = [
+            (source, call)
+            for argument, calls in self.flow.passed_on.items()
+            for call in calls
+            if telling.FUNCTIONS.get(call[0]) == call[1]
+            for source in self.flow.sources_of(argument)
+        ]
+        names = defined_functions(self.frame) if passed else {}
+        for (start, position), call in passed:
+            yield from (Relay(name, position, *call) for name in names.get(start, ()))
 
     def _all(self) -> set[Handed]:
         flow = self.flow
@@ -207,10 +240,11 @@ class _Search:
             at
             for table in (self.stubs, self.slots)
             for at, name in table.items()
-            if name.lstrip("&") in telling.FUNCTIONS or (in_data and name.startswith("&"))
+            if name.lstrip(FORTRAN) in telling.FUNCTIONS or (in_data and name.startswith(FORTRAN))
         }
         for address, code in self.parts:
-            yield from (address + match.start() for match in _WORDS.finditer(code))
+            for pattern in (_WORDS, _SENDS):
+                yield from (address + match.start() for match in pattern.finditer(code))
         yield from self._calls_to(wanted)
 
     def _calls_to(self, wanted: set[int]) -> Iterator[int]:
@@ -254,7 +288,7 @@ class _Search:
         return code[start - base : end - base]
 
     def name_of(self, told: x86.Instruction) -> str:
-        """Return the function of MPI that is called, empty for any other."""
+        """Return the imported function that is called, empty for any other."""
         if isinstance(told.source, x86.Place) and told.source.base == x86.AT:
             return self.slots.get(told.source.distance, "")
         return self.stubs.get(told.value, "") if told.value is not None else ""
@@ -386,7 +420,9 @@ class _Reading:
             values = self._values(register)
             for value in values:
                 chosen = _Maybe(value) if isinstance(value, int) and len(values) > 1 else value
-                if name:
+                if name.startswith(OTHER):
+                    self._to_other(name.removeprefix(OTHER), position, chosen)
+                elif name:
                     self._to_mpi(name, position, chosen)
                 elif told.value is not None:
                     self._to_own(told.value, position, chosen)
@@ -399,10 +435,17 @@ class _Reading:
             key = (self.start, value.position)
             self.flow.edges.setdefault((target, position), set()).add(key)
 
+    def _to_other(self, name: str, position: int, value: _Value) -> None:
+        """Note what a function of another file is given."""
+        number = value.value if isinstance(value, _Maybe) else value
+        if isinstance(number, int) and (number in telling.HANDLES or number == telling.AUTOMATIC):
+            sure = isinstance(value, int)
+            self.flow.sent.add(Handed(name, position, number, sure=sure))
+
     def _to_mpi(self, name: str, position: int, value: _Value) -> None:
         """Note what MPI is given; Fortran's functions, in `name` with a `&`, get addresses."""
-        by_address = name.startswith("&")
-        function = name.lstrip("&")
+        by_address = name.startswith(FORTRAN)
+        function = name.lstrip(FORTRAN)
         if isinstance(value, _Returned):
             if not by_address and telling.FUNCTIONS.get(function) == position:
                 self.flow.asked.setdefault(value.start, set()).add((function, position))
@@ -441,35 +484,3 @@ class _Reading:
 def _only_telling(value: int | None) -> frozenset[_Value]:
     number = (value or 0) & 0xFFFFFFFF
     return frozenset({_Maybe(number)}) if number in telling.HANDLES else frozenset()
-
-
-def _starts(frame: Frame) -> list[int]:
-    """Return the begins of functions, by the table for unwinding (LSB Core, `.eh_frame_hdr`)."""
-    segment = next((part for part in frame.segments if part.kind == _PT_EH_FRAME), None)
-    if segment is None or segment.file_size < 12:
-        return []
-    content = frame.bytes_at(segment.offset, segment.file_size)
-    if content[:4] != _TABLE:
-        return []
-    (count,) = frame.unpack("I", content, 8)
-    table = content[12 : 12 + 8 * count]
-    pairs = struct.iter_unpack("<ii", table[: len(table) & ~7])
-    return sorted(segment.address + start for start, _ in pairs)
-
-
-def _slots(frame: Frame) -> Iterator[tuple[int, str]]:
-    """Yield the words that the loader fills in with functions of MPI, and those by name."""
-    symbols = frame.one(DT_SYMTAB)
-    if symbols is None or frame.bits != 64 or frame.order != "<":
-        return
-    for table, size in ((DT_RELA, DT_RELASZ), (DT_JMPREL, DT_PLTRELSZ)):
-        place, count = frame.one(table), frame.one(size)
-        if place is None or not count:
-            continue
-        entries = frame.memory(place, min(count // 24, _MOST_SLOTS) * 24)
-        for slot, info, _ in struct.iter_unpack("<QQq", entries):
-            if info & 0xFFFFFFFF not in _SLOT_KINDS:
-                continue
-            (name,) = frame.unpack("I", frame.memory(symbols + 24 * (info >> 32), 4))
-            if match := _CALL.fullmatch(frame.text(name)):
-                yield slot, match[1].lower() if match[1] else f"&{match[2]}"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from stackproof.core import limits
 from stackproof.linking.elf import calls, telling
-from stackproof.linking.elf.calls import Handed
+from stackproof.linking.elf.calls import Calls, Handed, Relay
 from stackproof.linking.elf.layout import (
     PF_W,
     PF_X,
@@ -63,7 +63,8 @@ class Traces:
     of libraries among its constants; `words` the texts of launchers; `prefix` the folder that
     Open MPI was configured for; `release` what an MPI's main library says that it is; `newer`
     the handles in code or data that not every release of an MPI has, `handed` what code hands to
-    MPI that not every release takes alike. The rest is of a dynamic loader.
+    MPI that not every release takes alike, `sent` what it hands to functions of other files, and
+    `relays` its own functions that pass such on to MPI. The rest is of a dynamic loader.
     """
 
     handles: tuple[int, ...] = ()
@@ -73,6 +74,8 @@ class Traces:
     release: str = ""
     newer: tuple[int, ...] = ()
     handed: tuple[Handed, ...] = ()
+    sent: tuple[Handed, ...] = ()
+    relays: tuple[Relay, ...] = ()
     loader_folders: tuple[str, ...] = ()
     loader_cache: str = ""
     glibc_minor: int | None = None
@@ -87,6 +90,7 @@ def read_traces(source: ReadableFile) -> Traces:
     folders = _FOLDERS.search(data) if loader else None
     cache = _CACHE.search(data) if loader else None
     calls_mpi = _MPI_LIBRARY not in frame.strings and _MPI_NAME.search(frame.strings) is not None
+    seen = calls.read_calls(frame) if _is_followed(frame, code, calls_mpi) else Calls()
     return Traces(
         handles=_handles(frame.machine, frame.order, code),
         opened=_libraries(data),
@@ -94,11 +98,18 @@ def read_traces(source: ReadableFile) -> Traces:
         prefix=_prefix(data),
         release=_release(data) if _MPI_LIBRARY in frame.strings else "",
         newer=_newer(frame, code) if calls_mpi else (),
-        handed=calls.handed(frame) if calls_mpi and frame.machine == _X86_64 else (),
+        handed=seen.handed,
+        sent=seen.sent,
+        relays=seen.relays,
         loader_folders=_split(folders.group()) if folders else (),
         loader_cache=_text(cache.group(1)) if cache else "",
         glibc_minor=int(release.group(1)) if release else None,
     )
+
+
+def _is_followed(frame: Frame, code: bytes, calls_mpi: bool) -> bool:  # noqa: FBT001 - of one use
+    """Return True for code that may hand telling constants to MPI, or to who does."""
+    return frame.machine == _X86_64 and (calls_mpi or calls.sends(code))
 
 
 def _content(frame: Frame) -> tuple[bytes, bytes]:

@@ -26,7 +26,7 @@ from stackproof.linking.elf.model import HIDDEN, CopiedVariable, Import
 
 _LOCAL, _WEAK = 0, 2
 _ABSOLUTE = 0xFFF1
-_OBJECT, _TLS = 1, 6
+_OBJECT, _FUNCTION, _TLS = 1, 2, 6
 _SHT_SYMTAB, _SHT_DYNSYM = 2, 11
 # Relocations that copy a variable into the program; each is in the psABI of its machine.
 _COPY = {3: 5, 20: 19, 21: 19, 22: 9, 40: 20, 62: 5, 183: 1024, 243: 4, 258: 4}
@@ -85,6 +85,16 @@ def dynamic_symbols(frame: Frame) -> Symbols:
             objects[name] = size
             if number in copied:
                 found.copies.append(CopiedVariable(name, size))
+    return found
+
+
+def defined_functions(frame: Frame) -> dict[int, tuple[str, ...]]:
+    """Return the names of the functions that an object exports, by their addresses."""
+    address = frame.one(DT_SYMTAB)
+    found: dict[int, tuple[str, ...]] = {}
+    for offset, info, _, section, value, _ in _table(frame, address)[0] if address else ():
+        if section and info >= 16 and info & 15 == _FUNCTION:
+            found[value] = (*found.get(value, ()), frame.text(offset))
     return found
 
 

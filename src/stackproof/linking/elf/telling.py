@@ -16,6 +16,9 @@ HANDLES = frozenset(
 )  # fmt: skip
 """Handles of the MPICH ABI that some releases have and others not; no accident in a program."""
 
+AUTOMATIC = 0xFFFFFFFE
+"""`MPI_BUFFER_AUTOMATIC`: (void *) -2, as far as it is followed."""
+
 FUNCTIONS: Mapping[str, int] = {
     "mpi_comm_split_type": 1,
     "mpi_buffer_attach": 0,

@@ -1,0 +1,58 @@
+"""Tables of an ELF file that code is read with: where functions begin, which slots calls go by."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator
+
+from stackproof.linking.elf.layout import (
+    DT_JMPREL,
+    DT_PLTRELSZ,
+    DT_RELA,
+    DT_RELASZ,
+    DT_SYMTAB,
+    Frame,
+)
+
+_CALL = re.compile(r"P?(MPIX?_\w+)|p?(mpix?_\w+?)(?:_f08(?:ts)?)?_+")
+_PT_EH_FRAME, _TABLE = 0x6474E550, bytes((1, 0x1B, 0x03, 0x3B))
+_SLOT_KINDS = {6, 7}  # R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT
+_MOST_SLOTS = 500_000
+OTHER, FORTRAN = "=", "&"
+"""What stands before the names of functions that are none of MPI, and before those of Fortran."""
+
+
+def starts(frame: Frame) -> list[int]:
+    """Return the begins of functions, by the table for unwinding (LSB Core, `.eh_frame_hdr`)."""
+    segment = next((part for part in frame.segments if part.kind == _PT_EH_FRAME), None)
+    if segment is None or segment.file_size < 12:
+        return []
+    content = frame.bytes_at(segment.offset, segment.file_size)
+    if content[:4] != _TABLE:
+        return []
+    (count,) = frame.unpack("I", content, 8)
+    table = content[12 : 12 + 8 * count]
+    pairs = struct.iter_unpack("<ii", table[: len(table) & ~7])
+    return sorted(segment.address + start for start, _ in pairs)
+
+
+def slots(frame: Frame) -> Iterator[tuple[int, str]]:
+    """Yield the words that the loader fills in with functions, and those by name."""
+    symbols = frame.one(DT_SYMTAB)
+    if symbols is None or frame.bits != 64 or frame.order != "<":
+        return
+    for table, size in ((DT_RELA, DT_RELASZ), (DT_JMPREL, DT_PLTRELSZ)):
+        place, count = frame.one(table), frame.one(size)
+        if place is None or not count:
+            continue
+        entries = frame.memory(place, min(count // 24, _MOST_SLOTS) * 24)
+        for slot, info, _ in struct.iter_unpack("<QQq", entries):
+            if info & 0xFFFFFFFF not in _SLOT_KINDS:
+                continue
+            (name,) = frame.unpack("I", frame.memory(symbols + 24 * (info >> 32), 4))
+            text = frame.text(name)
+            if match := _CALL.fullmatch(text):
+                yield slot, match[1].lower() if match[1] else f"{FORTRAN}{match[2]}"
+            elif text:
+                yield slot, f"{OTHER}{text}"
