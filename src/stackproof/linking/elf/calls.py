@@ -25,7 +25,7 @@ _ARGUMENTS = (x86.RDI, x86.RSI, x86.RDX, x86.RCX, 8, 9)
 _RETURNED = (x86.RAX, x86.RDX)
 _OF_THE_CALLED = (x86.RAX, x86.RCX, x86.RDX, x86.RSI, x86.RDI, 8, 9, 10, 11)
 _LOADS = tuple(bytes((opcode,)) for opcode in (*range(0xB8, 0xC0), 0x68, 0x05))
-_MOST_BYTES, _MOST_ROUNDS = 1 << 20, 3
+_MOST_BYTES, _MOST_SENDING, _MOST_ROUNDS = 1 << 20, 1 << 22, 3
 # -2 as a pointer goes into a register: MPI_BUFFER_AUTOMATIC.
 _SENDS = re.compile(rb"[\x48\x49]\xc7[\xc0-\xc7]\xfe\xff\xff\xff|\x6a\xfe\x41?[\x58-\x5f]")
 _WORDS = re.compile(b"|".join(re.escape(struct.pack("<I", one)) for one in telling.HANDLES))
@@ -121,8 +121,11 @@ def read_calls(frame: Frame) -> Calls:
 
 
 def sends(code: bytes) -> bool:
-    """Return True for code that may hand a telling constant to a function of another file."""
-    return _SENDS.search(code) is not None
+    """Return True for code that may hand a telling constant to a function of another file.
+
+    Of large libraries that call no MPI that is not followed: it would take seconds.
+    """
+    return len(code) <= _MOST_SENDING and _SENDS.search(code) is not None
 
 
 def _loaded(frame: Frame) -> Iterator[ElfSegment]:
