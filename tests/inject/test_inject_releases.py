@@ -12,6 +12,10 @@ from stackproof.inject.releases import nothing_known, number_of, parse_releases
 GOOD = """
 sources:
   map: {title: a map file, url: "https://example.org/a.map"}
+  own: {title: our system, url: "https://example.org/os"}
+systems:
+  - names: [ours]
+    glibc: [{release: "1", glibc: "2.5", source: own}]
 libraries:
   - name: liba
     source: map
@@ -39,6 +43,39 @@ def test_the_shipped_table():
         assert nodes == sorted(nodes, key=number_of)
 
 
+@pytest.mark.parametrize(
+    ("system", "glibc"),
+    [
+        ("SUSE Linux Enterprise Server 15 SP5", "2.31"),
+        ("SLES15SP6", "2.38"),
+        ("SLES 15-SP4 (COS 2.5)", "2.31"),
+        ("HPE Cray OS on sles 15.3", "2.31"),
+        ("openSUSE Leap 15.6", "2.38"),
+        ("Red Hat Enterprise Linux 8.10 (Ootpa)", "2.28"),
+        ("RHEL-9", "2.34"),
+        ("Rocky Linux 9.3 (Blue Onyx)", "2.34"),
+        ("CentOS Linux 7 (Core)", "2.17"),
+        ("Debian GNU/Linux 12 (bookworm)", "2.36"),
+        ("Ubuntu 22.04.3 LTS", "2.35"),
+        ("Ubuntu 22.10", ""),
+        ("SLES 15", ""),
+        ("SLES 15 SP1", ""),
+        ("SLES 15 SP5 and SP6", ""),
+        ("RHEL 8 or later", ""),
+        ("RHEL 8/9", ""),
+        ("RHEL 80", ""),
+        ("Debian 11 beside SLES 15 SP6", ""),
+        ("Debian 11 beside SLES 15 SP5", "2.31"),
+        ("Xubuntu 22.04", ""),
+        ("Linux", ""),
+        ("", ""),
+    ],
+)
+def test_the_glibc_of_a_system(system, glibc):
+    assert load_releases().glibc_of(system) == glibc
+    assert nothing_known().glibc_of(system) == ""
+
+
 def test_a_table():
     known = parsed(GOOD)
     assert known.meaning("A_1.10") == "liba 2.6"
@@ -52,6 +89,7 @@ def test_a_table():
     ("old", "new", "reason"),
     [
         ("source: map", "source: nowhere", Reason.INVALID_VALUE),
+        ("source: own", "source: nowhere", Reason.INVALID_VALUE),
         ("node: A_1.9", "node: lower_1", Reason.INVALID_VALUE),
         ("release: ", "relase: ", Reason.UNKNOWN_KEY),
         ("name: liba", "name: 3", Reason.WRONG_TYPE),

@@ -53,6 +53,10 @@ def test_what_an_image_needs(image, tmp_path, capsys):
     code, out, _ = asked(capsys, image, "--needs", "--site", old)
     assert code == ExitCode.WORSE
     assert "there has `GLIBC_2.1`" in out
+    system = site(tmp_path, "os: CentOS Linux 7 (Core)", "{os: a}")
+    code, out, _ = asked(capsys, image, "--needs", "--site", system)
+    assert code == ExitCode.WORSE
+    assert "there has `GLIBC_2.17`, as CentOS Linux 7 (Core) has" in out
     new = site(tmp_path, 'glibc: "2.99"', "{glibc: a}")
     code, out, _ = asked(capsys, image, "--needs", "--site", new)
     assert (code, "not known: `libxpmem.so.1`" in out) == (ExitCode.UNKNOWN, True)

@@ -109,6 +109,6 @@ def _nodes(needs: TreeNeeds, target: Target, releases: Releases) -> Iterator[tup
         meaning = releases.meaning(node)
         shown = f"`{node}`{f' ({meaning})' if meaning else ''}, for {needs.asks[kind]}"
         if has and number_of(node) > number_of(has):
-            yield True, f"{shown}: {target.name} has `{has}`"
+            yield True, f"{shown}: {target.name} has `{has}`{target.because(kind)}"
         elif not has and (meaning or kind == "GLIBC"):  # of others the library is looked for
             yield False, f"{shown}: {target.name} does not say which it has"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from stackproof.core.errors import StackproofError
 from stackproof.inject.values import KnownValue
@@ -14,16 +14,38 @@ if TYPE_CHECKING:
     from stackproof.core.document import Document
 
 SCHEMA = "symbol-versions"
+_SERVICE_PACK = re.compile(r"[\s-]*(?<![a-z])sp\s*(\d)")
+# What follows a release, unless it is one of several.
+_ONLY = r"(?!\.?\d)(?!\s*(?:[/+-]|,?\s*(?:or|and|to)\b|,\s*\d))"
 _NODE = re.compile(r"([A-Z][A-Z0-9]*)_(\d+(?:\.\d+)*)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Releases:
-    """What nodes mean, by node: `FABRIC_1.7` to `libfabric 1.20`; and values handed to MPI."""
+    """What nodes mean, by node: `FABRIC_1.7` to `libfabric 1.20`; and values handed to MPI.
+
+    `systems` maps names and releases of distributions to the release of glibc that they have.
+    """
 
     meanings: dict[str, str]
     sources: dict[str, str]
     values: tuple[KnownValue, ...] = ()
+    systems: Mapping[tuple[str, str], str] = field(default_factory=dict)
+
+    def glibc_of(self, system: str) -> str:
+        """Return the glibc of a system by its name, `SLES 15 SP5`; empty when not known."""
+        text = _SERVICE_PACK.sub(r".\1", system.lower())
+        names = sorted({name for name, _ in self.systems}, key=len, reverse=True)
+        words = "|".join(map(re.escape, names))
+        release = rf"(?<![\w-])({words})[\s-]*(\d+(?:\.\d+)*){_ONLY}"
+        known = {self._glibc(*match.groups()) for match in re.finditer(release, text)}
+        return known.pop() if len(known) == 1 else ""
+
+    def _glibc(self, name: str, release: str) -> str:
+        """Return the glibc of a release, or of the one that it begins with; empty for none."""
+        while release and (name, release) not in self.systems:
+            release = release.rpartition(".")[0]
+        return self.systems.get((name, release), "")
 
     def nodes_of(self, product: str, release: str) -> dict[str, str]:
         """Return the newest node of each kind that a release of a product has."""
@@ -72,15 +94,21 @@ def parse_releases(document: Document) -> Releases:
 
     found = [*documents.problems(document, SCHEMA)]
     if not found:
-        for index, library in enumerate(document.data["libraries"]):
-            if library["source"] not in document.data["sources"]:
-                found.append(
-                    document.problem(
-                        ("libraries", index, "source"),
-                        f"`{library['source']}` is not one of the `sources`",
-                        "add it there",
-                    )
-                )
+        entries: list[tuple[tuple[str | int, ...], Any]]
+        entries = [(("libraries", i), one) for i, one in enumerate(document.data["libraries"])]
+        for number, family in enumerate(document.data.get("systems", ())):
+            entries += [
+                (("systems", number, "glibc", i), one) for i, one in enumerate(family["glibc"])
+            ]
+        found += [
+            document.problem(
+                (*path, "source"),
+                f"`{entry['source']}` is not one of the `sources`",
+                "add it there",
+            )
+            for path, entry in entries
+            if entry["source"] not in document.data["sources"]
+        ]
     if found:
         raise StackproofError(*found)
     meanings = {}
@@ -89,7 +117,13 @@ def parse_releases(document: Document) -> Releases:
         for entry in library["nodes"]:
             meanings[entry["node"]] = f"{library['name']} {entry['release']}"
             sources[entry["node"]] = document.data["sources"][library["source"]]["url"]
-    return Releases(meanings=meanings, sources=sources)
+    systems = {
+        (name, entry["release"]): entry["glibc"]
+        for family in document.data.get("systems", ())
+        for name in family["names"]
+        for entry in family["glibc"]
+    }
+    return Releases(meanings=meanings, sources=sources, systems=systems)
 
 
 def nothing_known() -> Releases:

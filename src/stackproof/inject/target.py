@@ -59,10 +59,11 @@ _SHOWN = 12
 class Target:
     """A machine by its facts.
 
-    `nodes` has the newest version node of each kind that its system has; `present` are libraries
-    that it is known to have, by SONAME; `there` is a view of its own files where a manifest has
-    them. `level` is the level of its processors, empty when unknown. `gpu` is nvidia, amd, none or
-    empty; `starts` are launchers by the names of `starting.OFFERS`. `contained` says that programs
+    `nodes` has the newest version node of each kind that its system has; `system` is the name
+    of that where its glibc follows from nothing else; `present` are libraries that it is known
+    to have, by SONAME; `there` is a view of its own files where a manifest has them. `level` is
+    the level of its processors, empty when unknown. `gpu` is nvidia, amd, none or empty;
+    `starts` are launchers by the names of `starting.OFFERS`. `contained` says that programs
     bring their own system.
     """
 
@@ -71,6 +72,7 @@ class Target:
     level: str = ""
     nodes: Mapping[str, str] = field(default_factory=dict)
     releases: Mapping[str, str] = field(default_factory=dict)
+    system: str = ""
     present: frozenset[str] = frozenset()
     there: FileView | None = None
     gpu: str = ""
@@ -80,6 +82,10 @@ class Target:
     def is_driver(self, soname: str) -> bool:
         """Return whether a library comes with the driver of the machine's GPUs."""
         return self.gpu in _DRIVER and bool(_DRIVER[self.gpu].fullmatch(soname))
+
+    def because(self, kind: str) -> str:
+        """Return words that say what a node of a kind follows from; empty for what is stated."""
+        return f", as {self.system} has" if self.system and kind == "GLIBC" else ""
 
     def has(self, soname: str) -> bool:
         """Return whether the machine is known to have a library."""
@@ -114,8 +120,9 @@ def target_of_site(site: Site, releases: Releases) -> Target:
     """Return what a site says; of several partitions what holds for all of them."""
     every = {**site.tools, **site.externals}
     versions = {name: one.version for name, one in every.items() if one.version}
-    if site.glibc:
-        versions["glibc"] = site.glibc
+    follows = "" if site.glibc else releases.glibc_of(site.os or "")
+    if glibc := site.glibc or follows:
+        versions["glibc"] = glibc
     told = {word: versions[word] for word in _PRODUCTS if word in versions}
     nodes: dict[str, str] = {}
     for word, release in told.items():
@@ -134,6 +141,7 @@ def target_of_site(site: Site, releases: Releases) -> Target:
         level=min(found, key=LEVELS.index) if found and all(found) else "",
         nodes=nodes,
         releases=told,
+        system=(site.os or "") if follows else "",
         present=frozenset(_LIBRARIES[name] for name in every if name in _LIBRARIES),
         gpu=gpus.pop() if len(gpus) == 1 else "",
         starts=tuple(f"{name}:{pmi}" for name, one in site.launchers.items() for pmi in one.pmi),
@@ -267,7 +275,7 @@ def _node_findings(
                 effect=Effect.FAILS,
                 message=f"version `{node}`{f' (that is {meaning})' if meaning else ''} of "
                 f"`{library}` is not on {target.name}, which has "
-                f"{word} {target.releases.get(word, newest)}",
+                f"{word} {target.releases.get(word, newest)}{target.because(kind)}",
                 file=by.path,
                 provider=library,
                 version=node,
