@@ -6,6 +6,7 @@ import json
 import shlex
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from eessilab import EVERY, USES_MPICH, Eessi, inject
 from need import need
 from stackproof.core.errors import ExitCode
+from stackproof.inject.container import Containing, render_edf
 from stackproof.linking.effects.view import RootView
 
 COVERS = ("inject/cli/hook_arguments.py",)
@@ -50,13 +52,39 @@ def words(lab, prefix="host", form="podman"):
 
 def test_options(lab, capsys):
     host = lab.path("host")
-    for form, bind in (("podman", "volume"), ("apptainer", "bind")):
+    for form, bind in (("podman", "volume"), ("docker", "volume"), ("apptainer", "bind")):
         code, out, err = inject(capsys, *words(lab, form=form))
         assert (code, err) == (ExitCode.DONE, "")
         assert shlex.split(out) == [
             f"--{bind}={host}:{host}:ro",
             f"--env=LD_LIBRARY_PATH={host}/lib",
         ]
+
+
+def test_runtimes_of_the_field(lab, capsys):
+    """Every form says the same: one folder at its own path, one variable."""
+    host = lab.path("host")
+    code, out, err = inject(capsys, *words(lab, form="edf"))
+    assert (code, err) == (ExitCode.DONE, "")
+    assert tomllib.loads(out) == {
+        "mounts": [f"{host}:{host}:ro"],
+        "env": {"LD_LIBRARY_PATH": f"{host}/lib"},
+    }
+    assert shlex.split(inject(capsys, *words(lab, form="enroot"))[1]) == [
+        f"--mount={host}:{host}:none:x-create=auto,rbind,ro",
+        f"--env=LD_LIBRARY_PATH={host}/lib",
+    ]
+    assert shlex.split(inject(capsys, *words(lab, form="ch-run"))[1]) == [
+        f"--bind={host}:{host}",
+        f"--set-env=LD_LIBRARY_PATH={host}/lib",
+    ]
+
+
+def test_texts_of_an_edf():
+    odd = 'a "b" \\ $HOME'
+    text = render_edf(Containing(binds={"/b": "/a"}, environment={"A.B": odd}))
+    assert tomllib.loads(text)["env"] == {"A.B": odd.replace("$", "$$")}
+    assert tomllib.loads(render_edf(Containing(binds={"/b": "/a"}))) == {"mounts": ["/a:/b:ro"]}
 
 
 def test_a_cdi_file(lab, capsys, tmp_path):

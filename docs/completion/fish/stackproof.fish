@@ -911,7 +911,7 @@ function __stackproof_say
         printf '%s\t%s\n' '-h' 'show this help message and exit'
         printf '%s\t%s\n' '--help' 'show this help message and exit'
         printf '%s\t%s\n' '--with' 'the MPIs prefix, a folder; of an image within `stackproof start IMAGE`'
-        printf '%s\t%s\n' '--form' 'options of a tool, a CDI file, or a hook, which needs an artefact as PREFIX'
+        printf '%s\t%s\n' '--form' 'options of a tool, keys of an EDF, a CDI file, or a hook, which needs an artefact as PREFIX'
         printf '%s\t%s\n' '--accept-unknown' 'go on when the check cannot tell'
         printf '%s\t%s\n' '-o' 'the file; left out: print it'
         printf '%s\t%s\n' '--output' 'the file; left out: print it'
@@ -927,7 +927,7 @@ function __stackproof_say
     case 'value:inject/container:--with'
         __stackproof_kinds @file
     case 'value:inject/container:--form'
-        __stackproof_kinds apptainer podman cdi podman-hook oci-hook
+        __stackproof_kinds apptainer podman docker enroot ch-run edf cdi podman-hook oci-hook
     case 'value:inject/container:-o' 'value:inject/container:--output'
         __stackproof_kinds @file
     case 'value:inject/container:--library-path'

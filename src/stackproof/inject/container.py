@@ -1,9 +1,10 @@
 """Judgements on programs of a container to what puts the replacement into it, in several forms.
 
 One definition, a bind of the prefix at its own path and some variables, is written as options of
-Apptainer, of podman, or as a file of the Container Device Interface (CDI), which podman, containerd
-and CRI-O read. An artefact can be put over the container's own libraries, too, by a hook that
-decides anew for every container that starts (OCI runtime specification, "POSIX-platform Hooks").
+Apptainer, of podman, Docker, Enroot and Charliecloud, as keys of an Environment Definition File
+(EDF) or as a file of the Container Device Interface (CDI), which podman, containerd and CRI-O read.
+An artefact can be put over the container's own libraries, too, by a hook that decides anew for
+every container that starts (OCI runtime specification, "POSIX-platform Hooks").
 """
 
 from __future__ import annotations
@@ -88,10 +89,65 @@ def render_apptainer(containing: Containing) -> str:
 
 
 def render_podman(containing: Containing) -> str:
-    """Return options of `podman run`, as words of a shell."""
+    """Return options of `podman run`, which are those of `docker run`, as words of a shell."""
     words = [f"--volume={source}:{place}:ro" for place, source in containing.binds.items()]
     words += [f"--env={name}={value}" for name, value in containing.environment.items()]
     return shlex.join(words) + "\n"
+
+
+def render_ch_run(containing: Containing) -> str:
+    """Return options of Charliecloud's `ch-run`, as words of a shell (ch-run(1)).
+
+    It has no read-only binds, and makes a place only with --write-fake.
+    """
+    words = [f"--bind={source}:{place}" for place, source in containing.binds.items()]
+    words += [f"--set-env={name}={value}" for name, value in containing.environment.items()]
+    return shlex.join(words) + "\n"
+
+
+def render_enroot(containing: Containing) -> str:
+    """Return options of `enroot start`, as words of a shell."""
+    return shlex.join(enroot_words(containing.binds, containing.environment)) + "\n"
+
+
+def enroot_words(binds: Mapping[str, str], environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Return options of `enroot start` (github.com/NVIDIA/enroot, doc/cmd/start.md).
+
+    A mount is a line of fstab with colons between its fields.
+    """
+    return (
+        *(
+            f"--mount={source}:{place}:none:x-create=auto,rbind,ro"
+            for place, source in sorted(binds.items())
+        ),
+        *(f"--env={name}={value}" for name, value in sorted(environment.items())),
+    )
+
+
+def render_edf(containing: Containing) -> str:
+    """Return `mounts` and `env` of an EDF (docs.cscs.ch, "Container Engine")."""
+    lines = [edf_mounts(containing.binds), *edf_table("env", containing.environment)]
+    return "\n".join(lines) + "\n"
+
+
+def edf_mounts(binds: Mapping[str, str]) -> str:
+    """Return the line of an EDF that has folders seen in the container, read-only."""
+    mounts = (edf_text(f"{source}:{place}:ro") for place, source in sorted(binds.items()))
+    return f"mounts = [{', '.join(mounts)}]"
+
+
+def edf_table(name: str, values: Mapping[str, str]) -> list[str]:
+    """Return the lines of a table of an EDF; none for an empty one."""
+    lines = [f"{edf_text(key)} = {edf_text(value)}" for key, value in sorted(values.items())]
+    return ["", f"[{name}]", *lines] if lines else []
+
+
+def edf_text(value: str) -> str:
+    """Return a text as TOML's basic strings have it, which JSON's are as well.
+
+    `$` begins a variable's name there.
+    """
+    return json.dumps(value.replace("$", "$$"), ensure_ascii=True)
 
 
 def render_cdi(containing: Containing) -> str:
@@ -171,6 +227,10 @@ HOOKS: Mapping[str, Callable[[Hook], str]] = {
 FORMS: Mapping[str, Callable[[Containing], str]] = {
     "apptainer": render_apptainer,
     "podman": render_podman,
+    "docker": render_podman,
+    "enroot": render_enroot,
+    "ch-run": render_ch_run,
+    "edf": render_edf,
     "cdi": render_cdi,
 }
 """The forms that a definition can be written in."""

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-
 from stackproof.bench.runtimes.start import (
     ContainerStart,
     ImageSource,
     InSteps,
     RuntimeFacts,
     StepStart,
-    mounts,
 )
+from stackproof.inject.container import edf_mounts, edf_table, edf_text
 
 
 class Edf(InSteps):
@@ -33,26 +30,16 @@ class Edf(InSteps):
     def step(self, start: ContainerStart) -> StepStart:
         """Return the option of srun and the file, in TOML.
 
-        Its entrypoint would stand between srun and the program, and `$` begins a variable's name.
+        Its entrypoint would stand between srun and the program.
         """
         lines = [
-            f"image = {_text(start.image)}",
-            f"mounts = [{', '.join(map(_text, mounts(start)))}]",
+            f"image = {edf_text(start.image)}",
+            edf_mounts(start.binds),
             "entrypoint = false",
             "writable = false",
             'workdir = "/"',
-            *_table("env", start.environment),
-            *_table("annotations", start.annotations),
+            *edf_table("env", start.environment),
+            *edf_table("annotations", start.annotations),
         ]
         options = ("--environment={file}", *start.options)
         return StepStart(options=options, file="\n".join(lines) + "\n")
-
-
-def _table(name: str, values: Mapping[str, str]) -> list[str]:
-    lines = [f"{_text(key)} = {_text(value)}" for key, value in sorted(values.items())]
-    return ["", f"[{name}]", *lines] if lines else []
-
-
-def _text(value: str) -> str:
-    """Return a text as TOML's basic strings have it, which JSON's are as well."""
-    return json.dumps(value.replace("$", "$$"), ensure_ascii=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from stackproof.bench.runtimes.start import ContainerStart, ImageSource, RuntimeFacts, WithProgram
+from stackproof.inject.container import enroot_words
 
 
 class Enroot(WithProgram):
@@ -21,15 +22,11 @@ class Enroot(WithProgram):
     def words(self, start: ContainerStart) -> tuple[str, ...]:
         """Return the words before a rank's program.
 
-        A mount is a line of fstab with colons between its fields. Variables of launchers and MPIs
-        that begin as its hooks for Slurm and PMIx say go in by these hooks.
+        Variables of launchers and MPIs that begin as its hooks for Slurm and PMIx say go in by
+        these hooks.
         """
         return (
             "enroot", "start",
-            *(
-                f"--mount={source}:{place}:none:x-create=auto,rbind,ro"
-                for place, source in sorted(start.binds.items())
-            ),
-            *(f"--env={name}={value}" for name, value in sorted(start.environment.items())),
+            *enroot_words(start.binds, start.environment),
             *start.options, start.image,
         )  # fmt: skip

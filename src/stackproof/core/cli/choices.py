@@ -17,7 +17,9 @@ LAUNCHERS = (
     "hydra", "intel-hydra", "prte", "orterun", "srun:pmi2", "srun:pmix", "srun:cray_shasta",
 )  # fmt: skip
 NAMESPACES = ("none", "per-node", "per-rank")
-CONTAINER_FORMS = ("apptainer", "podman", "cdi", "podman-hook", "oci-hook")
+CONTAINER_FORMS = (
+    "apptainer", "podman", "docker", "enroot", "ch-run", "edf", "cdi", "podman-hook", "oci-hook",
+)  # fmt: skip
 LEVELS = ("x86-64-v1", "x86-64-v2", "x86-64-v3", "x86-64-v4")
 YES_NO = ("auto", "yes", "no")
 

@@ -108,7 +108,8 @@ def _configure_container(container: argparse.ArgumentParser) -> None:
         "--form",
         choices=choices.CONTAINER_FORMS,
         required=True,
-        help="options of a tool, a CDI file, or a hook, which needs an artefact as PREFIX",
+        help="options of a tool, keys of an EDF, a CDI file, or a hook, which needs an artefact "
+        "as PREFIX",
     )
     container.add_argument(
         "--accept-unknown", action="store_true", help="go on when the check cannot tell"
