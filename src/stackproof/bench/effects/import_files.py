@@ -14,7 +14,7 @@ from stackproof.bench.import_outputs import Imported, ImportSetup, OutputFile, a
 from stackproof.bench.likeness import Distribution
 from stackproof.compare.effects.results import load_results
 from stackproof.core import limits, noun
-from stackproof.core.effects import files
+from stackproof.core.effects import documents, files
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.knowledge.reference_curves import BufferPlace
 from stackproof.results.case import Locality
@@ -131,6 +131,8 @@ def _file(text: str, default: str) -> OutputFile:
             f"`{text}` names no arm",
             hint="write ARM=FILE, or name one with --arm",
         )
+    if path != "-":
+        documents.refuse_other_kind(path, "output", texts=False)
     data = files.read_bounded(
         path,
         limits.TABLES,

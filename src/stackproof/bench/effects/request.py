@@ -55,7 +55,7 @@ def _specification(options: BenchOptions, tell: Callable[[str], None]) -> BenchS
     if options.spec:
         bench_options.refuse_short_form(options)
         folder = os.path.dirname(os.path.abspath(options.spec))
-        spec = parse_bench(load(options.spec), folder=folder)
+        spec = parse_bench(load(options.spec, wanted="bench"), folder=folder)
         challengers = tuple(_located(arm, folder, tell) for arm in spec.challengers)
         baseline = _located(spec.baseline, folder, tell)
         spec = replace(spec, baseline=baseline, challengers=challengers)

@@ -16,7 +16,7 @@ from stackproof.build.effects.builders import Reading, RecipeOptions
 from stackproof.build.effects.loaded import Loaded
 from stackproof.build.swap import Swap, SwapWord
 from stackproof.core.document import Document
-from stackproof.core.effects import shipped
+from stackproof.core.effects import documents, shipped
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.recipe.conditions import Truth
 from stackproof.site.effects import toolchain
@@ -74,6 +74,7 @@ def _recipe_path(text: str) -> Path:
 def _load_every(path: Path, options: RecipeOptions) -> tuple[Loaded, ...]:
     facts = given_facts(options.fact)
     if path.is_dir():
+        documents.refuse_other_kind(str(path), "recipe")
         if words_of(options):
             raise fail(
                 Reason.UNSUPPORTED,
@@ -106,7 +107,6 @@ def _load_every(path: Path, options: RecipeOptions) -> tuple[Loaded, ...]:
 
 def _profile(path: str) -> Document:
     """Return a profile, to be laid over a recipe; raises `StackproofError` for what is none."""
-    from stackproof.core.effects import documents  # noqa: PLC0415 - few give one
     from stackproof.image import profile  # noqa: PLC0415 - as above
 
     document = documents.load(path)

@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 from stackproof.core import limits, noun
-from stackproof.core.effects import files
+from stackproof.core.effects import documents, files
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.core.ids import digest
 from stackproof.results import chain as chains
@@ -38,6 +38,7 @@ def load_results(folder: os.PathLike[str] | str, *, signed_by: str | None = None
     """
     place = Path(folder)
     specification = place / SPECIFICATION
+    documents.refuse_other_kind(os.fspath(place), "results")
     if place.exists() and not place.is_dir():
         raise fail(
             Reason.INVALID_VALUE,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import os
 from pathlib import Path
 from typing import TypeVar
 
-from stackproof.core import document, limits, noun
+from stackproof.core import document, kinds, limits, noun
 from stackproof.core.document import Document
 from stackproof.core.effects import files
 from stackproof.core.errors import Reason, StackproofError
@@ -13,12 +16,19 @@ from stackproof.core.errors import Reason, StackproofError
 Noun = TypeVar("Noun")
 
 
-def load(path: str, *, ours: bool = False) -> Document:
+_LISTED = 1000
+"""Names of a folder that are looked at: the files that tell what it is are few."""
+
+
+def load(path: str, *, ours: bool = False, wanted: str = "") -> Document:
     """Read and parse a YAML file; `ours` is one that comes with stackproof (`document.parse`).
 
-    Raises `StackproofError`: FILE_MISSING, NOT_PERMITTED, TOO_LARGE (before anything is read),
+    A file of another kind than `wanted` is refused by what it is (`kinds.problem`). Raises
+    `StackproofError`: FILE_MISSING, NOT_PERMITTED, TOO_LARGE (before anything is read),
     and what `document.parse` raises.
     """
+    if wanted:
+        refuse_other_kind(path, wanted)
     text = files.read_bounded(path, limits.DOCUMENT, hint="check that this is the file you meant")
     return document.parse(text, file=path, ours=ours)
 
@@ -35,3 +45,35 @@ def load_noun(kind: type[Noun], path: Path) -> Noun | None:
             return None
         raise
     return noun.from_json(kind, text, file=str(path))
+
+
+def refuse_other_kind(
+    path: str, wanted: str, reason: Reason = Reason.INVALID_VALUE, *, texts: bool = True
+) -> None:
+    """Raise `StackproofError` for a file or folder that is known to be of another kind.
+
+    Without `texts` a text is never refused, as another reader has looked at it. What cannot be
+    read, and what is neither file nor folder, is left to whoever reads it.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        problem = kinds.problem(_kind(path, texts=texts), wanted, path, reason)
+        if problem is not None:
+            raise StackproofError(problem)
+
+
+def _kind(path: str, *, texts: bool) -> str:
+    if os.path.isdir(path):
+        with os.scandir(path) as entries:
+            names = {entry.name for entry in itertools.islice(entries, _LISTED)}
+        telling = names.intersection(kinds.TOLD_BY)
+        heads = {name: _head(os.path.join(path, name)) for name in telling}
+        return kinds.kind_of_folder(names, heads)
+    return kinds.kind_of_file(_head(path)) if texts else kinds.kind_of_bytes(_head(path))
+
+
+def _head(path: str) -> bytes:
+    """Return the first bytes of a regular file, nothing of others."""
+    if not os.path.isfile(path):
+        return b""
+    with open(path, "rb") as stream:
+        return stream.read(kinds.HEAD_BYTES)

@@ -14,7 +14,7 @@ from stackproof.compare import path_words
 from stackproof.compare.curve_shapes import Mark
 from stackproof.compare.effects.results import load_results
 from stackproof.core import limits
-from stackproof.core.effects import files
+from stackproof.core.effects import documents, files
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, did_you_mean, fail
 from stackproof.doctor.effects import libraries, programs
 from stackproof.doctor.evidence import launches, log
@@ -22,6 +22,7 @@ from stackproof.doctor.evidence import libraries as evidence_libraries
 from stackproof.doctor.evidence import results as evidence_results
 from stackproof.doctor.evidence.variables import of_variables
 from stackproof.doctor.log.extract import LogExtract, LogReader
+from stackproof.doctor.log.story import story_of
 from stackproof.doctor.spelling import of_spelling
 from stackproof.image.effects.load import load_image, read_member
 from stackproof.image.model import Image
@@ -141,6 +142,8 @@ def said(options: DoctorOptions, knowledge: Knowledge) -> Evidence:
     logs = {name: logs_of(name) for name in options.logs}
     evidence = Evidence()
     for name, one in logs.items():
+        if not story_of(Evidence(logs={name: one.text})).fatal:
+            documents.refuse_other_kind(name, "log")
         evidence = merged(evidence, log.of_log(one.text, name, one.numbers))
     origins = {f"version {name}": "as you say" for name in versions}
     origins |= {f"fact {name}": "as you say" for name in texts}
@@ -156,6 +159,7 @@ def said(options: DoctorOptions, knowledge: Knowledge) -> Evidence:
 
 def logs_of(path: str) -> LogExtract:
     """Return what is kept of a log that was named; raises `StackproofError` (FILE_MISSING, …)."""
+    documents.refuse_other_kind(path, "log", texts=False)
     reader = LogReader()
     if not os.path.isfile(path):  # a pipe, whose writer may be slow
         reader.feed(files.read_bounded(path, limits.LOG_PIPE, hint=_LOG_HINT))

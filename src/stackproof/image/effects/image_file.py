@@ -61,6 +61,11 @@ def load_head(path: str) -> tuple[bytes, int]:
         hint = "make the file readable for you"
         text = f"cannot read image `{path}`: {why}"
         raise _failure("image-unreadable", text, path, hint) from None
+    if not head.startswith(b"hsqs"):
+        from stackproof.core.effects import documents  # noqa: PLC0415 - slow, and only for others
+        from stackproof.core.errors import Reason  # noqa: PLC0415 - as above
+
+        documents.refuse_other_kind(path, "image", Reason.IMAGE_NOT_SQUASHFS)
     if not regular:
         hint = "an image is one file, as `stackproof build` makes it"
         text = f"`{path}` is not a regular file"

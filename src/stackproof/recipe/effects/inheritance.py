@@ -33,7 +33,7 @@ def load_chain(path: str) -> tuple[Document, ...]:
         if len(found) == limits.INHERITED.depth:
             raise _refused(f"more than {limits.INHERITED.depth} recipes inherit each other", where)
         seen[real] = following
-        document = _load(following, where)
+        document = _load(following, where, "" if found else "recipe")
         found.append(document)
         parent = document.data.get("inherit") if isinstance(document.data, dict) else None
         if not isinstance(parent, str):
@@ -42,10 +42,10 @@ def load_chain(path: str) -> tuple[Document, ...]:
     return tuple(reversed(found))
 
 
-def _load(path: str, inherited_at: Location | None) -> Document:
+def _load(path: str, inherited_at: Location | None, wanted: str) -> Document:
     """Return a document; that it is not there is a problem of the recipe that inherits it."""
     try:
-        return documents.load(path)
+        return documents.load(path, wanted=wanted)
     except StackproofError as error:
         if inherited_at is None or error.reason is not Reason.FILE_MISSING:
             raise

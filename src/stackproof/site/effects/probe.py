@@ -14,6 +14,7 @@ from stackproof.core import document as documents
 from stackproof.core import limits, noun
 from stackproof.core.command import Command, EnvPatch
 from stackproof.core.effects import files, run, shipped
+from stackproof.core.effects.documents import load
 from stackproof.core.effects.run import Runner
 from stackproof.core.errors import StackproofError
 from stackproof.site import capture
@@ -49,8 +50,7 @@ def read_site_file(name_or_path: str) -> documents.Document:
     """Return the parsed document of a site; raises like `load_site`."""
     is_path = os.sep in name_or_path or name_or_path.endswith(_DOCUMENT_SUFFIXES)
     path = Path(name_or_path) if is_path else shipped.find("sites", name_or_path)
-    text = files.read_bounded(path, limits.DOCUMENT)
-    return documents.parse(text, file=str(path))
+    return load(str(path), wanted="site")
 
 
 def captured(file: str | None) -> Capture:
