@@ -65,6 +65,8 @@ FILES = {
 }  # fmt: skip
 VERBS: dict[str, tuple[str, ...]] = {
     "recipe": ("check", "--offline", "{}"),
+    "plan": ("plan", "{}"),
+    "convert": ("convert", "{}"),
     "site": ("site", "check", "{}"),
     "bench": ("bench", "{}", "-o", "out"),
     "output": ("import", "-o", "out", "--placement", "intra-node", "{}"),
@@ -72,9 +74,10 @@ VERBS: dict[str, tuple[str, ...]] = {
     "results": ("compare", "{}"),
     "image": ("doctor", "{}"),
 }
+WANTED = {"plan": "recipe", "convert": "recipe"}
 # What a verb takes, and an image that is only the first bytes of one.
 TAKEN = {
-    ("recipe", "mpich.yaml"), ("site", "lab.yaml"), ("bench", "heat.yaml"), ("log", "osu.txt"),
+    ("recipe", "mpich.yaml"), ("plan", "mpich.yaml"), ("convert", "mpich.yaml"), ("site", "lab.yaml"), ("bench", "heat.yaml"), ("log", "osu.txt"),
     ("log", "bare.txt"), ("output", "osu.txt"), ("output", "bare.txt"), ("image", "a.squashfs"),
 }  # fmt: skip
 
@@ -90,7 +93,7 @@ def test_a_file_of_another_kind_is_one_problem(verb: str, name: str, tmp_path: P
     path = tmp_path / "named-otherwise"
     path.write_bytes(text.encode())
     if (verb, name) in TAKEN:
-        assert kinds.problem(kinds.kind_of_file(text.encode()), verb, "f") is None
+        assert kinds.problem(kinds.kind_of_file(text.encode()), WANTED.get(verb, verb), "f") is None
         return
     done = _asked(verb, path)
     assert done.stderr.count("error:") == 1, done.stderr
@@ -115,7 +118,7 @@ def test_a_folder_of_another_kind_is_one_problem(
 ) -> None:
     for name in names:
         (tmp_path / name).write_text("")
-    for verb in ("recipe", "site", "bench", "output", "image"):
+    for verb in ("recipe", "plan", "convert", "site", "bench", "output", "image"):
         done = _asked(verb, tmp_path)
         assert done.stderr.count("error:") == 1
         assert f"error: this is {kind}" in done.stderr, (verb, done.stderr)

@@ -16,7 +16,7 @@ from stackproof.bench.import_notes import Remark
 from stackproof.bench.likeness import Distribution, Whereabouts
 from stackproof.bench.programs import imb_tables, osu
 from stackproof.bench.programs.tables import PrintedTable, TableRow
-from stackproof.core import kinds
+from stackproof.core import kinds, limits
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.knowledge.reference_curves import BufferPlace
 from stackproof.launch.launchers import messages
@@ -211,7 +211,7 @@ def _metrics(table: PrintedTable) -> tuple[tuple[str, str], ...]:
 
 
 def _nothing(file: OutputFile) -> Problem:
-    kind = kinds.kind_of_text(file.text[: kinds.HEAD_BYTES])
+    kind = kinds.kind_of_text(file.text[: limits.KIND.bytes])
     return kinds.problem(kind, "output", file.name, Reason.NO_RESULTS) or Problem(
         reason=Reason.NO_RESULTS,
         message="no table of OSU or IMB-MPI1 is in this file",

@@ -9,10 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping
 
+from stackproof.core import limits
 from stackproof.core.errors import Location, Problem, Reason
 
-HEAD_BYTES = 1 << 20
-"""Bytes of a file that decide; documents are no longer."""
 TOLD_BY = ("packages.yaml", "compilers.yaml")
 """Files of a folder whose texts tell more than its names."""
 
@@ -37,16 +36,16 @@ _CONTAINER = (
     "`stackproof image containerfile RECIPE` writes one of a recipe"
 )
 _OLD = (
-    "move them into environments.yaml, and take the key `compilers` off compilers.yaml: then "
-    "`stackproof check` takes the folder (docs/how-to/use-stackinator-recipes.md)"
+    "move the environments into environments.yaml, take the key `compilers` off compilers.yaml: "
+    "then `stackproof check` takes the folder (docs/how-to/use-stackinator-recipes.md)"
 )
 _EASYCONFIG = (
     "stackproof writes its own, for a recipe with `engine: easybuild`: begin with "
     "`stackproof recipe show libfabric`, docs/how-to/build-with-easybuild.md says more"
 )
 _EDF = (
-    "`stackproof inject job` writes one, with another MPI under the container: "
-    "docs/how-to/inject-into-a-job.md"
+    "`stackproof inject container` puts another MPI into its container, and arms of "
+    "`stackproof bench` run in one with `runtime: edf`: docs/how-to/compare-with-your-site.md"
 )
 _FOLDER = "`stackproof check`, `build` and `convert` take the folder, with its environments.yaml"
 _RESULTS = "`stackproof compare`, `report` and `doctor --results` take the folder of `bench.json`"
@@ -110,7 +109,7 @@ def problem(
 
 def kind_of_file(content: bytes) -> str:
     """Return the kind of a file by its first bytes, empty where it has none."""
-    text = content[:HEAD_BYTES].decode(errors="replace")
+    text = content[: limits.KIND.bytes].decode(errors="replace")
     return kind_of_bytes(content) or kind_of_text(text)
 
 

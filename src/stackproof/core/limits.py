@@ -47,6 +47,10 @@ DOCUMENT = Limit(
     "kilobytes; aliases are for a few lines",
     bytes=MIB, count=(100_000, "values, aliases expanded"), depth=64,
 )  # fmt: skip
+KIND = Limit(
+    "files and folders, to say what they are", "a document is no longer, a recipe's folder has few",
+    bytes=MIB, count=(1000, "names of a folder"),
+)  # fmt: skip
 NUMBER = Limit("YAML: a number", "twenty digits", bytes=1000)
 INHERITED = Limit("recipes that one inherits", "a base and a machine", depth=16)
 FOLDER = Limit(

@@ -42,7 +42,9 @@ def _check(asked: RecipeCheckOptions) -> int:
             found = found.also(checked.findings.problems, checked.findings.notes)
             remark, locked = checked.remark or remark, checked.locked and locked
     except StackproofError as error:
-        found = found.also(error.problems)
+        from stackproof.build.engines.spack.effects import known  # noqa: PLC0415 - slow
+
+        found = found.also((*error.problems, *known.environment_problems(asked.recipe.recipe)))
     problems = list(dict.fromkeys(found.problems))
     notes = list(dict.fromkeys(found.notes))
     if problems and all(problem.reason is Reason.SITE_INCOMPLETE for problem in problems):

@@ -16,10 +16,6 @@ from stackproof.core.errors import Reason, StackproofError
 Noun = TypeVar("Noun")
 
 
-_LISTED = 1000
-"""Names of a folder that are looked at: the files that tell what it is are few."""
-
-
 def load(path: str, *, ours: bool = False, wanted: str = "") -> Document:
     """Read and parse a YAML file; `ours` is one that comes with stackproof (`document.parse`).
 
@@ -55,16 +51,22 @@ def refuse_other_kind(
     Without `texts` a text is never refused, as another reader has looked at it. What cannot be
     read, and what is neither file nor folder, is left to whoever reads it.
     """
+    problem = kinds.problem(kind_of(path, texts=texts), wanted, path, reason)
+    if problem is not None:
+        raise StackproofError(problem)
+
+
+def kind_of(path: str, *, texts: bool = True) -> str:
+    """Return the kind of a file or folder, empty where it has none or cannot be read."""
     with contextlib.suppress(OSError, ValueError):
-        problem = kinds.problem(_kind(path, texts=texts), wanted, path, reason)
-        if problem is not None:
-            raise StackproofError(problem)
+        return _kind(path, texts=texts)
+    return ""
 
 
 def _kind(path: str, *, texts: bool) -> str:
     if os.path.isdir(path):
         with os.scandir(path) as entries:
-            names = {entry.name for entry in itertools.islice(entries, _LISTED)}
+            names = {entry.name for entry in itertools.islice(entries, limits.KIND.count)}
         telling = names.intersection(kinds.TOLD_BY)
         heads = {name: _head(os.path.join(path, name)) for name in telling}
         return kinds.kind_of_folder(names, heads)
@@ -76,4 +78,4 @@ def _head(path: str) -> bytes:
     if not os.path.isfile(path):
         return b""
     with open(path, "rb") as stream:
-        return stream.read(kinds.HEAD_BYTES)
+        return stream.read(limits.KIND.bytes)

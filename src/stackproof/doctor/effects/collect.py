@@ -142,7 +142,7 @@ def said(options: DoctorOptions, knowledge: Knowledge) -> Evidence:
     logs = {name: logs_of(name) for name in options.logs}
     evidence = Evidence()
     for name, one in logs.items():
-        if not story_of(Evidence(logs={name: one.text})).fatal:
+        if not story_of(Evidence(logs={name: one.text}, line_numbers={name: one.numbers})).fatal:
             documents.refuse_other_kind(name, "log")
         evidence = merged(evidence, log.of_log(one.text, name, one.numbers))
     origins = {f"version {name}": "as you say" for name in versions}

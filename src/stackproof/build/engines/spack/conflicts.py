@@ -22,9 +22,7 @@ from stackproof.core.versions import ANY, PackageSpec, Versions, parse_spec, ver
 SCHEMA = "conflicts"
 # Packages that are an MPI: an environment that names one gets no other.
 # Source: `provides("mpi")` in the packages of https://github.com/spack/spack-packages.
-_MPIS = frozenset(
-    ("cray-mpich", "intel-oneapi-mpi", "mpich", "mvapich2", "mvapich-plus", "openmpi")
-)
+MPIS = frozenset(("cray-mpich", "intel-oneapi-mpi", "mpich", "mvapich2", "mvapich-plus", "openmpi"))
 
 
 class ConflictSeverity(StrEnum):
@@ -253,7 +251,7 @@ def _concerns(conflict: Conflict, known: Mapping[str, _Package], mpi: str | None
     """Return whether a package of a conflict is there, and no MPI that cannot be there."""
     there = {name for name, package in known.items() if package.there}
     names = {package.name for package in conflict.packages}
-    absent = {name for name in names & _MPIS if mpi and name != mpi and name not in there}
+    absent = {name for name in names & MPIS if mpi and name != mpi and name not in there}
     return bool(names & there) and not absent
 
 

@@ -23,7 +23,7 @@ from stackproof.build.engines.spack.stackinator.findings import FindingsList
 from stackproof.build.engines.spack.stackinator.folder import Folder
 from stackproof.build.engines.spack.stackinator.reader import DOCUMENTS
 from stackproof.core.document import Document
-from stackproof.core.effects import files
+from stackproof.core.effects import documents, files
 from stackproof.core.errors import Problem, Reason, StackproofError, fail
 
 
@@ -89,6 +89,7 @@ def convert_folders(options: ConvertOptions) -> Converted:
 def _target(asked: ConvertOptions) -> Path:
     paths = [Path(path).resolve() for path in asked.recipes]
     for given, path in zip(asked.recipes, paths, strict=True):
+        documents.refuse_other_kind(given, "recipe")
         if not path.is_dir():
             raise fail(
                 Reason.FILE_MISSING,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 
 from stackproof.build.effects.loaded import Loaded
-from stackproof.build.engines.spack import conflicts
+from stackproof.build.engines.spack import conflicts, environment_file
 from stackproof.build.engines.spack.effects import stackinator
 from stackproof.build.engines.spack.stack import LocalRepository, SpackLock, SpackStack
 from stackproof.build.engines.spack.stackinator.repositories import (
@@ -32,15 +33,34 @@ def conflict_problems(
     A recipe of our own format can accept a conflict by its id. Recipes of Stackinator's formats
     have no word for that: there every conflict is a note.
     """
-    known = conflicts.parse_conflicts(
-        documents.load(str(shipped.find("knowledge", FILE)), ours=True)
-    )
+    known = _conflicts()
     accepted = _accepted(loaded)
     found = conflicts.find(loaded.stack, lock, known)
     problems, notes = conflicts.split(found, accepted, _places(loaded))
     if loaded.document is None:
         return (), (*problems, *notes)
     return (*problems, *_unknown(loaded, accepted, known)), notes
+
+
+def environment_problems(path: str) -> tuple[Problem, ...]:
+    """Return what is known of a spack.yaml or of the folder of an environment that is no recipe.
+
+    Of other files nothing is known.
+    """
+    kind = documents.kind_of(path)
+    if kind == "stackinator-2023" and os.path.isdir(path):
+        old = stackinator.load_documents(path, ("packages.yaml", "compilers.yaml"))
+        return environment_file.judge_old(*old.values()) if len(old) > 1 else ()
+    if kind != "spack":
+        return ()
+    file = os.path.join(path, environment_file.NAME) if os.path.isdir(path) else path
+    return environment_file.judge(documents.load(file), _conflicts())
+
+
+def _conflicts() -> tuple[conflicts.Conflict, ...]:
+    return conflicts.parse_conflicts(
+        documents.load(str(shipped.find("knowledge", FILE)), ours=True)
+    )
 
 
 def shadow_notes(loaded: Loaded, lock: SpackLock | None) -> Iterator[Problem]:

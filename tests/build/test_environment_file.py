@@ -1,0 +1,86 @@
+"""Environments of Spack and of Stackinator in 2023: what is known of them is said, once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import inprocess
+
+SPACK = """\
+spack:
+  specs: [{spec}]
+  packages:
+    cray-mpich:
+      buildable: false
+      externals: [{{spec: cray-mpich@8.1.29, prefix: /opt/a}}]
+    mpi:
+      buildable: false
+"""
+
+
+def _errors(path: Path) -> list[str]:
+    done = inprocess.stackproof("check", path)
+    assert done.returncode == 3
+    errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert errors.pop(0).startswith("error: this is ")
+    return errors
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        ("openmpi@4.0.5 ^libfabric@2.1.0", "openmpi@4.0.5 with libfabric@2.1.0"),
+        ("openmpi@4.0.7 fabrics=ofi, libfabric@2.3", "openmpi@4.0.7 with libfabric@2.3"),
+        ("netcdf-c ^cray-mpich@8.1.31", "`cray-mpich@8.1.31` may not be built"),
+        ("openmpi@5.0.8 ^libfabric@2.3.1", ""),
+        ("netcdf-c ^cray-mpich@8.1.29 %gcc", ""),
+        ("netcdf-c ^mpi, cray-mpich", ""),
+        ("$tools", ""),
+        ("{matrix: [[openmpi@4.0.5], [^libfabric@2.1]]}", ""),
+    ],
+)
+def test_conflicts_and_externals_of_a_spack_yaml(spec: str, told: str, tmp_path: Path) -> None:
+    (tmp_path / "spack.yaml").write_text(SPACK.format(spec=spec))
+    for path in (tmp_path, tmp_path / "spack.yaml"):
+        errors = _errors(path)
+        assert len(errors) == bool(told), errors
+        assert told in "".join(errors)
+
+
+def test_an_external_of_another_name(tmp_path: Path) -> None:
+    text = SPACK.format(spec="zlib").replace("    cray-mpich:\n", "    mpich:\n")
+    (tmp_path / "spack.yaml").write_text(text)
+    assert "the external below `mpich` is `cray-mpich@8.1.29`" in "".join(_errors(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "text", ["spack:\n", "spack:\n  specs: 3\n  packages: [1]\n", "spack:\n- a\n",
+             "spack:\n  packages: {a: 1, b: {externals: [1, {spec: 2}]}}\n"],
+)  # fmt: skip
+def test_an_environment_without_form_is_told_without_more(text: str, tmp_path: Path) -> None:
+    (tmp_path / "spack.yaml").write_text(text)
+    assert _errors(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("toolchain", "spec", "told"),
+    [("gcc", "nvhpc@23.1", True), ("llvm", "nvhpc@23.1", False), ("gcc", "gcc@12", False)],
+)
+def test_a_compiler_below_another_toolchain(
+    toolchain: str, spec: str, told: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "config.yaml").write_text("name: lab\nstore: /env\n")
+    (tmp_path / "compilers.yaml").write_text(
+        "compilers:\n  bootstrap: {specs: [gcc@11]}\n  gcc: {specs: [gcc@12]}\n"
+        "  llvm: {requires: gcc@12, specs: [nvhpc@23.1]}\n"
+    )
+    (tmp_path / "packages.yaml").write_text(
+        f"packages:\n  tools:\n    compiler:\n      toolchain: {toolchain}\n      spec: {spec}\n"
+        "    specs: [git]\n"
+    )
+    errors = _errors(tmp_path)
+    assert [f"`{spec}` stands under the toolchain `{toolchain}`" in line for line in errors] == (
+        [True] if told else []
+    )
