@@ -1,5 +1,6 @@
 #include "pmi.h"
 
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,38 +73,45 @@ void pmi_remember(void)
     asked = value != NULL && *value != '\0' ? strdup(value) : NULL;
 }
 
-/* Returns the texts of a file that end with NUL, with room for two more; NULL without memory. */
-static char **texts_of(const char *path)
-{
-    FILE *stream = fopen(path, "re");
-    char **texts = calloc(3, sizeof *texts);
-    char *text = NULL;
-    size_t room = 0;
-    size_t count = 0;
-    while (stream != NULL && texts != NULL && getdelim(&text, &room, '\0', stream) > 0) {
-        char **larger = realloc(texts, (count + 4) * sizeof *texts);
-        if (larger == NULL) {
-            break;
-        }
-        texts = larger;
-        texts[count++] = text;
-        texts[count] = texts[count + 1] = texts[count + 2] = NULL;
-        text = NULL;
-        room = 0;
-    }
-    free(text);
-    if (stream != NULL) {
-        (void)fclose(stream);
-    }
-    return texts;
-}
-
 static void free_texts(char **texts)
 {
     for (size_t number = 0; texts != NULL && texts[number] != NULL; number++) {
         free(texts[number]);
     }
     free(texts);
+}
+
+/* Returns the texts of a file that end with NUL, with room for two more. NULL where it cannot be
+ * read whole, as the environment of an srun that users may execute and not read. */
+static char **texts_of(const char *path)
+{
+    FILE *stream = fopen(path, "re");
+    char **texts = stream != NULL ? calloc(3, sizeof *texts) : NULL;
+    char *text = NULL;
+    size_t room = 0;
+    size_t count = 0;
+    bool is_whole = texts != NULL;
+    while (is_whole && getdelim(&text, &room, '\0', stream) > 0) {
+        char **larger = realloc(texts, (count + 4) * sizeof *texts);
+        is_whole = larger != NULL;
+        if (is_whole) {
+            texts = larger;
+            texts[count++] = text;
+            texts[count] = texts[count + 1] = texts[count + 2] = NULL;
+            text = NULL;
+            room = 0;
+        }
+    }
+    free(text);
+    if (stream != NULL) {
+        is_whole = is_whole && feof(stream);
+        (void)fclose(stream);
+    }
+    if (!is_whole) {
+        free_texts(texts);
+        texts = NULL;
+    }
+    return texts;
 }
 
 /* Returns what `--mpi` is on the command line, empty where it is not there; a word of the program's
@@ -200,7 +208,7 @@ static char *site_default(void)
     char config[] = "config";
     char *text = NULL;
     char *type = NULL;
-    if (written != NULL) {
+    if (written != NULL && *written != '\0') {
         return strdup(written);
     }
     text = output_of(program, show, config);
@@ -235,6 +243,8 @@ static void start_anew(char *const words[], const char *type)
     char *added[2] = {NULL, NULL};
     size_t count = 0;
     sigset_t none;
+    sigset_t before;
+    char program[PATH_MAX];
     if (environment != NULL && asprintf(&added[0], "%s=%s", variable, type) > 0 &&
         asprintf(&added[1], NAME_PMI "=%s", type) > 0) {
         for (size_t number = 0; environment[number] != NULL; number++) {
@@ -250,8 +260,14 @@ static void start_anew(char *const words[], const char *type)
         environment[count++] = added[1];
         environment[count] = NULL;
         (void)sigemptyset(&none); /* srun has blocked what it waits for */
-        (void)sigprocmask(SIG_SETMASK, &none, NULL);
+        (void)sigprocmask(SIG_SETMASK, &none, &before);
+        ssize_t length = readlink(self, program, sizeof program - 1);
+        if (length > 0) { /* by its path: pkill(1) would know the link as `exe` */
+            program[length] = '\0';
+            (void)execve(program, words, environment);
+        }
         (void)execve(self, words, environment);
+        (void)sigprocmask(SIG_SETMASK, &before, NULL);
         added[0] = added[1] = NULL;
     }
     free(added[0]);
@@ -288,7 +304,7 @@ static void choose(char *const words[], const struct family *family)
 void pmi_choose(const char *mounts)
 {
     char **words = texts_of("/proc/self/cmdline");
-    if (words != NULL && !starts_helpers(words)) {
+    if (words != NULL && words[0] != NULL && !starts_helpers(words)) {
         const struct family *family = family_of(mounts);
         if (family != NULL && family->has_long_addresses) {
             /* Slurm reads 1024 bytes of a request of PMI-1 and takes the rest for another one

@@ -123,3 +123,15 @@ def test_a_program_without_mpi_keeps_its_input_and_exit_code(room: Room) -> None
         capture_output=True, text=True, check=False, timeout=60,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (3, "through\n")
+
+
+def test_srun_keeps_its_name_and_an_empty_environment(room: Room) -> None:
+    """Whoever looks for `srun` among processes finds it, though it has become itself once more."""
+    words = " ".join(line().split()[1:-1])
+    script = (
+        f"env -i $(command -v srun) -N2 {words} "
+        "/bin/sh -c ': >started; echo rank $SLURM_STACKPROOF_PMI; /bin/sleep 1' & "
+        "until test -e started || ! kill -0 $!; do sleep 0.1; done; "
+        "echo rank $(cat /proc/$!/comm); wait $!"
+    )
+    assert ran(room, "mpich", "sh", "-c", script)[0] == ["rank pmi2", "rank pmi2", "rank srun"]
