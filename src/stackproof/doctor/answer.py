@@ -186,9 +186,7 @@ def _whole(
     if one.supported and one.support is not None and every:
         yield from labelled("shown by", "; ".join(one.support.quotes), width)
     if "inferred" in rule.evidence:
-        yield from labelled(
-            "note", "a part of this is a conclusion that nobody has confirmed", width
-        )
+        yield from labelled("note", _INFERRED, width)
     if not brief:
         yield from labelled("cause", rule.cause, width)
     yield from labelled("remedy", rule.remedy, width)
