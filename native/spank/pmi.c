@@ -228,7 +228,8 @@ static void warn(const struct family *family, const char *type, bool is_there)
 {
     struct sp_error error;
     (void)sp_fail(&error, SP_SINGLETONS,
-                  "the MPI of the image is %s, and srun runs with --mpi=%s: each rank will be alone",
+                  "the MPI of the image is %s, and srun runs with --mpi=%s: "
+                  "each rank will be alone",
                   family->name, type);
     (void)(is_there ? sp_hint(&error, "say --mpi=%s", family->wanted)
                     : sp_hint(&error, "this Slurm has no --mpi=%s: use salloc and mpirun",
