@@ -128,6 +128,9 @@ int main(void) {
 """
 
 
+COVERS = ("linking/elf/call_tables.py",)
+
+
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
 @pytest.mark.parametrize("flags", FLAGS)
 def test_what_goes_through_another_file(

@@ -234,6 +234,9 @@ ELF_CONTENT = Limit(
     "ELF: code and constants that are searched", "GPU libraries have hundreds of MiB",
     bytes=512 * MIB,
 )  # fmt: skip
+ELF_SLOTS = Limit(
+    "ELF: words for functions that the loader fills in", "thousands", count=(500_000, "words")
+)
 ELF_RECORD = Limit("the cache's record of an ELF file", "kilobytes", bytes=64 * MIB)
 LD_CACHE = Limit("ld.so.cache", "hundreds of kilobytes", bytes=64 * MIB, count=(1 << 20, "entries"))
 LD_CACHE_NAME = Limit("ld.so.cache: a name", "PATH_MAX", bytes=4096)

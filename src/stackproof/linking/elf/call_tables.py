@@ -6,6 +6,7 @@ import re
 import struct
 from collections.abc import Iterator
 
+from stackproof.core import limits
 from stackproof.linking.elf.layout import (
     DT_JMPREL,
     DT_PLTRELSZ,
@@ -18,7 +19,6 @@ from stackproof.linking.elf.layout import (
 _CALL = re.compile(r"P?(MPIX?_\w+)|p?(mpix?_\w+?)(?:_f08(?:ts)?)?_+")
 _PT_EH_FRAME, _TABLE = 0x6474E550, bytes((1, 0x1B, 0x03, 0x3B))
 _SLOT_KINDS = {6, 7}  # R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT
-_MOST_SLOTS = 500_000
 OTHER, FORTRAN = "=", "&"
 """What stands before the names of functions that are none of MPI, and before those of Fortran."""
 
@@ -46,7 +46,7 @@ def slots(frame: Frame) -> Iterator[tuple[int, str]]:
         place, count = frame.one(table), frame.one(size)
         if place is None or not count:
             continue
-        entries = frame.memory(place, min(count // 24, _MOST_SLOTS) * 24)
+        entries = frame.memory(place, min(count // 24, limits.ELF_SLOTS.count) * 24)
         for slot, info, _ in struct.iter_unpack("<QQq", entries):
             if info & 0xFFFFFFFF not in _SLOT_KINDS:
                 continue
