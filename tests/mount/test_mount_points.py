@@ -12,10 +12,12 @@ from mounting import Way, mounted, put_folder, put_image, reason_of, run_words, 
 from need import need
 from stackproof.core.errors import Reason
 from stackproof.mount.effects import methods
+from stackproof.mount.effects.mount_exec import MARKER
 
 COVERS = (
     "mount/effects/facts.py",
     "mount/effects/mount_exec.py",
+    "mount/effects/nesting.py",
 )
 
 pytestmark = pytest.mark.in_turn
@@ -125,6 +127,17 @@ def test_a_mount_point_that_holds_an_image_is_occupied(mounter: Way) -> None:
     inner = [*mounter.mountexec, f"{image}:{mount}", "true"]
     done = mounted(mounter, f"{image}:{mount}", *inner)
     assert (done.returncode, reason_of(done)) == (6, Reason.MOUNT_POINT_OCCUPIED)
+    assert f"`{image}` is mounted at `{mount}` already" in done.stderr
+    assert "another mount point does not help" in done.stderr
+
+
+def test_a_marker_of_another_machine_is_not_believed(mounter: Way) -> None:
+    image, mount = put_image(mounter), put_folder(mounter)
+    (mounter.real_folder / "mount" / "file").write_text("")
+    told = ["env", f"{MARKER}={image}:{mount}", *mounter.mountexec, f"{image}:{mount}", "true"]
+    done = mounted(mounter, f"{image}:{put_folder(mounter, 'other')}", *told)
+    assert (done.returncode, reason_of(done)) == (6, Reason.MOUNT_POINT_OCCUPIED)
+    assert "is not empty: files" in done.stderr
 
 
 def test_images_within_images(mounter: Way) -> None:
