@@ -437,6 +437,26 @@ def test_a_second_mpi_that_is_only_loaded(lab):
     assert run(program, env=dict(found.environment)).answers["MPI_Init"] == "new/lib/libmpi.so.40"
 
 
+@pytest.mark.parametrize("part", ["libopen-rte.so.12", "libmpi_cxx.so.1", "libmpi.so.1"])
+def test_a_part_that_newer_open_mpi_lacks(lab, part):
+    """It is not said that such a part should be installed, though the program lacked it before."""
+    openmpi(lab, "old")
+    openmpi(lab, "new", texts=["\\0v5.0.8"])
+    lab.library(f"gone/lib/{part}", defines=["old_part"])
+    program = lab.program(
+        needs=[f"gone/lib/{part}", "old/lib/libmpi.so.40"], calls=["old_part", "MPI_Init"],
+        declarations=USES_OPENMPI, flags=found_in(lab, "old/lib"),
+    )  # fmt: skip
+    (missing,) = (
+        finding
+        for finding in judged(lab, program, "new").findings
+        if finding.cause is Cause.LIBRARY_MISSING
+    )
+    assert missing.provider == part
+    assert "link the program anew" in missing.remedy
+    assert "install" not in missing.remedy
+
+
 @pytest.mark.parametrize("part", ["libmpi_mpifh.so.40", "libmpi_cxx.so.40"])
 @pytest.mark.parametrize(
     ("own", "new", "verdict"),
@@ -456,6 +476,8 @@ def test_a_part_that_stays_under_open_mpi(lab, part, own, new, verdict):
     found = judged(lab, program, "new")
     assert found.verdict is verdict
     assert Cause.PARTIAL in causes(found)
+    anew = [one for one in found.findings if "link the program anew" in one.remedy]
+    assert bool(anew) is (part == "libmpi_cxx.so.40" and verdict is InjectionVerdict.UNKNOWN)
 
 
 @pytest.mark.parametrize(

@@ -99,6 +99,29 @@ def test_what_names_promise(name, expected):
     assert abi.abi_of_name(name) == expected
 
 
+@pytest.mark.parametrize(
+    ("name", "releases"),
+    [
+        ("libopen-rte.so.40", "Open MPI 3 or 4"),
+        ("libmpi_cxx.so.40", "Open MPI 3 or 4"),
+        ("libopen-pal.so.40", "Open MPI 3 or 4"),
+        ("libopen-pal.so.20", "Open MPI 2"),
+        ("libmpi.so.20", "Open MPI 2"),
+        ("libmpi.so.1", "Open MPI 1"),
+        ("libmpi_f77.so.1", "Open MPI 1"),
+        ("libmpi_usempif08.so.0", "Open MPI 1"),
+        ("libopen-pal.so.80", ""),
+        ("libmpi.so.40", ""),
+        ("libmpi_mpifh.so.40", ""),
+        ("libmpi.so.12", ""),
+        ("libmpi_cxx.so", ""),
+        ("libfabric.so.1", ""),
+    ],
+)
+def test_parts_that_open_mpi_5_lacks(name, releases):
+    assert abi.releases_of_part(name) == releases
+
+
 @pytest.mark.parametrize("name", ["mpi_init_", "mpi_send", "mpi_comm_rank__", "MPI_SEND"])
 def test_fortran_calls(name):
     assert abi.is_fortran_call(name)

@@ -136,6 +136,11 @@ def _there(target: Target, name: str, by: MappedObject) -> Finding:
 def _remedy_for_missing(
     case: InjectionAttempt, name: str, by: MappedObject, *, before: bool
 ) -> str:
+    if releases := abi.releases_of_part(name):
+        return (
+            f"it is a part of {releases}: link the program anew with the MPI that it is to run "
+            "with; beside another release that part crashes"
+        )
     if before:
         return (
             "the program lacks it without the injection too: install it, or name its folder "
@@ -414,6 +419,8 @@ def partial_findings(case: InjectionAttempt) -> Iterator[Finding]:
         if promise[0] != main.family.abi and before is not None and before.file == loaded.file:
             continue  # of another MPI, which the program has loaded all the time and does not call
         fits = _fits(case, main, promise[1])
+        releases = abi.releases_of_part(name)
+        anew = f"; it is a part of {releases}: or link the program anew" if releases else ""
         yield Finding(
             cause=Cause.PARTIAL,
             effect=Effect.NOTE if fits else Effect.CANNOT_TELL,
@@ -423,7 +430,7 @@ def partial_findings(case: InjectionAttempt) -> Iterator[Finding]:
             provider=main.path,
             remedy=""
             if fits
-            else f"inject an MPI that has `{name}` too: parts of two releases may not fit",
+            else f"inject an MPI that has `{name}` too: parts of two releases may not fit{anew}",
         )
 
 

@@ -14,7 +14,7 @@ from stackproof.linking.elf import ElfFile
 from stackproof.linking.elf.constants import Traces
 from stackproof.mpi.abi.fortran import is_fortran_call
 from stackproof.mpi.abi.mpich import MpichAbi
-from stackproof.mpi.abi.openmpi import OpenMpiAbi
+from stackproof.mpi.abi.openmpi import OpenMpiAbi, releases_of_part
 from stackproof.mpi.abi.openmpi6 import OpenMpi6Abi
 from stackproof.mpi.abi.parts import LibraryRole
 from stackproof.mpi.abi.standard import StandardAbi
@@ -27,6 +27,7 @@ __all__ = [
     "abi_of_name",
     "family_of",
     "is_fortran_call",
+    "releases_of_part",
 ]
 
 

@@ -13,6 +13,20 @@ from stackproof.mpi.abi.parts import LibraryRole
 _HANDLE = re.compile(r"ompi_(?:mpi|request|message|win|group|op|file|f08)_\w+")
 _WORLD = "ompi_mpi_comm_world"
 
+# Open MPI 5 has neither ORTE nor C++ bindings, and its libopen-pal another number; libmpi was .so.0
+# in 1.3 to 1.6, .so.1 in 1.7 and 1.8, .so.20 in 2 (VERSION in each of its releases).
+_GONE = re.compile(
+    r"lib(?:open-rte|mpi_cxx)\.so\.(\d+)|libopen-pal\.so\.((?!80$)\d+)|"
+    r"libmpi(?:_f77|_f90|_mpifh|_usempi\w*)?\.so\.(0|1|20)"
+)
+
+
+def releases_of_part(name: str) -> str:
+    """Return which Open MPI a library is of that Open MPI 5 lacks; empty for every other one."""
+    match = _GONE.fullmatch(name)
+    number = next(filter(None, match.groups())) if match else ""
+    return number and {"40": "Open MPI 3 or 4", "20": "Open MPI 2"}.get(number, "Open MPI 1")
+
 
 class OpenMpiAbi:
     """Open MPI with libopen-pal below libmpi."""
