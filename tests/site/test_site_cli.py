@@ -145,6 +145,48 @@ def test_probe_yaml_is_a_valid_site_file(
     assert "valid" in err
 
 
+_TYPED = """name: typed
+partitions: {gpu: {nodes: 5, architecture: aarch64}}
+fabric: {type: slingshot-11}
+externals: {libfabric: {version: "1.22.0"}}
+limits: {}
+"""
+
+
+def test_a_file_of_ones_own_needs_no_sources(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    site = tmp_path / "typed.yaml"
+    site.write_text(_TYPED)
+    os.utime(site, (1750000000, 1750000000))
+    code, out, err = call(capsys, "check", str(site))
+    assert (code, out) == (0, "")
+    note, valid = err.splitlines()
+    assert "this machine, 2025-06-15" in note
+    assert valid.endswith("valid (4 facts, 1 sources)")
+    _, out, _ = call(capsys, "show", str(site), "--json")
+    assert json.loads(out)["facts"]["fabric"] == ["own"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "error"),
+    [
+        ("name: typed", "name: typed\nsources: {a: {title: b}}", "no source is given"),
+        ("name: typed", "name: typed\nfacts: {os: a}", "`os`"),
+        ("nodes: 5", "nodes: many", "nodes"),
+        ("fabric:", "fabrik:", "fabrik"),
+    ],
+)
+def test_what_else_is_wrong_without_sources_is_told(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, old: str, new: str, error: str
+) -> None:
+    site = tmp_path / "typed.yaml"
+    site.write_text(_TYPED.replace(old, new))
+    code, _, err = call(capsys, "check", str(site))
+    assert code == 3
+    assert error in err
+
+
 def test_check_tells_every_problem_with_its_place(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -22,6 +22,7 @@ from stackproof.core.mountlist import bad_mount_point
 
 # Keys of a site that are not facts about the machine.
 _NOT_FACTS = ("name", "description", "sources", "facts")
+_OWN = "own"
 # Sections of which a part means nothing without this key: they are taken whole from one side.
 DECIDES = {"fabric": "type", "scheduler": "type", "vendor-mpi": "family"}
 # Keys whose value maps names to nouns.
@@ -218,12 +219,14 @@ class Site:
         return tuple(self.sources[name] for name in covering(self.facts, path))
 
 
-def parse_site(document: Document) -> Site:
-    """Return the site that a document holds.
+def parse_site(document: Document, *, own: Source | None = None) -> Site:
+    """Return the site that a document holds; one without sources has all its facts from `own`.
 
     Raises `StackproofError` with every problem of the document at once; what the schema already
     complained about is not reported a second time.
     """
+    if own is not None and is_without_sources(document.data):
+        document = dataclasses.replace(document, data=_sourced(document.data, own))
     found = [*documents.problems(document, "site")]
     if isinstance(document.data, dict):
         places = {problem.where for problem in found}
@@ -231,6 +234,18 @@ def parse_site(document: Document) -> Site:
     if found:
         raise StackproofError(*sorted(found, key=_place))
     return from_document(document.data, file=document.file)
+
+
+def is_without_sources(data: Any) -> bool:
+    """Return whether the data of a site's document states facts, and nothing of their sources."""
+    if not isinstance(data, dict) or data.get("sources") or data.get("facts"):
+        return False
+    return any(key not in _NOT_FACTS for key in data)
+
+
+def _sourced(data: Mapping[str, Any], own: Source) -> dict[str, Any]:
+    facts = {str(key): _OWN for key in data if key not in _NOT_FACTS and [*_leaves(data[key])]}
+    return {**data, "sources": {_OWN: _plain(own)}, "facts": facts}
 
 
 def from_document(data: Mapping[str, Any], *, file: str) -> Site:

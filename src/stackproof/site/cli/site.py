@@ -18,7 +18,14 @@ from stackproof.core.effects import shipped
 from stackproof.site.capture import read_capture
 from stackproof.site.effects import completing, probe
 from stackproof.site.effects.completing import CompletionOptions
-from stackproof.site.model import Site, SourceKind, leaves, parse_site, to_document
+from stackproof.site.model import (
+    Site,
+    SourceKind,
+    is_without_sources,
+    leaves,
+    parse_site,
+    to_document,
+)
 
 Row = tuple[str, ...]
 _WIDTH = 100
@@ -66,7 +73,14 @@ def run_show(args: argparse.Namespace) -> int:
 
 def run_check(args: argparse.Namespace) -> int:
     """Raise with every problem of a site file, or say that there is none."""
-    site = parse_site(probe.read_site_file(args.site))
+    document, own = probe.read_site_file(args.site), probe.own_source(args.site)
+    site = parse_site(document, own=own)
+    if own is not None and is_without_sources(document.data):
+        print(
+            f"note: {args.site}: it names no sources, so that its facts are said to be from "
+            f"{own.title}, {own.date}; `sources` and `facts` say where they are really from",
+            file=sys.stderr,
+        )
     print(
         f"{args.site}: valid ({len(leaves(site))} facts, {len(site.sources)} sources)",
         file=sys.stderr,

@@ -20,7 +20,7 @@ from stackproof.core.errors import StackproofError
 from stackproof.site import capture
 from stackproof.site.capture import Capture, CommandOutput, read_capture
 from stackproof.site.effects import toolchain
-from stackproof.site.model import Site, merge, parse_site
+from stackproof.site.model import Site, Source, merge, parse_site
 
 # The site that stands for the machine stackproof runs on.
 LOCAL = "local"
@@ -42,14 +42,33 @@ def load_site(name_or_path: str, runner: Runner = run.run) -> Site:
     Raises `StackproofError`: FILE_MISSING (a wrong name lists the right ones), NOT_PERMITTED, and
     what `parse_site` raises.
     """
-    site = parse_site(read_site_file(name_or_path))
+    site = parse_site(read_site_file(name_or_path), own=own_source(name_or_path))
     return merge(site, probe_site(runner)) if site.name == LOCAL else site
+
+
+def _is_path(name_or_path: str) -> bool:
+    return os.sep in name_or_path or name_or_path.endswith(_DOCUMENT_SUFFIXES)
+
+
+def own_source(name_or_path: str) -> Source | None:
+    """Return where the facts of somebody's own file are from if it says nothing of that.
+
+    The date is that of the file. None for a shipped site, and for a file that is not there.
+    """
+    try:
+        changed = Path(name_or_path).stat().st_mtime if _is_path(name_or_path) else None
+    except OSError:
+        return None
+    if changed is None:
+        return None
+    return Source(
+        title="this machine", date=datetime.fromtimestamp(changed, UTC).date().isoformat()
+    )
 
 
 def read_site_file(name_or_path: str) -> documents.Document:
     """Return the parsed document of a site; raises like `load_site`."""
-    is_path = os.sep in name_or_path or name_or_path.endswith(_DOCUMENT_SUFFIXES)
-    path = Path(name_or_path) if is_path else shipped.find("sites", name_or_path)
+    path = Path(name_or_path) if _is_path(name_or_path) else shipped.find("sites", name_or_path)
     return load(str(path), wanted="site")
 
 
