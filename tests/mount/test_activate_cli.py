@@ -139,10 +139,21 @@ def wheel_image(tmp_path: Path) -> Path:
     return image_with(tmp_path, part)
 
 
-def image_with(tmp_path: Path, part: dict[str, object]) -> Path:
-    """Return an image of an Open MPI with one part in its bill of materials."""
+_OPEN_MPI = {"family": "openmpi", "version": "5.0.8", "launcher": "prte"}
+_INTEL_MPI = {"family": "intel-mpi", "version": "2021.18.1", "launcher": "intel-hydra"}
+
+
+@pytest.fixture
+def intel_image(tmp_path: Path) -> Path:
+    """Return an image of Intel MPI's wheel, whose libfabric lacks cxi."""
+    part = {"name": "impi-rt", "version": "2021.18.1", "purl": "pkg:pypi/impi-rt@1?file_name=x"}
+    return image_with(tmp_path, part, _INTEL_MPI)
+
+
+def image_with(tmp_path: Path, part: dict[str, object], mpi: dict[str, str] = _OPEN_MPI) -> Path:
+    """Return an image of an MPI with one part in its bill of materials."""
     need("mksquashfs")
-    mpi = {"family": "openmpi", "version": "5.0.8", "prefix": f"{MOUNT}/mpi", "launcher": "prte"}
+    mpi = {**mpi, "prefix": f"{MOUNT}/mpi"}
     bill = tmp_path / "more" / "meta" / "bom.cdx.json"
     bill.parent.mkdir(parents=True)
     bill.write_text(json.dumps({"components": [part]}))
@@ -194,6 +205,38 @@ def test_a_wheel_has_no_cxi_whatever_the_machine(
         code, out, err = call(capfd, "--no-view", "--transport", name, *site, wheel_image)
         assert (code, out) == (3, "")
         assert "developers' wheels lack it" in err
+
+
+@pytest.mark.parametrize(
+    ("libfabric", "file"),
+    [
+        ("path: /net/lib/libfabric.so.1", "/net/lib/libfabric.so.1"),
+        ("{path: /opt/cray/libfabric, version: '1.22.0'}",
+         "/opt/cray/libfabric/1.22.0/lib64/libfabric.so.1"),
+        ("{path: /opt/cray/libfabric/1.22.0/, version: '1.22.0'}",
+         "/opt/cray/libfabric/1.22.0/lib64/libfabric.so.1"),
+        ("{path: /opt/cray/libfabric}", ""),
+        ("{path: /usr, version: '1.22.0'}", ""),
+        ("{version: '1.22.0'}", ""),
+    ],
+)  # fmt: skip
+def test_intel_mpi_takes_the_libfabric_of_the_site(
+    capfd: pytest.CaptureFixture[str], intel_image: Path, libfabric: str, file: str
+) -> None:
+    value = libfabric if libfabric.startswith("{") else f"{{{libfabric}}}"
+    site = intel_image.with_name("site.yaml")
+    site.write_text(f"name: s\nfabric: {{type: slingshot-11}}\nexternals: {{libfabric: {value}}}\n")
+    words = ("--json", "--no-view", "--transport", "cxi", "--site", str(site))
+    code, out, err = call(capfd, *words, intel_image)
+    if not file:
+        (problem,) = json.loads(out)["problems"]
+        assert code == 3
+        assert "I_MPI_OFI_LIBRARY=…/libfabric.so.1 and I_MPI_OFI_PROVIDER=cxi" in problem["hint"]
+        assert "--inject" in problem["hint"]
+        return
+    assert (code, err) == (0, "")
+    found = json.loads(out)["set"]
+    assert (found["I_MPI_OFI_LIBRARY"], found["I_MPI_OFI_PROVIDER"]) == (file, "cxi")
 
 
 @pytest.mark.parametrize(

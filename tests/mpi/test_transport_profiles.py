@@ -45,8 +45,9 @@ def _setup(row: dict[str, Any]) -> Setup:
         placement=_PLACES[str(row.get("placement", "two-nodes"))],
         libfabric=Libfabric(
             version=libfabric, providers=frozenset(providers.split(",")) if providers else
-            frozenset(),
+            frozenset(), lacks=frozenset(row.get("lacks", ())),
         ),
+        own_libfabric=str(row.get("own-libfabric", "")),
         fabric=FabricType(str(row["fabric"])).value if "fabric" in row else "",
         nics=int(str(row.get("nics", 0))),
         memory=Memory(str(row.get("memory", "host"))),

@@ -23,6 +23,7 @@ from stackproof.core.mountlist import bad_mount_point
 # Keys of a site that are not facts about the machine.
 _NOT_FACTS = ("name", "description", "sources", "facts")
 _OWN = "own"
+_LIBFABRIC = "/opt/cray/libfabric"
 # Sections of which a part means nothing without this key: they are taken whole from one side.
 DECIDES = {"fabric": "type", "scheduler": "type", "vendor-mpi": "family"}
 # Keys whose value maps names to nouns.
@@ -213,6 +214,19 @@ class Site:
         """Return the machine names of its partitions that are known, each once."""
         found = (partition.architecture for partition in self.partitions.values())
         return tuple(dict.fromkeys(name for name in found if name))
+
+    def libfabric_file(self) -> str:
+        """Return the file of its own libfabric; empty where the site does not tell.
+
+        A file is told by its path, or by that of HPE's folder of releases and the release.
+        """
+        own = self.externals.get("libfabric", External())
+        path, release = (own.path or "").rstrip("/"), own.version or ""
+        if ".so" in path.rpartition("/")[2]:
+            return path
+        if not release or path not in {_LIBFABRIC, f"{_LIBFABRIC}/{release}"}:
+            return ""
+        return f"{_LIBFABRIC}/{release}/lib64/libfabric.so.1"
 
     def sources_of(self, path: str) -> tuple[Source, ...]:
         """Return where the fact at `path` comes from; empty for a path without a source."""

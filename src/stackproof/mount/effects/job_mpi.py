@@ -134,7 +134,10 @@ def transport(
             hint="leave `--transport` out, or name one image that `stackproof build` made",
         )
     mpi = with_mpi[0].mpi
-    kind, nics = _site_fabric(options.site) if options.site else fabric.of_this_machine()
+    kind, nics = fabric.of_this_machine() if not options.site else ("", 0)
+    own = ""
+    if options.site:
+        kind, nics, own = _site_fabric(options.site)
     # Where the ranks will be is not known before the job runs. One node is what every path allows;
     # a job on several nodes that asks for `shm` fails in its MPI, as a forced path should.
     anywhere = Placement(name="job", ranks=(Rank(node="node"),))
@@ -146,6 +149,7 @@ def transport(
             placement=anywhere,
             libfabric=_libfabric(with_mpi[0], injected),
             fabric=kind,
+            own_libfabric=own,
             nics=nics,
             memory=Memory(options.memory),
             without=_without(with_mpi[0], injected),
@@ -189,11 +193,15 @@ def _without(image: Described, injected: MountedImage | None) -> frozenset[Memor
     return fabric.mpi_without(image.path, image.mpi["family"])
 
 
-def _site_fabric(name: str) -> tuple[str, int]:
-    """Return what joins a site's nodes, and the NICs of one node where all have as many."""
+def _site_fabric(name: str) -> tuple[str, int, str]:
+    """Return what joins a site's nodes, the NICs of one where all have as many, and its libfabric.
+
+    The last is a file, empty where the site names none.
+    """
     from stackproof.site.effects.probe import load_site  # noqa: PLC0415 - see above
 
     site = load_site(name)
     counts = {partition.nics for partition in site.partitions.values()}
-    kind = site.fabric.type
-    return kind.value if kind else "", (counts.pop() or 0) if len(counts) == 1 else 0
+    kind = site.fabric.type.value if site.fabric.type else ""
+    nics = (counts.pop() or 0) if len(counts) == 1 else 0
+    return kind, nics, site.libfabric_file()

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from stackproof.core.command import EnvPatch
 from stackproof.core.errors import Reason, fail
 from stackproof.mpi.transports import support, traffic
-from stackproof.mpi.transports.profile import SLINGSHOT, Profile, Setup
+from stackproof.mpi.transports.profile import SLINGSHOT, Libfabric, Profile, Setup
 from stackproof.results.case import Case, Locality
 from stackproof.results.measurement import Check, Output, State
 from stackproof.results.path import Medium
 
 # Open MPI 5 and MPICH 4.3 are the first whose sources were read for this. Older MPICH mixes up
-# messages of cxi and shared memory (known problem K53).
-_MINIMUM: support.Minimum = {"openmpi": (5,), "mpich": (4, 3)}
+# messages of cxi and shared memory (known problem K53). Intel MPI: its Developer Guide, "Job
+# Schedulers Support", since 2021.11 at the latest.
+_MINIMUM: support.Minimum = {"openmpi": (5,), "mpich": (4, 3), "intel-mpi": (2021, 11)}
 
 # FI_PROVIDER hides every other provider, so that a missing cxi ends the start instead of leaving
 # it to TCP. Sources: docs.cscs.ch, "OpenMPI" and "MPICH"; MPICH, src/mpid/ch4 and pull request
@@ -29,6 +32,11 @@ _SETTINGS = {
         "MPIR_CVAR_CH4_NETMOD": "ofi",
         "MPIR_CVAR_NOLOCAL": "1",
         "MPIR_CVAR_SINGLE_HOST_ENABLED": "0",
+        "FI_PROVIDER": "cxi",
+    },
+    "intel-mpi": {
+        "I_MPI_FABRICS": "ofi",
+        "I_MPI_OFI_PROVIDER": "cxi",
         "FI_PROVIDER": "cxi",
     },
 }
@@ -48,8 +56,9 @@ class Cxi:
         """Return the family's settings; UNSUPPORTED where fabric or libfabric cannot do it."""
         if not self.supports(setup.family, setup.version):
             raise support.unsupported(self.name, _MINIMUM, setup.family, setup.version)
-        need_cxi(self.name, setup)
-        env = {**_SETTINGS[setup.family], **support.launched(setup)}
+        loaded = _loaded(self.name, setup)
+        need_cxi(self.name, replace(setup, libfabric=Libfabric()) if loaded else setup)
+        env = {**_SETTINGS[setup.family], **loaded, **support.launched(setup)}
         return Profile(
             env=EnvPatch(set=env),
             expect="cxi",
@@ -80,6 +89,26 @@ class Cxi:
         else:
             state, what = State.UNKNOWN, "past the kernel, by the NIC or by shared memory"
         return Check(name="transport", state=state, reason=reason, evidence=f"{what}: {found.text}")
+
+
+def _loaded(transport: str, setup: Setup) -> dict[str, str]:
+    """Return what makes Intel MPI load the machine's libfabric in the place of its own.
+
+    Raises `StackproofError` (UNSUPPORTED) where it has to and the file is not known.
+    """
+    if setup.family != "intel-mpi" or "cxi" not in setup.libfabric.lacks:
+        return {}
+    if setup.fabric not in {"", SLINGSHOT}:
+        return {}  # which is refused next
+    if setup.own_libfabric:
+        return {"I_MPI_OFI_LIBRARY": setup.own_libfabric}
+    raise fail(
+        Reason.UNSUPPORTED,
+        f"the transport `{transport}` needs a libfabric with `cxi`, and Intel MPI's own has none",
+        hint="with the machine's it can, by I_MPI_OFI_LIBRARY=…/libfabric.so.1 and "
+        "I_MPI_OFI_PROVIDER=cxi: name that file in the file of `--site`, as `externals: "
+        "{libfabric: {path: …}}`, or put another under it (--inject LIBFABRIC)",
+    )
 
 
 def need_cxi(transport: str, setup: Setup) -> None:

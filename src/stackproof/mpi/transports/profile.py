@@ -63,6 +63,7 @@ class Setup:
 
     `family` and `launcher` are names of their registries; `fabric` is a value of `site.FabricType`,
     empty where it is not known; `nics` is the number of a node's Slingshot NICs, 0 for unknown.
+    `own_libfabric` is the file of the machine's own libfabric, empty where that is not known.
     `in_slurm_job` says that the launcher runs inside a Slurm job, `without` are the GPUs whose
     memory the MPI is known not to take, `xpmem` whether nodes have XPMEM, None where that is not
     known.
@@ -73,6 +74,7 @@ class Setup:
     placement: Placement
     libfabric: Libfabric = field(default_factory=Libfabric)
     fabric: str = ""
+    own_libfabric: str = ""
     nics: int = 0
     memory: Memory = Memory.HOST
     without: frozenset[Memory] = frozenset()
