@@ -55,6 +55,13 @@ def test_an_external_of_another_name(tmp_path: Path) -> None:
     assert "the external below `mpich` is `cray-mpich@8.1.29`" in "".join(_errors(tmp_path))
 
 
+@pytest.mark.parametrize("spec", ["cray-mpich@8", "builtin.cray-mpich@8", "'@8.1'"])
+def test_forms_of_names_are_no_other_names(spec: str, tmp_path: Path) -> None:
+    text = SPACK.format(spec="zlib").replace("cray-mpich:", "cray-mpich::")
+    (tmp_path / "spack.yaml").write_text(text.replace("cray-mpich@8.1.29", spec))
+    assert _errors(tmp_path) == []
+
+
 @pytest.mark.parametrize(
     "text", ["spack:\n", "spack:\n  specs: 3\n  packages: [1]\n", "spack:\n- a\n",
              "spack:\n  packages: {a: 1, b: {externals: [1, {spec: 2}]}}\n"],

@@ -22,6 +22,10 @@ FILES = {
         "packages.yaml of Spack",
         "# site\npackages:\n  mpich:\n    buildable: false\n    externals:\n    - {spec: mpich@4}\n",
     ),
+    "template.yaml": (
+        "an environment of Spack",
+        "{%- set mpi = 'mpich' %}\nspack:\n  specs:\n  - {{ mpi }}\n{%- if x %}\n  - hdf5\n{%- endif %}\n",
+    ),
     "concretizer.yaml": ("configuration file of Spack", "concretizer:\n  unify: true\n"),
     "spack.lock": ("lock of Spack", '{"_meta":{"file-type":"spack-lockfile","version":5}}'),
     "fabric-1.0.eb": ("an easyconfig", (
@@ -33,7 +37,7 @@ FILES = {
     "lab.def": ("definition file of Apptainer", "Bootstrap: docker\nFrom: debian:12\n%post\n  id\n"),
     "lab.toml": (
         "an environment definition (EDF)",
-        'image = "/store/lab.sqsh"\nmounts = [\n  "/scratch:/scratch",\n]\n[annotations]\na.b = "c"\n',
+        'image = "/store/lab.sqsh"\nmounts = [\n"/scratch:/scratch",\n]\n[annotations]\na.b = "c"\n',
     ),
     "job.sh": (
         "a batch script of Slurm",
@@ -148,42 +152,42 @@ def test_a_stackinator_folder_of_2023_is_told_as_a_whole(told: str, tmp_path: Pa
     assert "old recipe" not in _asked("recipe", tmp_path).stderr
 
 
-@pytest.mark.parametrize(
-    ("wanted", "pattern"),
-    [
-        ("recipe", "recipes/**/*.yaml"),
-        ("recipe", "tests/documents/valid/*recipe*/*.yaml"),
-        ("site", "sites/*.yaml"),
-        ("bench", "demo/*.yaml"),
-    ],
-)
+OURS = {
+    "recipe": ("recipes/*.yaml", "recipes/spack/*.yaml", "tests/documents/valid/recipe-*.yaml"),
+    "site": ("sites/*.yaml", "recipes/*/sites/*.yaml", "tests/documents/valid/site-*.yaml"),
+    "bench": ("demo/*.yaml", "tests/documents/valid/bench-*.yaml"),
+    "log": ("tests/doctor/corpus/**/*.txt",),
+}
+
+
+@pytest.mark.parametrize(("wanted", "pattern"), [(k, one) for k in OURS for one in OURS[k]])
 def test_no_file_of_ours_is_taken_for_another(wanted: str, pattern: str) -> None:
-    paths = [path for path in ROOT.glob(pattern) if not {"sites", "repo"} & {*path.parts[-2:-1]}]
-    paths = paths if wanted != "site" else [*ROOT.glob(pattern), *ROOT.glob("recipes/*/sites/*")]
-    paths = [path for path in paths if "stackinator" not in path.parts or wanted == "site"]
+    paths = [*ROOT.glob(pattern)]
+    assert paths
     for path in paths:
         content = path.read_bytes()
         assert kinds.problem(kinds.kind_of_file(content), wanted, str(path)) is None, path
         # With what people add or break, a file of ours is still none of another program.
         broken = content + b"\nspack: {}\nunknown: 1\n"
-        assert kinds.kind_of_file(broken) in {"", wanted}, path
+        assert kinds.problem(kinds.kind_of_file(broken), wanted, str(path)) is None, path
 
 
-def test_stackinator_folders_and_our_logs_are_none_of_another() -> None:
-    for config in (ROOT / "tests/documents/stackinator/recipes").glob("*/config.yaml"):
+def test_no_stackinator_folder_of_ours_is_taken_for_another() -> None:
+    configs = [*(ROOT / "tests/documents/stackinator/recipes").glob("*/config.yaml")]
+    assert configs
+    for config in configs:
         names = [path.name for path in config.parent.iterdir()]
-        texts = {
-            name: (config.parent / name).read_bytes() for name in kinds.TOLD_BY if name in names
-        }
+        told = [name for name in kinds.TOLD_BY if name in names]
+        texts = {name: (config.parent / name).read_bytes() for name in told}
         assert kinds.kind_of_folder(names, texts) == "stackinator", config
-    for log in (ROOT / "tests/doctor").glob("**/*.log"):
-        assert kinds.problem(kinds.kind_of_file(log.read_bytes()), "log", "f") is None, log
 
 
 def test_a_script_with_the_output_of_its_job_is_a_log() -> None:
     script = FILES["job.sh"][1]
     for said in ("srun: error: n1: task 0: Killed\n", "n1: rank 0 done\n", "Heat 1.02\n"):
-        assert kinds.kind_of_file((script + said).encode()) == ""
+        kind = kinds.kind_of_file((script + said).encode())
+        assert kinds.problem(kind, "log", "f") is None
+        assert "this is a script" in str(kinds.problem(kind, "recipe", "f"))
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,7 @@ _KINDS = {
     "lsf": ("a batch script of LSF", _SCRIPT),
     "flux": ("a batch script of Flux", _SCRIPT),
     "script": ("a script", _SCRIPT),
+    "printed-script": ("a script", _SCRIPT),
     "module": ("a module file", "`stackproof recipe list` names stacks to build"),
     "slurm-conf": ("a configuration of Slurm", "`stackproof site probe` asks Slurm on the machine"),
     "conda": ("an environment of conda", "`stackproof recipe list` names stacks to build"),
@@ -89,7 +90,7 @@ _KINDS = {
 }  # fmt: skip
 
 
-_TAKEN_TOO = {("log", "output"), ("recipe", "stackinator")}
+_TAKEN_TOO = {("log", "output"), ("log", "printed-script"), ("recipe", "stackinator")}
 
 
 def problem(
@@ -139,7 +140,7 @@ _JOBS = {"#SBATCH": "slurm", "#PBS": "pbs", "#BSUB": "lsf", "#flux:": "flux"}
 # What the last line of a script begins with: behind other lines is what its job printed.
 _STATEMENT = re.compile(
     r"(?:srun|mpirun|mpiexec|prun|exec|wait|fi|done|esac|exit|echo|time|export|module|source|cd|cp|mv"
-    r"|rm|date|set|unset|python[\d.]*|singularity|apptainer|podman|ch-run|stackproof|EOF)\b(?!:)"
+    r"|rm|date|set|unset|printf|make|Rscript|julia|python[\d.]*|singularity|apptainer|podman|ch-run|stackproof|EOF)\b(?!:)"
     r"|[#./$|}-]|[A-Za-z_]\w*="
 )
 
@@ -174,7 +175,7 @@ def _kind_of_script(lines: list[str]) -> str:
     if "run-singularity" in lines[0]:
         return "sif"
     if "python" not in lines[0] and not _STATEMENT.match(lines[-1].strip()):
-        return ""
+        return "printed-script"
     marks = {line.split(maxsplit=1)[0] for line in lines}
     return next((kind for mark, kind in _JOBS.items() if mark in marks), "script")
 
@@ -189,7 +190,7 @@ def _kind_of_instructions(lines: list[str]) -> str:
 
 def _kind_of_assignments(lines: list[str]) -> str:
     """Return the kind of a file of names and values with `=` between them."""
-    margin = [line for line in lines if line[0] not in " \t])}"]
+    margin = [line for line in lines if line[0] not in " \t])}\"'"]
     names = [_ASSIGNED.match(line) for line in margin]
     given = {name[1] for name in names if name}
     if {"name", "version"} <= given and given & {"toolchain", "easyblock"}:
@@ -237,7 +238,7 @@ _MAPPINGS: tuple[tuple[str, Callable[[set[str], set[str]], bool]], ...] = (
 
 def _kind_of_keys(lines: list[str]) -> str:
     """Return the kind of a YAML mapping: each line at its margin is a key or an item."""
-    margin = [line for line in lines if line[0] not in " \t]}" and line not in {"---", "..."}]
+    margin = [line for line in lines if line[0] not in " \t]}{" and line not in {"---", "..."}]
     keys = [_KEY.match(line) for line in margin if not line.startswith("- ")]
     if not keys or not all(keys):
         return ""

@@ -50,14 +50,17 @@ def _external_problems(
 ) -> Iterator[Problem]:
     """Yield externals of other packages, and that none is what is asked for."""
     path = ("spack", "packages", name, "externals")
+    name = name.rstrip(":")  # `NAME::` takes the place of what other files say
     entries = package.get("externals")
     texts = [mapping(entry).get("spec") for entry in (entries if isinstance(entries, list) else ())]
-    strange = [text for text in texts if isinstance(text, str) and package_of(text) != name]
+    parsed = {text: parse_spec(text)[:1] for text in texts if isinstance(text, str)}
+    owners = {text: spec.name for text, found in parsed.items() for spec in found}
+    strange = [text for text, owner in owners.items() if owner not in ("", name)]
     for text in strange:
         yield document.problem(
             (*path, texts.index(text), "spec"),
             f"the external below `{name}` is `{text}`, which Spack never takes for it",
-            f"move it below `{package_of(text)}`",
+            f"move it below `{owners[text]}`",
         )
     words = [word.lstrip("^") for text in specs for word in text.split()]
     for spec in dict.fromkeys(word for word in words if package_of(word) == name):

@@ -45,16 +45,17 @@ def conflict_problems(
 def environment_problems(path: str) -> tuple[Problem, ...]:
     """Return what is known of a spack.yaml or of the folder of an environment that is no recipe.
 
-    Of other files nothing is known.
+    Nothing is known of other files, and of those that cannot be parsed.
     """
     kind = documents.kind_of(path)
-    if kind == "stackinator-2023" and os.path.isdir(path):
-        old = stackinator.load_documents(path, ("packages.yaml", "compilers.yaml"))
-        return environment_file.judge_old(*old.values()) if len(old) > 1 else ()
-    if kind != "spack":
-        return ()
-    file = os.path.join(path, environment_file.NAME) if os.path.isdir(path) else path
-    return environment_file.judge(documents.load(file), _conflicts())
+    with contextlib.suppress(StackproofError):
+        if kind == "stackinator-2023" and os.path.isdir(path):
+            old = stackinator.load_documents(path, ("packages.yaml", "compilers.yaml"))
+            return environment_file.judge_old(*old.values()) if len(old) > 1 else ()
+        if kind == "spack":
+            file = os.path.join(path, environment_file.NAME) if os.path.isdir(path) else path
+            return environment_file.judge(documents.load(file), _conflicts())
+    return ()
 
 
 def _conflicts() -> tuple[conflicts.Conflict, ...]:
