@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 import inprocess
+from stackproof.build.engines.spack import environment_file
+from stackproof.core import document
 
 SPACK = """\
 spack:
@@ -53,6 +55,14 @@ def test_an_external_of_another_name(tmp_path: Path) -> None:
     text = SPACK.format(spec="zlib").replace("    cray-mpich:\n", "    mpich:\n")
     (tmp_path / "spack.yaml").write_text(text)
     assert "the external below `mpich` is `cray-mpich@8.1.29`" in "".join(_errors(tmp_path))
+
+
+def test_a_problem_stands_where_the_external_does() -> None:
+    text = SPACK.format(spec="zlib").replace("    cray-mpich:\n", "    mpich:\n")
+    parsed = document.parse(text, file=environment_file.NAME)
+    (problem,) = environment_file.judge(parsed, ())
+    assert str(problem.where) == "spack.yaml:6:26"
+    assert problem.hint == "move it below `cray-mpich`"
 
 
 @pytest.mark.parametrize("spec", ["cray-mpich@8", "builtin.cray-mpich@8", "'@8.1'"])
