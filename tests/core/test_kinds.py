@@ -168,7 +168,8 @@ def test_no_file_of_ours_is_taken_for_another(wanted: str, pattern: str) -> None
         content = path.read_bytes()
         assert kinds.problem(kinds.kind_of_file(content), wanted, str(path)) is None, path
         # With what people add or break, a file of ours is still none of another program.
-        broken = content + b"\nspack: {}\nunknown: 1\n"
+        broken = b"# Benchmarking mpich\n# OSU MPI Latency Test\n" + content
+        broken += b"\nspack: {}\nunknown: 1\n"
         assert kinds.problem(kinds.kind_of_file(broken), wanted, str(path)) is None, path
 
 
@@ -186,6 +187,8 @@ def test_a_script_with_the_output_of_its_job_is_a_log() -> None:
     script = FILES["job.sh"][1]
     for said in ("srun: error: n1: task 0: Killed\n", "n1: rank 0 done\n", "Heat 1.02\n"):
         kind = kinds.kind_of_file((script + said).encode())
+        configured = b"Configuration data\nClusterName             = lab\n" + said.encode()
+        assert kinds.kind_of_file(configured) == ""
         assert kinds.problem(kind, "log", "f") is None
         assert "this is a script" in str(kinds.problem(kind, "recipe", "f"))
 

@@ -136,6 +136,7 @@ _WRITTEN = {
 _KEY = re.compile(r"""["']?([A-Za-z][\w.-]{0,80})["']?[ \t]*::?(?:[ \t].*)?\Z""")
 _ASSIGNED = re.compile(r"([A-Za-z_][\w.-]{0,80})[ \t]*=")
 _TITLE = re.compile(r"#? ?OSU \S.{0,80} Test(?: v\d\S{0,20})?|#\s*Benchmarking \w+|# Size  .*")
+_ROW = re.compile(r"\s*\d{1,20}(?:\s+\d[\d.]{0,30})+\Z")
 _JOBS = {"#SBATCH": "slurm", "#PBS": "pbs", "#BSUB": "lsf", "#flux:": "flux"}
 # What the last line of a script begins with: behind other lines is what its job printed.
 _STATEMENT = re.compile(
@@ -152,10 +153,10 @@ def kind_of_text(text: str) -> str:
     lines = [line.rstrip() for line in text.removeprefix("\ufeff").splitlines() if line.strip()]
     if "\0" in text or not lines:
         return ""
-    if any(_TITLE.fullmatch(line.strip()) for line in lines):
-        return "output"
     if lines[0].startswith("#!"):
         return _kind_of_script(lines)
+    if any(map(_TITLE.match, lines)) and any(map(_ROW.match, lines)):
+        return "output"
     lines = [line for line in lines if not line.lstrip().startswith("#")] or ["-"]
     return (
         _kind_by_start(text)
@@ -195,9 +196,9 @@ def _kind_of_assignments(lines: list[str]) -> str:
     given = {name[1] for name in names if name}
     if {"name", "version"} <= given and given & {"toolchain", "easyblock"}:
         return "easyconfig"
-    if given & {"ClusterName", "SlurmctldHost", "GresTypes"}:
-        return "slurm-conf"
     if all(names):
+        if given & {"ClusterName", "SlurmctldHost", "GresTypes"}:
+            return "slurm-conf"
         if {"PATH", "HOME"} <= given:
             return "variables"
     elif not all(name or line[0] == "[" for name, line in zip(names, margin, strict=True)):
