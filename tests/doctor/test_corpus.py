@@ -20,11 +20,11 @@ with pytest.MonkeyPatch.context() as patch:
     patch.syspath_prepend(str(ROOT / "tools"))
     corpus: Any = importlib.import_module("doctor_corpus")
 
-RIGHT_AT_LEAST = 0.17
-OTHER_AT_MOST = 0.02
-SILENT_AT_MOST = 0.83
-ALARMS_AT_MOST = 1
-TOO_LARGE_AT_MOST = 0.15
+RIGHT_AT_LEAST = 0.99
+OTHER_AT_MOST = 0.003
+SILENT_AT_MOST = 0.0
+ALARMS_AT_MOST = 0
+TOO_LARGE_AT_MOST = 0.0
 OPEN_AT_LEAST = 243
 HELD_AT_LEAST = 120
 HEALTHY_AT_LEAST = 37
