@@ -1,9 +1,9 @@
 /* How the ranks of an image's MPI find each other under srun: `--mpi`, where nobody has chosen it.
  *
- * Slurm's usual default, `none`, makes each rank of every MPI a world of its own, without a word. So
- * the family of the image's MPI chooses, unless the user or the site has. srun has read its options
- * before a plug-in knows of an image: it becomes itself once more, with the variable that stands for
- * the option (SLURM_MPI_TYPE, srun(1)). Nothing has been asked of the controller at that time. */
+ * Slurm's usual default, `none`, makes each rank of every MPI a world of its own, without a word.
+ * So the family of the image's MPI chooses, unless the user or the site has. srun has read its
+ * options before a plug-in knows of an image: it becomes itself once more, with the variable that
+ * stands for the option (SLURM_MPI_TYPE, srun(1)). Nothing was asked of the controller then. */
 #ifndef STACKPROOF_SPANK_PMI_H
 #define STACKPROOF_SPANK_PMI_H
 
