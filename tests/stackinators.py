@@ -7,7 +7,7 @@ from pathlib import Path
 
 from stackproof.build.engines.spack.stack import FileEntry, SpackStack
 from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig, read_cluster
-from stackproof.build.engines.spack.stackinator.config import read_config
+from stackproof.build.engines.spack.stackinator.config import note_older_spack, read_config
 from stackproof.build.engines.spack.stackinator.findings import FindingsList
 from stackproof.build.engines.spack.stackinator.folder import Folder
 from stackproof.build.engines.spack.stackinator.reader import read_recipe
@@ -85,6 +85,7 @@ def understand(
     config = read_config(recipe, mount, findings)
     if config is None:
         return None, findings
+    note_older_spack(config, findings)
     place = on or cluster(config.language.version)
     return read_recipe(recipe, config, place, "x86_64", findings), findings
 

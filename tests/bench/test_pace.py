@@ -136,7 +136,7 @@ def test_what_is_left_is_said_of_the_block_where_more_may_follow(
     told: list[Event] = []
     one = SimpleNamespace(
         bench=SimpleNamespace(spec=spec), monitor=told.append, total=len(planned),
-        pace=pace_of(planned, lambda _: 1.0),
+        pace=pace_of(planned, lambda _: 1.0), patience=None,
     )  # fmt: skip
     *_, piece = run._made(one, planned[1])  # type: ignore[arg-type]
     assert piece.left_s is not None

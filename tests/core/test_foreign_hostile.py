@@ -19,6 +19,7 @@ from stackproof.core import limits
 from stackproof.core.effects import files
 from stackproof.core.effects.foreign import parser, tars, walls
 from stackproof.core.effects.foreign import unpack as foreign_unpack
+from stackproof.core.effects.foreign.folder import real_path
 from stackproof.core.effects.foreign.tree import ForeignTree
 from stackproof.core.effects.foreign.unpack import Packed, UnpackRules
 from stackproof.core.errors import Reason, StackproofError
@@ -441,3 +442,20 @@ def test_a_tar_writes_nothing_through_its_links(tmp_path: Path) -> None:
     with ForeignTree.at(tmp_path / "root") as opened, pytest.raises(StackproofError):
         tars.extract(packed, opened)
     assert os.listdir(tmp_path / "guard") == []
+
+
+def test_a_real_path_is_told_while_a_link_becomes_a_folder(monkeypatch, tmp_path):
+    """As `os.path.realpath` raises where `readlink` meets what was a link a moment ago."""
+    (tmp_path / "link").symlink_to(tmp_path)
+    answers = [OSError(22, "Invalid argument"), None]
+    read = os.readlink
+
+    def exchanged(path, **more):
+        fault = answers.pop(0)
+        if fault:
+            raise fault
+        return read(path, **more)
+
+    monkeypatch.setattr(os, "readlink", exchanged)
+    assert real_path(tmp_path / "link") == str(tmp_path.resolve())
+    assert answers == []

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from reportsamples import comparison_of
-from stackproof.bench.effects import run as bench_run
+from stackproof.bench.effects import host_facts
 from stackproof.bench.effects.nodes import LaunchNodes
 from stackproof.mpi.effects import fabric
 from stackproof.report.summary import facts_part
@@ -42,7 +42,7 @@ def test_a_bench_keeps_the_fabric_and_the_first_screen_has_it(
     shown: str | None,
 ) -> None:  # fmt: skip
     machine(tmp_path, monkeypatch, cxi=cxi, link=link)
-    host = bench_run._host_facts(HERE)
+    host = host_facts.facts_of(HERE)
     assert host.get("fabric") == said
     made = comparison_of()
     html = facts_part(dataclasses.replace(made, spec=dataclasses.replace(made.spec, host=host)))
@@ -57,4 +57,4 @@ def test_nodes_of_one_machine_have_none_of_its_nics(
     class Namespaces(LaunchNodes):
         one_machine = True
 
-    assert "fabric" not in bench_run._host_facts(Namespaces(nodes={}))
+    assert "fabric" not in host_facts.facts_of(Namespaces(nodes={}))

@@ -37,7 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--distribution", choices=choices.DISTRIBUTIONS,
         help="how ranks were dealt to several nodes: a node filled before the next, or in turn; "
-        "needed for tests of IMB in which other processes waited",
+        "needed for tests of IMB in which other processes waited, which are left out without it",
     )  # fmt: skip
     parser.add_argument(
         "--arm", metavar="NAME", default=choices.IMPORTED,

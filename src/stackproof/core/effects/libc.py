@@ -28,6 +28,7 @@ _EXIT_CODES = {
     "no-user-namespaces": 4,
     "no-fuse": 4,
     "not-permitted": 4,
+    "singletons": 11,
 }
 _IMAGE_OR_MOUNT = 6
 

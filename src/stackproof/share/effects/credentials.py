@@ -149,7 +149,7 @@ def _check_own(path: Path, state: os.stat_result) -> None:
         raise _not_own(path, "is no file")
     if why := folders.fault(state):
         raise _not_own(path, why)
-    for folder in (Path(os.path.realpath(path)).parent, path.parent):
+    for folder in (Path(folders.real_path(path)).parent, path.parent):
         around = folder.stat()
         kept = ownership.keeps_names(
             around.st_mode,

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from stackproof.core import limits
 from stackproof.core.effects import files, libc
+from stackproof.core.effects.foreign.folder import real_path
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.share.effects.measuring import Measured
 from stackproof.share.trust import policy, records
@@ -136,7 +137,7 @@ def record(image: str, measured: Measured, signed: tuple[SignedLabel, ...]) -> t
         raise files.translate(error, folder) from error
     check(home(), folder=True)
     check(folder, folder=True)
-    path = os.path.realpath(image)
+    path = real_path(image)
     names = [records.verity_name(measured.verity)]
     one = TrustRecord(image=measured.sha256, path=path, signed=signed)
     files.write(folder / names[0], records.render(one))

@@ -25,6 +25,7 @@ from stackproof.core.limits import Limit
 
 SHARED = "STACKPROOF_SHARED"
 """The variable that lists, with colons, folders in which several users write on purpose."""
+_TRIES = 100  # at a path whose names others exchange meanwhile
 _STEPS = 1000  # names on the way to a folder, those of links too
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a FIFO is not waited for
@@ -41,8 +42,20 @@ LEFT = re.compile(r"\..+\.[0-9a-f]{12}")
 def is_shared(path: Path) -> bool:
     """Return true where `STACKPROOF_SHARED` lists this folder, or one above it."""
     listed = [text for text in os.environ.get(SHARED, "").split(":") if os.path.isabs(text)]
-    real = os.path.realpath(path) if listed else ""
-    return any(Path(real).is_relative_to(os.path.realpath(text)) for text in listed)
+    real = real_path(path) if listed else ""
+    return any(Path(real).is_relative_to(real_path(text)) for text in listed)
+
+
+def real_path(path: Path | str) -> str:
+    """Return the path without links, also while others exchange names of it.
+
+    `os.path.realpath` raises `OSError` (EINVAL) where a link becomes a folder between two of its
+    looks. Raises `OSError` where that happens at every try.
+    """
+    for _ in range(_TRIES):
+        with contextlib.suppress(OSError):
+            return os.path.realpath(path)
+    return os.path.realpath(path)
 
 
 def umask() -> int:
