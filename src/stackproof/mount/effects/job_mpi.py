@@ -134,19 +134,15 @@ def transport(
             hint="leave `--transport` out, or name one image that `stackproof build` made",
         )
     mpi = with_mpi[0].mpi
-    kind, nics = fabric.of_this_machine() if not options.site else ("", 0)
-    own = ""
-    if options.site:
-        kind, nics, own = _site_fabric(options.site)
+    kind, nics, own = _fabric_of(options.site)
     # Where the ranks will be is not known before the job runs. One node is what every path allows;
     # a job on several nodes that asks for `shm` fails in its MPI, as a forced path should.
-    anywhere = Placement(name="job", ranks=(Rank(node="node"),))
     profile = transports.profile_of(
         path.name,
         Setup(
             family=mpi["family"],
             version=mpi["version"],
-            placement=anywhere,
+            placement=Placement(name="job", ranks=(Rank(node="node"),)),
             libfabric=_libfabric(with_mpi[0], injected),
             fabric=kind,
             own_libfabric=own,
@@ -193,11 +189,17 @@ def _without(image: Described, injected: MountedImage | None) -> frozenset[Memor
     return fabric.mpi_without(image.path, image.mpi["family"])
 
 
-def _site_fabric(name: str) -> tuple[str, int, str]:
+def _fabric_of(name: str | None) -> tuple[str, int, str]:
     """Return what joins a site's nodes, the NICs of one where all have as many, and its libfabric.
+
+    Without a name it is this machine, whose libfabric is not looked for.
 
     The last is a file, empty where the site names none.
     """
+    if not name:
+        from stackproof.mpi.effects import fabric  # noqa: PLC0415 - see above
+
+        return *fabric.of_this_machine(), ""
     from stackproof.site.effects.probe import load_site  # noqa: PLC0415 - see above
 
     site = load_site(name)
