@@ -755,7 +755,7 @@ function __stackproof_say
         printf '%s\t%s\n' '--memory' 'where the message buffers were (default: host)'
         printf '%s\t%s\n' '--ranks' 'all ranks of these runs, needed for collectives of OSU, which do not print it; tests that say themselves that fewer took part keep their own number'
         printf '%s\t%s\n' '--nodes' 'nodes that all ranks were on, as many on each (default: 1, or 2 for inter-node)'
-        printf '%s\t%s\n' '--distribution' 'how ranks were dealt to several nodes: a node filled before the next, or in turn; needed for tests of IMB in which other processes waited'
+        printf '%s\t%s\n' '--distribution' 'how ranks were dealt to several nodes: a node filled before the next, or in turn; needed for tests of IMB in which other processes waited, which are left out without it'
         printf '%s\t%s\n' '--arm' 'the arm of files that name none (default: imported)'
         printf '%s\t%s\n' '--add' 'add to results that were imported before; further tables of an arm become further launches'
         printf '%s\t%s\n' '--baseline' 'the arm to compare with (default: first)'
