@@ -59,7 +59,7 @@ _SHOWN = 12
 class Target:
     """A machine by its facts.
 
-    `nodes` has the newest version node of each kind that its system has; `system` is the name
+    `nodes` has the newest version node of each kind that its system has; `os_name` is the name
     of that where its glibc follows from nothing else; `present` are libraries that it is known
     to have, by SONAME; `there` is a view of its own files where a manifest has them. `level` is
     the level of its processors, empty when unknown. `gpu` is nvidia, amd, none or empty;
@@ -72,7 +72,7 @@ class Target:
     level: str = ""
     nodes: Mapping[str, str] = field(default_factory=dict)
     releases: Mapping[str, str] = field(default_factory=dict)
-    system: str = ""
+    os_name: str = ""
     present: frozenset[str] = frozenset()
     there: FileView | None = None
     gpu: str = ""
@@ -85,7 +85,7 @@ class Target:
 
     def because(self, kind: str) -> str:
         """Return words that say what a node of a kind follows from; empty for what is stated."""
-        return f", as {self.system} has" if self.system and kind == "GLIBC" else ""
+        return f", as {self.os_name} has" if self.os_name and kind == "GLIBC" else ""
 
     def has(self, soname: str) -> bool:
         """Return whether the machine is known to have a library."""
@@ -141,7 +141,7 @@ def target_of_site(site: Site, releases: Releases) -> Target:
         level=min(found, key=LEVELS.index) if found and all(found) else "",
         nodes=nodes,
         releases=told,
-        system=(site.os or "") if follows else "",
+        os_name=(site.os or "") if follows else "",
         present=frozenset(_LIBRARIES[name] for name in every if name in _LIBRARIES),
         gpu=gpus.pop() if len(gpus) == 1 else "",
         starts=tuple(f"{name}:{pmi}" for name, one in site.launchers.items() for pmi in one.pmi),
