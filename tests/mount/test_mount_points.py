@@ -17,7 +17,6 @@ from stackproof.mount.effects.mount_exec import MARKER
 COVERS = (
     "mount/effects/facts.py",
     "mount/effects/mount_exec.py",
-    "mount/effects/nesting.py",
 )
 
 pytestmark = pytest.mark.in_turn

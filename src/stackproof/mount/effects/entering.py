@@ -12,7 +12,7 @@ from stackproof.core.effects.foreign import squash
 from stackproof.core.effects.libc import MountFailure
 from stackproof.image import activate, described
 from stackproof.mount import undo
-from stackproof.mount.effects import methods, mount_exec, nesting
+from stackproof.mount.effects import methods, mount_exec
 
 TYPE_CHECKING = False  # `typing`, dataclasses and errors take longer to import than to mount
 if TYPE_CHECKING:
@@ -168,8 +168,8 @@ def _by_helper(
         return None
     marker = os.environ.get(mount_exec.MARKER, "")
     for target in map(os.path.realpath, points):  # the helper does not know who is around
-        if nesting.around(target, marker):
-            raise nesting.occupied(target, marker)
+        if methods.around(target, marker):
+            raise methods.occupied(target, marker)
     if options.verbose:
         asked.say(f"mounting by {methods.WAYS['helper']}, `{program}`")
     places = [(image.path, point) for image, point in zip(images, points, strict=True)]

@@ -1,6 +1,7 @@
 """The ways to mount an image: by a loop device (`kernel`) and by squashfuse (`fuse`).
 
 A third one, `helper`, is another program's: `mounthelper`.
+What is said of a mount point in use stands here too, as every way meets it.
 
 Imports nothing but `libc` and little of the standard library: see `mount_exec`.
 """
@@ -339,3 +340,31 @@ def _mount_by_fuse(image: OpenImage, target: str) -> None:
         ) from None
     finally:
         os.close(image.complaints)
+
+
+def around(target: str, marker: str) -> str:
+    """Return the image that a command around this one has mounted there; empty for none.
+
+    `marker` is the mount list of the commands around, which other machines may have inherited.
+    """
+    for entry in reversed(marker.split(",")):
+        image, _, point = entry.rpartition(":")
+        if image and os.path.realpath(point) == target and os.path.ismount(target):
+            return image
+    return ""
+
+
+def occupied(target: str, marker: str) -> MountFailure:
+    """Return the error for a mount point that is not empty."""
+    if image := around(target, marker):
+        return MountFailure(
+            "mount-point-occupied",
+            f"`{image}` is mounted at `{target}` already, by the `run` or `start` around this one",
+            "leave this one out where it is the same image, or end that one first; another mount "
+            "point does not help an image that was made for this one",
+        )
+    return MountFailure(
+        "mount-point-occupied",
+        f"the mount point `{target}` is not empty: files or another mount are there",
+        "give another mount point: IMAGE:MOUNT",
+    )

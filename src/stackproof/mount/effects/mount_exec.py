@@ -19,7 +19,7 @@ A failure is one line, `error: [reason] message`, perhaps with a line `hint: …
 values of `stackproof.core.errors.Reason`. Exit codes: 126 and 127 as env(1) for a command that
 cannot be executed or found, 2 for wrong usage, 4 and 6 as the other verbs.
 
-This file and those it needs (`libc`, `methods`, `nesting`, `confine`, `helper` and `join`) import
+This file and those it needs (`libc`, `methods`, `confine`, `helper` and `join`) import
 nothing else of ours and little of the standard library, because they also run by themselves on
 nodes and before every benchmark launch; where a site has a policy of signatures, what holds to it
 is imported too. docs/explanation/mounting.md has the why.
@@ -41,7 +41,7 @@ if __name__ == "__main__":  # run by its path, with `-I`: the package is around 
 from stackproof.core import harmless, limits
 from stackproof.core.effects import libc, locale
 from stackproof.core.effects.libc import MountFailure
-from stackproof.mount.effects import methods, nesting
+from stackproof.mount.effects import methods
 
 TYPE_CHECKING = False  # `typing` takes longer to import than an image to mount
 if TYPE_CHECKING:
@@ -339,7 +339,7 @@ def _check_free(target: str) -> None:
             "mount-point-occupied", f"cannot look into mount point `{target}`: {error.strerror}"
         ) from None
     if occupied:
-        raise nesting.occupied(target, os.environ.get(MARKER, ""))
+        raise methods.occupied(target, os.environ.get(MARKER, ""))
 
 
 def is_rank(environment: Mapping[str, str]) -> bool:
