@@ -344,7 +344,7 @@ def test_a_node_that_dies_gives_no_number_and_the_rest_is_made_later(room: Room)
     ("arm", "code", "said"),
     [
         pytest.param({"pmi": "pmi9"}, 3, "srun --mpi=pmi9", id="no-such-pmi"),
-        pytest.param({"pmi": "none"}, 7, "do not belong together", id="singletons"),
+        pytest.param({"pmi": "none"}, 11, "do not belong together", id="singletons"),
         pytest.param({"rate": "1gbit"}, 3, "rate", id="rate"),
         pytest.param(
             {"env": {"FI_PROVIDER": "sockets"}}, 7, "`FI_PROVIDER` is `sockets`", id="path"
