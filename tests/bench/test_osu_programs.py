@@ -334,7 +334,7 @@ def test_what_a_release_prints_is_read_for_an_image(room: Path, release: str) ->
         ({"STANDIN_FAIL": "1"}, "received bytes were wrong", 7),
         ({"STANDIN_COLUMN": "Median(us)"}, "no heading that is known", 7),
         ({"STANDIN_TITLE": "MPI Bandwidth"}, "`MPI Bandwidth` is not what osu_latency prints", 7),
-        ({"STANDIN_ENDS": "8"}, "the program did not reach its end", 7),
+        ({"STANDIN_ENDS": "8"}, "the launcher ended with 9", 7),
     ],
 )
 def test_a_program_that_prints_nothing_of_use_ends_the_bench(
