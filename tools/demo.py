@@ -108,7 +108,7 @@ def _say(text: str) -> None:
 
 
 def _next_steps(output: Path) -> str:
-    """Return where the report is, and what to try now."""
+    """Return the path of the report, and the commands to try now."""
     near = output.relative_to(Path.cwd()) if output.is_relative_to(Path.cwd()) else output
     return f"""
 The report:  {output / "report.html"}

@@ -223,7 +223,7 @@ def _is_script(path: str) -> bool:
 
 
 def _asked(program: Program, mpi: Mpi) -> Any:
-    """Return what the command line says of a script, which the judge does not take."""
+    """Return the answer of the command line on a script, which the judge does not take."""
     argv = (
         sys.executable, "-m", "stackproof", "inject", "check", program.judged, "--with", mpi.prefix,
         "--launcher", mpi.mpiexec, "--json",

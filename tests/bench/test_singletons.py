@@ -34,7 +34,7 @@ def case(program: str, *benchmarks: str) -> Case:
 
 
 def native(number: int) -> bytes:
-    """Return what one of our own singletons prints; each has an identity of its own."""
+    """Return the output of one of our own singletons; each has an identity of its own."""
     lines = b""
     for n, line in enumerate((CAPTURES / "native-singletons.txt").read_bytes().splitlines()[:2]):
         known = json.loads(line)
@@ -54,7 +54,7 @@ def checks(asked: Case, stdout: bytes, stderr: bytes, code: int) -> tuple[Check,
 
 
 def singletons(found: tuple[Check, ...]) -> bool:
-    """Return whether a launch is refused as singletons, by the check of its world."""
+    """Return true where a launch is refused as singletons, by the check of its world."""
     (world,) = (one for one in found if one.name == "world")
     problem = launch_checks.first_failure(found)
     assert problem is not None

@@ -190,7 +190,7 @@ COMPARISONS = 60
 
 
 def fails(seeds, tail, **plan):
-    """Return how many comparisons FAIL by a tail, and how many cells PASS in full."""
+    """Return the number of comparisons that FAIL by a tail, and of cells that PASS in full."""
     failed = passed = 0
     for seed in seeds:
         results = measured(tail, seed=seed, blocks=10, null=None, **plan)

@@ -65,7 +65,7 @@ def line() -> str:
 def ran(
     room: Room, name: str, *words: str, env: dict[str, str] | None = None
 ) -> tuple[list[str], str]:
-    """Return what the ranks print, and what else is said, from the folder of an MPI."""
+    """Return the ranks' output and all other output, from the folder of an MPI."""
     argv = room.argv("cluster", "exec", "--name", CLUSTER, "--", *words)
     done = subprocess.run(
         argv, cwd=room.folder / name, env={**room.env, **(env or {})}, capture_output=True,

@@ -94,7 +94,7 @@ def others_at_work() -> Iterator[None]:
 
 
 def judged(folder: Path) -> Comparison | None:
-    """Return what `compare` says of a proof's folder, None where it has nothing to compare."""
+    """Return the judgement of `compare` on a proof's folder, None where it has nothing to compare."""
     try:
         return compare(load_results(folder))
     except StackproofError:

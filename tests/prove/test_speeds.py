@@ -142,7 +142,7 @@ def proven(
 
 
 def same(speed: Speed, row: dict[str, str]) -> bool:
-    """Return whether a speed is a row of `compare --csv`: exactly, or without any number."""
+    """Return true where a speed is a row of `compare --csv`: exactly, or without any number."""
     numbers = [speed.ratio, speed.low, speed.high]
     theirs = [float(row[name]) for name in ("ratio", "ratio_low", "ratio_high")]
     decided = row["verdict"] != Verdict.INCONCLUSIVE.value

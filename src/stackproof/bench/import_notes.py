@@ -47,7 +47,7 @@ def summarise_problems(problems: Iterable[Problem]) -> Iterator[Problem]:
 
 
 def _more(first: Remark, others: list[Remark]) -> str:
-    """Return where else the same is said."""
+    """Return the sentence on further places of the same remark."""
     if not others:
         return ""
     names = [name for name in dict.fromkeys(one.subject for one in others) if name]
@@ -61,7 +61,7 @@ def _more(first: Remark, others: list[Remark]) -> str:
 
 
 def why_no_metric(table: PrintedTable) -> str:
-    """Return why nothing is taken from a table that has no metric."""
+    """Return the reason for leaving out a table without a metric."""
     if not table.rows:
         return "no row stands below its title"
     if table.program == osu.PROGRAM:

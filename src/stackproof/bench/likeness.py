@@ -79,12 +79,12 @@ def ranks_of(table: PrintedTable, said: int | None) -> int | None:
 
 
 def _world_of(table: PrintedTable, said: int | None) -> int:
-    """Return how many processes the run of a table had, with those that waited."""
+    """Return the number of processes of a table's run, with those that waited."""
     return (ranks_of(table, said) or _PAIR) + int(table.facts.get("waiting", "0"))
 
 
 def _nodes_of(world: int, where: Whereabouts) -> int | None:
-    """Return how many nodes a world was on, None where that cannot be told.
+    """Return the number of nodes of a world, None where that cannot be told.
 
     A world of fewer ranks than the user says was a run of its own, of two nodes at least.
     """

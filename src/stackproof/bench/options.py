@@ -67,7 +67,7 @@ class BenchOptions:
 
     @property
     def wait_s(self) -> float | None:
-        """Return how long to wait for a quiet machine; raises `StackproofError` (USAGE)."""
+        """Return the seconds to wait for a quiet machine; raises `StackproofError` (USAGE)."""
         text = self.wait_for_quiet
         return None if text is None else duration_given("--wait-for-quiet", text)
 

@@ -55,7 +55,7 @@ class Patience:
         )
 
     def is_spent(self, now: float) -> bool:
-        """Return whether it makes no sense to go on."""
+        """Return true where it makes no sense to go on."""
         enough = now - self.began >= LEAST_S and self.told >= FEWEST
         return enough and self.hurt >= SHARE * self.told
 
@@ -70,7 +70,7 @@ def of_bench(spec: BenchSpec, began: float) -> Patience | None:
 
 
 def sentence(patience: Patience, now: float, load: str) -> str:
-    """Return why a bench is given up, and what would help."""
+    """Return the reason for giving a bench up, and a remedy."""
     return (
         f"given up after {now - patience.began:.0f} s: other programs disturbed {patience.hurt} of "
         f"{patience.told} launches ({patience.example}), so no point would be decided; now "

@@ -11,7 +11,7 @@ from stackproof.results.measurement import Check, Measurement
 
 
 def arm_launches(measurements: Iterable[Measurement]) -> tuple[ArmLaunch, ...]:
-    """Return how each arm was launched at each placement with each program."""
+    """Return the launches of each arm at each placement with each program."""
     groups: dict[tuple[str, str, str], list[Measurement]] = defaultdict(list)
     for m in sorted(measurements, key=lambda m: (m.order, m.started)):
         groups[m.case.placement.name, m.case.program, m.arm].append(m)

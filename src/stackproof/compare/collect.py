@@ -107,7 +107,7 @@ def _path(
 
 
 def _void(measurement: Measurement) -> Discarded | None:
-    """Return why a launch that no check refused cannot be the launch that was asked for."""
+    """Return the reason why a launch that no check refused is not the one that was asked for."""
     output, ranks = measurement.output, len(measurement.case.placement.ranks)
     if output.worlds > 1 or 0 < output.world_size < ranks:
         text = (

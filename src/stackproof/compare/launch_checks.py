@@ -320,7 +320,7 @@ def _mpi(output: Output, family: str, version: str) -> Check:
 
 
 def clock_check(output: Output) -> Check:
-    """Return whether the clocks by which a launch was timed ran steadily, and as one.
+    """Return the check of the clocks that timed a launch: they ran steadily, and as one.
 
     Its ranks tell of their clocks, as those of other programs do not.
     """

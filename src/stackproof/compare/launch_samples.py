@@ -64,7 +64,7 @@ def percentile(ordered: Sequence[float], share: int) -> float:
 
 
 def shown_tails(launches: Sequence[LaunchSamples], *, higher_is_better: bool) -> dict[str, float]:
-    """Return what an arm's launches at one size show of its tail, without what nobody knows.
+    """Return the tail's statistics of an arm's launches at one size, without what nobody knows.
 
     Mean and 95th percentile are the medians over launches; the 99th percentile is that of all
     samples together, from 100 on, as a launch alone has seldom enough for one.

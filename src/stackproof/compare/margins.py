@@ -72,7 +72,7 @@ def named_tails(margins: Mapping[str, float]) -> frozenset[str]:
 
 
 def planned_words(margins: Mapping[str, float], planned: Mapping[str, float]) -> list[str]:
-    """Return what is to be known of margins that are not the usual or not the planned ones."""
+    """Return the sentences on margins that are not the usual or not the planned ones."""
     usually, found = {**DEFAULT_MARGINS, TAIL: TAIL_MARGIN}, []
     for kind, margin in margins.items():
         wanted, usual = planned.get(kind, usually.get(kind)), usually.get(kind)

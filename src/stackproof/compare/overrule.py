@@ -47,7 +47,7 @@ def corrupted(measurements: Iterable[Measurement]) -> dict[str, str]:
 
 
 def is_corrupt(measurement: Measurement) -> bool:
-    """Return whether a launch ran to its end and received wrong bytes."""
+    """Return true where a launch ran to its end and received wrong bytes."""
     return measurement.output.complete and any(
         _is_wrong(check.state, check.reason) for check in measurement.checks
     )

@@ -206,7 +206,7 @@ def stepdown_p_values(differences: Floats, limits: Floats) -> Floats:
 
 
 def scores_below(differences: Floats, limits: Floats) -> Floats:
-    """Return how far each difference is below the limit of its row, cut off as `scales` says."""
+    """Return the distance of each difference below its row's limit, cut off as `scales` says."""
     return -_scores(differences, scales(differences), limits)
 
 

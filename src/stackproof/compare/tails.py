@@ -216,7 +216,7 @@ def _tails(rows: _Rows, samples: Floats, rules: Rules, *, fails: bool) -> list[T
 
 
 def _surely_better(rows: _Rows, samples: Floats, level: float) -> npt.NDArray[np.bool_]:
-    """Return which rows are proven not to be worse by the margin: percentiles by all samples."""
+    """Return the rows proven not to be worse by the margin: percentiles by all samples."""
     found = resampling.below(-rows.ratios, -rows.limits, level)
     for here, share in _percentiles(rows, samples):
         scores = exceedance.scores(samples[:, rows.at[here]], -rows.limits[here], share)
@@ -335,7 +335,7 @@ def _unanswered(cell: Cell, why: Why, needed: int | None) -> Cell:
 
 
 def pass_words(words: Iterable[str]) -> str:
-    """Return how a verdict reads of which all parts PASS, by the words of the parts."""
+    """Return the words of a verdict whose parts all PASS, from the words of the parts."""
     said = set(words)
     if TAIL_UNDECIDED in said:
         return TAIL_UNDECIDED

@@ -176,7 +176,7 @@ def overall(verdicts: Sequence[ArmVerdict]) -> Verdict:
 
 
 def overall_words(verdict: Verdict, verdicts: Sequence[ArmVerdict]) -> str:
-    """Return how the whole reads: with what is to be said of the challengers' tails."""
+    """Return the words of the whole verdict, with the challengers' tails."""
     if verdict is not Verdict.PASS:
         return verdict.value
     return pass_words(one.reads for one in verdicts if not one.is_null)

@@ -28,7 +28,7 @@ class MachineLoad:
 
     @property
     def others(self) -> float:
-        """Return how many programs compete for the CPUs.
+        """Return the number of programs that compete for the CPUs.
 
         The average still counts what has ended, and a look also sees what ends at once: both must
         show it.
@@ -37,7 +37,7 @@ class MachineLoad:
 
     @property
     def is_busy(self) -> bool:
-        """Return whether ranks that are timed would have to share their CPUs."""
+        """Return true where ranks that are timed would have to share their CPUs."""
         return self.others >= max(_SPARE, self.cpus - _TIMED_RANKS + _SPARE)
 
     @property
@@ -66,7 +66,7 @@ def parse_load(text: str) -> tuple[float, int]:
 
 
 def busy_sentence(load: MachineLoad, expected: str, option: str = "--wait-for-quiet 30m") -> str:
-    """Return what to expect of a busy machine and what to do; `expected` is the likely outcome."""
+    """Return the sentence on a busy machine, with a remedy; `expected` is the likely outcome."""
     return (
         f"{load.text}: expect {expected}, a launch takes about {load.factor:.2g} times longer; "
         f"wait with {option}, or stop with Ctrl-C"
@@ -74,7 +74,7 @@ def busy_sentence(load: MachineLoad, expected: str, option: str = "--wait-for-qu
 
 
 def quiet_sentence(load: MachineLoad, waited_s: float) -> str:
-    """Return how waiting for a quiet machine ended."""
+    """Return the sentence on the end of waiting for a quiet machine."""
     waited = f"{waited_s:.0f} s" if waited_s < 100 else f"{waited_s / 60:.0f} min"
     if load.is_busy:
         return f"still busy after {waited} ({load.text}): goes on all the same"

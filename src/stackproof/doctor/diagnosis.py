@@ -31,7 +31,7 @@ class Diagnosis:
 
     @property
     def story(self) -> LogStory:
-        """Return what the logs of the evidence tell."""
+        """Return the story of the logs of the evidence."""
         return story_of(self.evidence)
 
     @property

@@ -272,7 +272,7 @@ def _equals(
 
 
 def _same(wanted: str, value: str | None) -> bool:
-    """Return whether a value is the one that is meant; 1 and 0 may be said in words."""
+    """Return true where a value is the one that is meant; 1 and 0 may be said in words."""
     if value is None:
         return False
     return value == wanted or _SWITCHES.get(value.strip().lower()) == wanted

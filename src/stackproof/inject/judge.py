@@ -63,7 +63,7 @@ class Question:
     def changed(
         self, setting: LoaderSettings, folders: tuple[str, ...], preload: tuple[str, ...]
     ) -> LoaderSettings:
-        """Return what the loader is told where variables have these words, by what runs before."""
+        """Return the loader's settings where variables have these words, after earlier steps."""
         startup = self.startup or Startup()
         kept = () if startup.dropped else (*folders, *setting.library_path)
         loaded = () if startup.preload_anew else (*setting.preload, *preload)

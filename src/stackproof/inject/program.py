@@ -48,7 +48,7 @@ class Demand:
 
 
 def demand_of(view: FileView, closure: Closure, opens: tuple[str, ...] = ()) -> Demand:
-    """Return what a program and its own libraries ask of MPI.
+    """Return the demands of a program and its own libraries on MPI.
 
     `opens` are libraries that the text of a script names, for the program that runs it.
     """

@@ -188,7 +188,7 @@ def _mains(view: FileView, names: Mapping[str, str]) -> Iterator[Main]:
 
 
 def part_of(name: str) -> LibraryRole | None:
-    """Return which part of an MPI a name promises, None for another library.
+    """Return the part of an MPI that a name promises, None for another library.
 
     The name may be that of the file which links lead to: `libopen-pal.so.40.30.2`.
     """

@@ -59,7 +59,7 @@ def _speed(curve: Curve, cell: Cell, why: str, planned: int) -> Speed:
 
 
 def _remedy(cell: Cell, planned: int) -> str:
-    """Return what would decide a cell; `planned` launches of each arm were asked for."""
+    """Return the remedy for an open cell; `planned` launches of each arm were asked for."""
     known = {
         Why.NOT_TRUSTED: "prove it again into another folder",
         Why.DISTURBED: _QUIET,

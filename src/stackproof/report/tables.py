@@ -155,7 +155,7 @@ def cell_word(cell: Cell | None) -> str:
 
 
 def tail_lines(comparison: Comparison, arm: str) -> list[str]:
-    """Return what is to be said of an arm's tails with where: FAILs, what is open or lacks."""
+    """Return the sentences on an arm's tails and their places: FAIL, undecided, not measured."""
     groups: dict[str, list[tuple[Panel, Cell]]] = {FAIL_BY_TAIL: [], TAIL_UNDECIDED: []}
     groups[NO_TAIL_MEASURED] = []
     for panel in comparison.panels:
@@ -180,7 +180,7 @@ def _worst_tail(cells: Sequence[tuple[Panel, Cell]]) -> str:
 
 
 def tail_text(cell: Cell) -> str:
-    """Return what was judged of a cell's tail: `mean 0.99 PASS, p95 0.50 FAIL`."""
+    """Return the judgement of a cell's tail: `mean 0.99 PASS, p95 0.50 FAIL`."""
     return ", ".join(
         f"{tail.statistic} {'' if tail.ratio is None else f'{tail.ratio:.2f} '}{tail.verdict}"
         for tail in cell.tails
@@ -287,7 +287,7 @@ def _undecided(
 def _places(
     comparison: Comparison, arm: str, cells: Sequence[tuple[Panel, Cell]]
 ) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return where cells of an arm are: placements, and curves with the sizes if not all."""
+    """Return the places of an arm's cells: placements, and curves with the sizes if not all."""
     sizes: dict[tuple[str, str, str], list[int]] = {}
     for panel, cell in cells:
         sizes.setdefault(panel.curve.key, []).append(cell.size)

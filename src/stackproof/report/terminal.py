@@ -95,7 +95,7 @@ def _line(label: str, cells: Sequence[str], first: int) -> str:
 
 
 def _tails(comparison: Comparison, arm: str, width: int) -> list[str]:
-    """Return which tails FAIL, are undecided, or were not measured."""
+    """Return the tails that FAIL, are undecided, or were not measured."""
     said = tail_lines(comparison, arm)
     return ["", *(row for line in said for row in _wrapped(line, width, "  "))] if said else []
 

@@ -240,7 +240,7 @@ def _verdict_cell(
 
 
 def _tail_reason(cell: Cell) -> str:
-    """Return what is to be said of a cell's tail, in few words."""
+    """Return the judgement of a cell's tail in few words."""
     said = cell.reads.partition(", ")[2]
     tail = cell.by_tail
     return f"{said}: {tail.statistic} {tail.ratio:.2f}" if tail and tail.ratio else said

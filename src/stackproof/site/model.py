@@ -251,7 +251,7 @@ def parse_site(document: Document, *, own: Source | None = None) -> Site:
 
 
 def is_without_sources(data: Any) -> bool:
-    """Return whether the data of a site's document states facts, and nothing of their sources."""
+    """Return true where a site's document states facts, and nothing of their sources."""
     if not isinstance(data, dict) or data.get("sources") or data.get("facts"):
         return False
     return any(key not in _NOT_FACTS for key in data)

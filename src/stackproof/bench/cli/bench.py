@@ -86,7 +86,7 @@ def bench(options: BenchOptions, words: RecipeWords, asked: _Asked) -> int:
 
 
 def _specification(options: BenchOptions, words: RecipeWords, *, measured: bool) -> BenchSpec:
-    """Return what is measured; recipes in the place of images are built for it.
+    """Return the specification to measure; recipes in the place of images are built for it.
 
     Where it is `measured` now and here, the machine is looked at before anything takes time.
     """

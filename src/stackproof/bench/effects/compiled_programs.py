@@ -113,7 +113,7 @@ def _mounts(deployment: Deployment) -> str:
 
 
 def identity(arms: Arms, programs: Iterable[Program]) -> dict[str, dict[str, list[str]]]:
-    """Return where arms have what was compiled for them: folders with digests for names.
+    """Return the folders of programs that were compiled for the arms, named by digests.
 
     Those of the cache are named from there, since a job's nodes may have it elsewhere.
     """

@@ -24,7 +24,7 @@ def results_spec(
     placements: Mapping[str, Placement],
     command: tuple[str, ...],
 ) -> ResultsSpec:
-    """Return what `bench.json` says of a bench."""
+    """Return the content of `bench.json` for a bench."""
     rate = place.rate_mb_s
     limits: dict[str, dict[str, object]] = {}
     for name, placement in placements.items():
@@ -52,7 +52,7 @@ def results_spec(
 
 
 def machine() -> dict[str, str]:
-    """Return what launches that are compared must have in common."""
+    """Return the facts of the machine that compared launches must share."""
     model = ""
     with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as stream:
         for line in stream:
@@ -64,7 +64,7 @@ def machine() -> dict[str, str]:
 
 
 def facts_of(place: LaunchNodes) -> dict[str, str]:
-    """Return what results say of the machine that they are from."""
+    """Return the facts of the machine for the results."""
     # In a job this is one of its nodes; those of a cluster on one machine use none of its NICs.
     joined = "" if place.one_machine else fabric.seen_here()
     return {

@@ -76,7 +76,7 @@ def import_files(options: ImportOptions, *, command: tuple[str, ...] = ()) -> Im
 
 
 def _imported(outputs: list[OutputFile], setup: ImportSetup) -> Imported:
-    """Return what files give; one without results is a wrong input here, no job that failed."""
+    """Return the import of files; one without results is a wrong input here, no job that failed."""
     try:
         return import_outputs(outputs, setup)
     except StackproofError as error:

@@ -227,7 +227,7 @@ def memory_problems(arms: Arms, memory: tuple[str, ...]) -> list[Problem]:
 
 
 def fabric_of(place: LaunchNodes) -> str:
-    """Return what joins the nodes (`site.FabricType`), empty where it is not known.
+    """Return the fabric of the nodes (`site.FabricType`), empty where it is not known.
 
     Nodes of a cluster on this machine are joined by Ethernet, and this machine without Slingshot
     is taken for one that has no more.

@@ -201,7 +201,7 @@ def _give_up(run: Run, plan: Sequence[Launch]) -> int:
 
 
 def _shape(bench: Bench, launches: Sequence[Launch], left_s: float) -> Event:
-    """Return what is to be told before launches are made."""
+    """Return the event that is told before launches are made."""
     of = _left_of(bench.spec)
     return Event(what="note", name="bench", text=shape_text(launches), left_s=left_s, left_of=of)
 

@@ -49,7 +49,7 @@ def watch(
 
 
 def look() -> MachineLoad:
-    """Return how busy this machine is now; zeros where the kernel does not tell."""
+    """Return the load of this machine now; zeros where the kernel does not tell."""
     before = _times()
     reads = []
     for _ in range(_READS):

@@ -158,7 +158,7 @@ def said(options: DoctorOptions, knowledge: Knowledge) -> Evidence:
 
 
 def logs_of(path: str) -> LogExtract:
-    """Return what is kept of a log that was named; raises `StackproofError` (FILE_MISSING, …)."""
+    """Return the kept lines of a log that was named; raises `StackproofError` (FILE_MISSING, …)."""
     documents.refuse_other_kind(path, "log", texts=False)
     reader = LogReader()
     if not os.path.isfile(path):  # a pipe, whose writer may be slow

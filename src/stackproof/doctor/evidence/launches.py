@@ -42,7 +42,7 @@ def fallbacks(results: Results, arm: str | None = None) -> tuple[str, ...]:
 
 
 def ratios(results: Results, arm: str | None = None) -> tuple[str, ...]:
-    """Return how each arm compares with the baseline on each curve, and at which sizes."""
+    """Return the ratios of each arm to the baseline on each curve, with their sizes."""
     base = results.spec.baseline
     curves = curves_of(results)
     own = {(one.benchmark, one.placement, one.program): one for one in curves if one.arm == base}

@@ -97,7 +97,7 @@ _SHOWN = 100
 
 
 def _betrayed(text: str) -> tuple[dict[str, FactValue], dict[str, str]]:
-    """Return which MPI, launcher and provider the words of a log are of, and their releases."""
+    """Return the MPI, launcher and provider that a log's words belong to, and their releases."""
     facts: dict[str, FactValue] = {}
     versions = {}
     for name, pattern in _VERSIONS:

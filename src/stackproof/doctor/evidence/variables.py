@@ -31,14 +31,14 @@ _DISPLAYED = ("CRAY_MPICH_VERSION", "PE_MPICH_VERSION")
 
 
 def names_in(text: str) -> tuple[bool, tuple[str, ...]]:
-    """Return whether a list leaves names out (`^` before it), and its names."""
+    """Return true where a list leaves names out (`^` before it), and its names."""
     words = text.strip().removeprefix("^")
     names = (word.strip().lower() for word in re.split(r"[,;]", words))
     return text.strip().startswith("^"), tuple(name for name in names if name)
 
 
 def of_variables(evidence: Evidence, knowledge: Knowledge) -> Evidence:
-    """Return what is wrong with values of variables, as far as releases and fabric are known."""
+    """Return the faults of variables' values, as far as releases and fabric are known."""
     if evidence.variables is None:
         return Evidence()
     facts: dict[str, FactValue] = {}

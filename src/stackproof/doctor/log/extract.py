@@ -121,7 +121,7 @@ class LogReader:
                 return
 
     def _telling(self, low: bytes, start: int, end: int) -> bool:
-        """Return whether a record says more than that a series was measured."""
+        """Return true where a record says more than that a series was measured."""
         line = low[start : min(end, start + 4 * _LONGEST)]
         return b'"kind":"series' not in line or _WRONG.search(line) is not None
 
@@ -133,7 +133,7 @@ class LogReader:
                 self._between_bytes += min(len(line), _LONGEST) + _OVERHEAD
 
     def extract(self) -> LogExtract:
-        """Return what was kept; call it when the log has ended."""
+        """Return the kept lines; call it when the log has ended."""
         if self._rest:
             rest, self._rest = self._rest[:_LONGEST], b""
             if self._first_bytes < _EDGE:

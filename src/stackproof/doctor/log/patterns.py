@@ -13,7 +13,7 @@ _BREAKS = re.compile(r"(?:\\.|.)?(?:[*+?]|\{[0-9,]*\})|\\[a-zA-Z]|[.\[\](){}|^$ 
 
 
 def search(pattern: str, text: str) -> re.Match[str] | None:
-    """Return where a pattern stands in a text; a space in it fits line breaks, too."""
+    """Return the match of a pattern in a text; a space in it fits line breaks, too."""
     words, compiled = _compiled(pattern)
     if words and not any(word in text for word in words):
         return None

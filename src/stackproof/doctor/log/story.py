@@ -77,7 +77,7 @@ class LogStory:
 
 
 def story_of(evidence: Evidence) -> LogStory:
-    """Return what the logs of evidence tell."""
+    """Return the story of the logs of evidence."""
     events: list[LogEvent] = []
     endings: dict[str, None] = {}
     for name, text in evidence.logs.items():
@@ -128,7 +128,7 @@ class _Box:
 
 
 def went_on(log: PlainLog) -> bool:
-    """Return whether a program printed on, after the last complaint, as if nothing had happened."""
+    """Return true where a program printed on after the last complaint."""
     if grammar.DEAD.search(log.text):
         return False
     after = False

@@ -159,7 +159,7 @@ def manifest_of(name: str, of: ProgramOptions) -> Manifest:
 
 
 def _started_by(view: FileView, path: str) -> tuple[str, Startup | None]:
-    """Return what a script of a shell says plainly that it starts, and what it does before.
+    """Return the program that a shell script plainly starts, and the settings before it.
 
     Of any other file it is the path itself.
     """

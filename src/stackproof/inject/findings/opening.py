@@ -63,7 +63,7 @@ def by_name(case: InjectionAttempt) -> Finding | None:
 
 
 def _by_the_only_name(case: InjectionAttempt) -> Finding | None:
-    """Return what comes of the MPI that a program opens, where it names no other; None for unknown.
+    """Return the findings on the MPI that a program opens by its one name; None for unknown.
 
     A plain name promises nothing: the program is of the ABI of what it leads to now.
     """

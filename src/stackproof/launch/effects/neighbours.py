@@ -31,7 +31,7 @@ class CpuTimes:
 
 
 def taken(before: CpuTimes, after: CpuTimes, cpus: int) -> Disturbance:
-    """Return what others took of so many CPUs, nothing where that cannot be told."""
+    """Return the share of the CPUs that others took, nothing where that cannot be told."""
     wall, worked = after.clock - before.clock, after.worked - before.worked
     tick = 1 / os.sysconf("SC_CLK_TCK")
     if worked <= 0 or wall * cpus < _FEWEST_TICKS * tick:

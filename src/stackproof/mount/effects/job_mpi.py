@@ -190,7 +190,7 @@ def _without(image: Described, injected: MountedImage | None) -> frozenset[Memor
 
 
 def _fabric_of(name: str | None) -> tuple[str, int, str]:
-    """Return what joins a site's nodes, the NICs of one where all have as many, and its libfabric.
+    """Return the fabric of a site, the NICs of a node where all have as many, and its libfabric.
 
     Without a name it is this machine, whose libfabric is not looked for.
 

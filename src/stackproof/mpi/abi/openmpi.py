@@ -22,7 +22,7 @@ _GONE = re.compile(
 
 
 def releases_of_part(name: str) -> str:
-    """Return which Open MPI a library is of that Open MPI 5 lacks; empty for every other one."""
+    """Return the Open MPI of a library that Open MPI 5 lacks; empty for every other one."""
     match = _GONE.fullmatch(name)
     number = next(filter(None, match.groups())) if match else ""
     return number and {"40": "Open MPI 3 or 4", "20": "Open MPI 2"}.get(number, "Open MPI 1")

@@ -92,7 +92,7 @@ class Cxi:
 
 
 def _loaded(transport: str, setup: Setup) -> dict[str, str]:
-    """Return what makes Intel MPI load the machine's libfabric in the place of its own.
+    """Return the settings by which Intel MPI loads the machine's libfabric instead of its own.
 
     Raises `StackproofError` (UNSUPPORTED) where it has to and the file is not known.
     """

@@ -252,13 +252,13 @@ def spec_of(stage: ProofRun) -> BenchSpec | None:
 
 
 def case_of(stage: ProofRun, spec: BenchSpec, launch: Launch, transport: str = "") -> Case:
-    """Return what a launch measures; raises `StackproofError` where the program cannot do it."""
+    """Return the case of a launch; raises `StackproofError` where the program cannot do it."""
     case = schedule.case_for(spec, launch, stage.placement, transport or _OWN_CHOICE)
     return replace(case, fabric=_fabric(stage))
 
 
 def _first_case(stage: ProofRun) -> Case | None:
-    """Return what a known program does while its ranks are watched, which nobody times: little."""
+    """Return the short case of a known program for ranks that are watched and not timed."""
     spec = spec_of(stage)
     if spec is None:
         return None
@@ -441,7 +441,7 @@ def _mounts(provided: Provided) -> tuple[MountRequest, ...]:
 
 
 def _fabric(stage: ProofRun) -> str:
-    """Return what joins the nodes (`site.FabricType`), empty where it is not known."""
+    """Return the fabric of the nodes (`site.FabricType`), empty where it is not known."""
     return launching.fabric_of(LaunchNodes(nodes={}, state=stage.state))
 
 

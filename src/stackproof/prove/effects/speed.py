@@ -76,7 +76,7 @@ class Compared:
 
 
 def announced(ready: Ready) -> Event:
-    """Return what is going to be run, and about how long that takes where it is known."""
+    """Return the announcement of all runs, and about how long they take where it is known."""
     stage, spec = ready.stage, prove_arms.spec_of(ready.stage)
     plan = _plan(stage) if _is_timed(stage) else ()
     text = f"{len(ready.arms)} arms are run and watched"
@@ -210,7 +210,7 @@ def _progress(launch: Launch, total: int, count: int, left: pace.Pace) -> Event:
 
 
 def _hopeless(made: Sequence[Measurement], count: int, left_s: float) -> str:
-    """Return why it makes no sense to go on, empty where launches to come may decide something.
+    """Return the reason to end, empty where launches to come may decide something.
 
     So few blocks without disturbance could be left that none is judged by them, or there is none
     yet and it would take long.
@@ -227,7 +227,7 @@ def _hopeless(made: Sequence[Measurement], count: int, left_s: float) -> str:
 
 
 def _fault(several: Sequence[Measurement]) -> Problem | None:
-    """Return what is wrong with what a launch measured, None when all can be used."""
+    """Return the fault of a launch's measurements, None when all can be used."""
     for one in several:
         if problem := launch_checks.first_failure(one.checks):
             return _of_arm(one.arm, problem)
@@ -313,7 +313,7 @@ def _has_tables(stage: ProofRun, done: Completed) -> bool:
 
 
 def _tables(stage: ProofRun, launch: Launch, done: Completed) -> tuple[Measurement, ...]:
-    """Return what a program printed as launches of its block; raises as reading tables does."""
+    """Return a program's tables as launches of its block; raises as reading tables does."""
     if done.timed_out or done.returncode:
         raise fail(Reason.JOB_FAILED, f"it ended with {done.returncode}, or not in its time")
     found = _import(stage, launch.arm, done)

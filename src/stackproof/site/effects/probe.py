@@ -51,7 +51,7 @@ def _is_path(name_or_path: str) -> bool:
 
 
 def own_source(name_or_path: str) -> Source | None:
-    """Return where the facts of somebody's own file are from if it says nothing of that.
+    """Return the source of facts in somebody's own file that names none.
 
     The date is that of the file. None for a shipped site, and for a file that is not there.
     """

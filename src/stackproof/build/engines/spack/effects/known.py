@@ -43,7 +43,7 @@ def conflict_problems(
 
 
 def environment_problems(path: str) -> tuple[Problem, ...]:
-    """Return what is known of a spack.yaml or of the folder of an environment that is no recipe.
+    """Return the known faults of a spack.yaml or of the folder of an environment that is no recipe.
 
     Nothing is known of other files, and of those that cannot be parsed.
     """
