@@ -235,3 +235,21 @@ def test_scripts_that_never_end_are_followed_for_a_while():
     grown = follow("/x/s", lambda _: "A=aaaa\n" + "A=$A$A\n" * 40 + "exec /x/p  # $A\n")
     assert len(grown.variables["A"]) == 1 << 16
     assert grown.program == "/x/p"
+
+
+@pytest.mark.parametrize("start", ["<<EOF", "<<-'EOF'", '<< "EOF" > /dev/null'])
+def test_lines_of_a_document_are_no_commands(start: str) -> None:
+    text = f"cat {start}\nexport LD_LIBRARY_PATH=/wrong\nexec /wrong\n\tEOF\nEOF\nexec /p\n"
+    assert followed(text).program == "/p"
+    assert followed(text).first == ()
+
+
+def test_a_shift_is_no_document() -> None:
+    assert followed("A=$((1<<B))\nexec /p\n").program == "/p"
+
+
+def test_of_two_programs_none_is_told() -> None:
+    choice = 'if [ "$1" = x ]; then\nexec /a\nfi\nexec /p\n'
+    assert not followed(choice).program.startswith("/")
+    assert followed(choice.replace("/a", "/p")).program == "/p"
+    assert followed("exec /p\nexec /never\n").program == "/p"

@@ -16,6 +16,7 @@ _ASSIGNS = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _WORD = re.compile(
     r"""(?:"(?:\$\([^()]*\)|[^"])*"|'[^']*'|\$\([^()]*\)|`[^`]*`|\$\{[^{}]*(?:\$\{[^{}]*\})?[^{}]*\}|[^\s"'`])+"""
 )
+_DOCUMENT = re.compile(r"(?<!<)<<-?[ \t]*(['\"]?)([A-Za-z_]\w*)\1")
 _OPENS = frozenset({"if", "for", "while", "until", "case", "select"})
 _CLOSES = frozenset({"fi", "done", "esac", "}"})
 _DEFAULTS = re.compile(r':\s+"?\$\{([A-Za-z_]\w*):?=(.*)\}"?', re.DOTALL)
@@ -38,7 +39,8 @@ class Startup:
     `first` and `last` are the folders that it puts before and behind those of LD_LIBRARY_PATH,
     `anew` says that it may drop these, `dropped` that it does. `preloads` are files that it puts
     into LD_PRELOAD, which `preload_anew` says to be without what was there, and `preload_unknown`
-    with what only shows when it runs. `program` is what it starts (empty where that is not plain),
+    with what only shows when it runs. `program` is what it starts (no path where that is not plain,
+    or one of several), and `is_settled` says that it starts that under all conditions;
     `scripts` what was read.
     """
 
@@ -51,6 +53,7 @@ class Startup:
     preload_anew: bool = False
     preload_unknown: bool = False
     program: str = ""
+    is_settled: bool = False
     scripts: tuple[str, ...] = ()
 
     @property
@@ -92,7 +95,8 @@ def _run(startup: Startup, path: str, read: Callable[[str], str], depth: int) ->
 def _commands(text: str) -> Iterator[tuple[str, bool]]:
     """Yield the commands of a script, each with True where it is run whatever the others say."""
     level, chained = 0, False
-    parts = re.split(r"(\n|;(?!;)|&&|\|\|)", text.replace("\\\n", " "))
+    plain_text = _without_documents(text.replace("\\\n", " "))
+    parts = re.split(r"(\n|;(?!;)|&&|\|\|)", plain_text)
     for command, after in zip(parts[::2], (*parts[1::2], "\n"), strict=True):
         plain = command.strip()
         first = plain.partition(" ")[0]
@@ -104,6 +108,21 @@ def _commands(text: str) -> Iterator[tuple[str, bool]]:
         chained = after in {"&&", "||"}
 
 
+def _without_documents(text: str) -> str:
+    """Return a script without the lines of here-documents, which are no commands."""
+    lines = text.split("\n")
+    ends = {line.strip() for line in lines}
+    kept, end = [], ""
+    for line in lines:
+        if end:
+            end = "" if line.strip() == end else end
+            continue
+        match = _DOCUMENT.search(line)
+        end = match[2] if match and match[2] in ends else ""
+        kept.append(line[: match.start()] if match and end else line)
+    return "\n".join(kept)
+
+
 def _simple(startup: Startup, words: list[str], *, sure: bool) -> None:
     """Follow the assignments of a command, and what it starts where that is the program."""
     left = list(words)
@@ -111,14 +130,17 @@ def _simple(startup: Startup, words: list[str], *, sure: bool) -> None:
         _assign(startup, match[1], match[2], sure=sure)
         left.pop(0)
     starts = left[:1] == ["exec"] or any(word.strip('"') in {"$@", "${@}"} for word in left)
-    if not starts or startup.program:
+    if not starts or startup.is_settled:
         return
     left = left[left[0] == "exec" :]
     while left and left[0].rpartition("/")[2] == "env":
         left = _after_env(startup, left[1:], sure=sure)
     words = [_expanded(startup, word) for word in left]
     program = next((word for word in words if word), "")
-    startup.program = program if program.startswith("/") or words != left else startup.program
+    if program.startswith("/") or words != left:
+        # Of two programs the condition decides, which is not known here.
+        startup.program = program if startup.program in {"", program} else _UNKNOWN
+        startup.is_settled = sure
 
 
 def _after_env(startup: Startup, words: list[str], *, sure: bool) -> list[str]:
