@@ -101,6 +101,7 @@ EXPORTED int slurm_spank_task_init(spank_t spank, int count, char *words[])
     (void)count;
     (void)words;
     bool first = spank_get_item(spank, S_TASK_ID, &task) != ESPANK_SUCCESS || task == 0;
+    step_forget_choice(spank);
     if (current_step.has_warning && first) {
         report_error(&current_step.warning);
     }

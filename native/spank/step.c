@@ -102,6 +102,16 @@ static int prepare(struct step *step, spank_t spank, const char *mounts, struct 
     return result;
 }
 
+void step_forget_choice(spank_t spank)
+{
+    const char *type = job_variable(spank, "SLURM_MPI_TYPE");
+    const char *ours = job_variable(spank, NAME_PMI);
+    if (type != NULL && ours != NULL && strcmp(type, ours) == 0) {
+        (void)spank_unsetenv(spank, "SLURM_MPI_TYPE");
+    }
+    (void)spank_unsetenv(spank, NAME_PMI);
+}
+
 void step_prepare(struct step *step, spank_t spank, bool asked)
 {
     memset(step, 0, sizeof *step);

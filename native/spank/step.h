@@ -32,6 +32,10 @@ struct step {
  * image, so that nothing in the environment is an error. */
 void step_prepare(struct step *step, spank_t spank, bool asked);
 
+/* Takes away the `--mpi` that this plug-in has chosen for an image (see pmi.h), once the task has
+ * what that type gives it: an srun within the step may have no image, or another one. */
+void step_forget_choice(spank_t spank);
+
 /* Closes all descriptors of this process. The loop devices go with the last process that has one
  * and with the last mount. */
 void step_release(struct step *step);

@@ -130,8 +130,19 @@ def test_srun_keeps_its_name_and_an_empty_environment(room: Room) -> None:
     words = " ".join(line().split()[1:-1])
     script = (
         f"env -i $(command -v srun) -N2 {words} "
-        "/bin/sh -c ': >started; echo rank $SLURM_STACKPROOF_PMI; /bin/sleep 1' & "
+        "/bin/sh -c ': >started; echo rank $SLURM_STACKPROOF_PMI.; /bin/sleep 1' & "
         "until test -e started || ! kill -0 $!; do sleep 0.1; done; "
         "echo rank $(cat /proc/$!/comm); wait $!"
     )
-    assert ran(room, "mpich", "sh", "-c", script)[0] == ["rank pmi2", "rank pmi2", "rank srun"]
+    assert ran(room, "mpich", "sh", "-c", script)[0] == ["rank .", "rank .", "rank srun"]
+    bare = f"env -i $(command -v srun) -N2 {' '.join(line().split()[1:])}"
+    assert ran(room, "mpich", "sh", "-c", bare)[0] == TOGETHER
+
+
+def test_a_choice_for_an_image_ends_with_its_step(room: Room) -> None:
+    """An srun within the step that has no image must find the site's default."""
+    words = line().split()[1:-1]
+    show = "echo rank ${SLURM_MPI_TYPE-unset} ${SLURM_STACKPROOF_PMI-unset}"
+    assert ran(room, "mpich", "srun", "-N1", *words, "sh", "-c", show)[0] == ["rank unset unset"]
+    argv = ("srun", "-N1", *words, "sh", "-c", show)
+    assert ran(room, "mpich", *argv, env={"SLURM_MPI_TYPE": "pmi2"})[0] == ["rank pmi2 unset"]
