@@ -433,6 +433,9 @@ class CutLine:
                     stopped = 0 < self.stop < self.pieces
                 if stopped:
                     self._stopped.set()
+                    # It waits until it is killed: a client that was cut off would try again.
+                    while near.recv(65536):
+                        pass
                     break
                 far.sendall(content)
         self._end(far)
