@@ -198,12 +198,31 @@ static bool is_offered(const char *type)
     return is_there;
 }
 
+/* Returns the scontrol beside this srun, to be freed: PATH may be without Slurm's folder, or have
+ * another release first. */
+static char *scontrol(void)
+{
+    char folder[PATH_MAX];
+    char *path = NULL;
+    ssize_t length = readlink(self, folder, sizeof folder - 1);
+    while (length > 0 && folder[length - 1] != '/') {
+        length--;
+    }
+    if (length > 0 && asprintf(&path, "%.*sscontrol", (int)length, folder) < 0) {
+        return NULL;
+    }
+    if (path == NULL || access(path, X_OK) != 0) {
+        free(path);
+        path = strdup("scontrol");
+    }
+    return path;
+}
+
 /* Returns the site's default, to be freed; NULL where it cannot be had. Releases before 23.02 have
  * written it where they read it, by now. */
 static char *site_default(void)
 {
     const char *written = getenv(variable);
-    char program[] = "scontrol";
     char show[] = "show";
     char config[] = "config";
     char *text = NULL;
@@ -211,7 +230,9 @@ static char *site_default(void)
     if (written != NULL && *written != '\0') {
         return strdup(written);
     }
-    text = output_of(program, show, config);
+    char *program = scontrol();
+    text = program != NULL ? output_of(program, show, config) : NULL;
+    free(program);
     char *line = text != NULL ? strstr(text, "\nMpiDefault ") : NULL;
     if (line != NULL) {
         line += strcspn(line, "=");
@@ -295,7 +316,9 @@ static void choose(char *const words[], const struct family *family)
         return;
     }
     bool is_there = is_offered(family->wanted);
-    if (is_there) {
+    /* A plug-in that takes the choice away would otherwise have it made for ever. */
+    bool has_started_anew = ours != NULL && strcmp(ours, family->wanted) == 0;
+    if (is_there && !has_started_anew) {
         start_anew(words, family->wanted);
     }
     warn(family, type, is_there);
