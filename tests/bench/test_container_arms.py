@@ -167,7 +167,7 @@ def test_buffers_on_a_gpu_in_a_container(lab: Lab, tmp_path: Path) -> None:
     subprocess.run([lab.mpich / "bin/mpicc", *shared, CSRC / "gpuaware.c", "-o", aware, "-ldl"],
                    check=True, timeout=60)  # fmt: skip
     ready = container_arm.of_container(lab.arm, ())
-    assert not container_arm.opens(ready, ["libcuda.so.1"])
+    assert ready.hidden(["libcuda.so.1"])
     (tmp_path / "none.yaml").write_text(
         json.dumps({**ONE, "baseline": lab.entry, "memory": "cuda", "benchmarks": ["latency"]})
     )

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from noises import KINDS, launch_noise
-from stackproof.compare import integrity, looks, resampling, sequential
+from stackproof.compare import integrity, look_levels, looks, resampling, sequential
 from stackproof.compare.compare import compare
 from stackproof.compare.model import Verdict, Why
 from synthetic import INTER, Noise, Plan, simulate
@@ -45,7 +45,7 @@ def test_looks_begin_when_something_can_be_decided_and_end_with_the_last_launch(
 @pytest.mark.parametrize("plan", [(10,), (8, 11, 15, 20), looks.planned(40)])
 @pytest.mark.parametrize("error", [0.025, 0.05, 0.01])
 def test_all_looks_together_err_as_often_as_one_would(plan, error):
-    level = looks.level(plan, error)
+    level = look_levels.level(plan, error)
     assert level <= error * 1.001
     sums = np.random.default_rng(1).normal(size=(100_000, plan[-1])).cumsum(axis=1)
     boundary = NormalDist().inv_cdf(1 - level)
@@ -56,7 +56,7 @@ def test_all_looks_together_err_as_often_as_one_would(plan, error):
 def test_the_levels_are_those_of_pocock():
     """Table 1 of Pocock's article: 2.178, 2.289, 2.361 and 2.413 for 2 to 5 equal steps, 5 %."""
     for steps, boundary in {2: 2.178, 3: 2.289, 4: 2.361, 5: 2.413}.items():
-        level = looks.level(tuple(range(1, steps + 1)), 0.025)
+        level = look_levels.level(tuple(range(1, steps + 1)), 0.025)
         assert -NormalDist().inv_cdf(level) == pytest.approx(boundary, abs=0.01)
 
 
@@ -117,7 +117,7 @@ def test_error_rates_hold_over_all_looks(kind):
     random = np.random.default_rng(KINDS.index(kind))
     noise = launch_noise(kind, 0.10, (500, 2, 1, 20), random)
     ratios = (noise[:, 0] - noise[:, 1]).reshape(-1, 20)
-    tail = looks.level(plan, 0.025)
+    tail = look_levels.level(plan, 0.025)
     above = np.zeros(len(ratios), dtype=bool)
     below = above.copy()
     for look in plan:

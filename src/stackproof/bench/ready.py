@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from stackproof.bench.arms.installation import Installation
 from stackproof.bench.spec import Arm
 from stackproof.core.command import EnvPatch
+from stackproof.core.errors import Problem
 from stackproof.image.model import Deployment, Image
 from stackproof.mpi.transports import Libfabric
 
@@ -28,34 +28,6 @@ class MpiWrappers:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerCase:
-    """A container and what is carried into it, before it is known how it starts.
-
-    `image` is what its runtime is given, `archive` the same as a file or folder to look into;
-    `folders` (and files) are seen at their own paths in it, `programs` are in these, by name.
-    """
-
-    arm: Arm
-    host: Installation
-    image: str
-    archive: str
-    image_digest: str
-    folders: tuple[str, ...]
-    programs: Mapping[str, str]
-
-    @property
-    def hybrid(self) -> bool:
-        """Return whether the machine's MPI is put under the programs."""
-        return self.arm.bind == "hybrid"
-
-    @property
-    def binds(self) -> dict[str, str]:
-        """Return the folders of the machine by the place that they are seen at."""
-        found = {folder: folder for folder in self.folders}
-        return {**found, self.host.prefix: self.host.prefix} if self.hybrid else found
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ReadyArm:
     """An arm that was read: what it mounts, sets and can run.
 
@@ -63,8 +35,9 @@ class ReadyArm:
     all that a launch runs. `found` says in words what the arm turned out to be. `folders` are what
     its ranks read besides; `stamps` says by path which files these were when they were read.
     `compilers` are those of an MPI of the machine; an image has its own below its mount point.
-    `container` is what it is made of where it is one, `step` options of srun that start it.
-    `documents` is what an image would have in its `meta/`, by name, where it lies elsewhere.
+    `step` are options of srun that start it in a container; `uncompiled` is why nothing can be
+    compiled for it. `documents` is what an image would have in its `meta/`, by name, where it lies
+    elsewhere.
     """
 
     arm: Arm
@@ -75,6 +48,29 @@ class ReadyArm:
     stamps: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
     found: Mapping[str, str] = field(default_factory=dict)
     compilers: MpiWrappers | None = None
-    container: ContainerCase | None = None
     step: tuple[str, ...] = ()
+    uncompiled: tuple[Problem, ...] = ()
     documents: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def contained(self) -> bool:
+        """Return whether ranks run in a container, where files of the machine may not be seen."""
+        return False
+
+    @property
+    def foreign(self) -> bool:
+        """Return whether its MPI is in a container of other people, and in no bill."""
+        return False
+
+    def carrying(self, folder: str, programs: Mapping[str, str]) -> ReadyArm:
+        """Return the arm with more programs by their paths in a folder; may raise as reading it."""
+        return replace(
+            self,
+            deployment=replace(self.deployment, programs={**self.deployment.programs, **programs}),
+            folders=tuple(dict.fromkeys((*self.folders, folder))),
+        )
+
+    def hidden(self, driver: Sequence[str]) -> Problem | None:
+        """Return why ranks cannot open one of a GPU's libraries that the machine may have."""
+        del driver
+        return None

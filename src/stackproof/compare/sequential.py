@@ -11,7 +11,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from stackproof.compare import looks
+from stackproof.compare import look_levels, looks
 from stackproof.compare.judge import Observations, Rules
 from stackproof.compare.model import (
     NULL_FAMILY_ERROR,
@@ -28,13 +28,13 @@ Table = Mapping[tuple[str, str, str], Mapping[str, Observations]]
 
 def rules_of_looks(rules: Rules, plan: tuple[int, ...]) -> Rules:
     """Return the rules of one look of several: at the level at which all make no more errors."""
-    tail = looks.level(plan, rules.tail)
+    tail = look_levels.level(plan, rules.tail)
     return dataclasses.replace(
         rules,
         confidence=1 - 2 * tail,
-        family_error=looks.level(plan, rules.family_error),
-        null_family_error=looks.level(plan, NULL_FAMILY_ERROR),
-        tail_error=looks.level(plan, TAIL_ERROR),
+        family_error=look_levels.level(plan, rules.family_error),
+        null_family_error=look_levels.level(plan, NULL_FAMILY_ERROR),
+        tail_error=look_levels.level(plan, TAIL_ERROR),
         # With fewer pairs than that no interval is as sure as it must be.
         minimum_launches=math.ceil(-math.log2(tail)),
     )

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from stackproof.compare import looks, resampling
+from stackproof.compare import look_levels, looks, resampling
 from stackproof.compare.collect import CollectedResults, curves_of
 from stackproof.compare.judge import Observations
 from stackproof.compare.model import Choice, Curve, SweepOutcome
@@ -56,7 +56,7 @@ class SweepPlan:
 
 
 def _tail(after: tuple[int, ...], arms: int) -> float:
-    return looks.level(after, ERROR / max(arms - 1, 1))
+    return look_levels.level(after, ERROR / max(arms - 1, 1))
 
 
 def _pairs(tail: float) -> int:

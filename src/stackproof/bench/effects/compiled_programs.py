@@ -11,12 +11,11 @@ from itertools import groupby
 from stackproof.bench.effects import program_source
 from stackproof.bench.effects.arms import Arms
 from stackproof.bench.effects.compile_program import compile_program
-from stackproof.bench.effects.kinds import container_arm
 from stackproof.bench.program_spec import Program
 from stackproof.bench.ready import MpiWrappers, ReadyArm
 from stackproof.core import mountlist
 from stackproof.core.effects import cache_kinds
-from stackproof.core.errors import Problem, Reason, StackproofError, fail
+from stackproof.core.errors import Problem, StackproofError
 from stackproof.core.mountlist import MountRequest
 from stackproof.image.model import Deployment
 from stackproof.mount.effects import mount_exec
@@ -63,31 +62,19 @@ def _with(
     compilers = _compilers(ready)
     source, places = program_source.source_of(programs, files_of, compilers)
     folder = compile_program(compilers, source)
-    deployment = ready.deployment
     paths = {name: str(folder / place) for name, place in places.items()}
-    if ready.container is not None:
-        return container_arm.carrying(ready.container, str(folder), paths)
-    return replace(
-        ready,
-        deployment=replace(deployment, programs={**deployment.programs, **paths}),
-        folders=tuple(dict.fromkeys((*ready.folders, str(folder)))),
-    )
+    return ready.carrying(str(folder), paths)
 
 
 def _compilers(ready: ReadyArm) -> MpiWrappers:
     """Return the wrappers of an arm's MPI; an image's need the image, and so it is mounted.
 
-    Raises `StackproofError` (UNSUPPORTED) for a pack, whose wrappers do not work.
+    Raises `StackproofError` where it has none that work.
     """
     if ready.compilers is not None:
         return ready.compilers
-    if ready.arm.pack:
-        raise fail(
-            Reason.UNSUPPORTED,
-            f"the pack `{ready.arm.pack}` has not all programs, and none can be compiled with it",
-            hint="compile them where its image is mounted, and name them when it is packed: "
-            "`stackproof pack IMAGE PROGRAM …`",
-        )
+    if ready.uncompiled:
+        raise StackproofError(*ready.uncompiled)
     deployment = ready.deployment
     facts = deployment.mpi
     family = families.get(facts.family)

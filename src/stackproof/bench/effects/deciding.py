@@ -17,7 +17,7 @@ from pathlib import Path
 from stackproof.bench.effects import sweeping
 from stackproof.bench.schedule import Launch
 from stackproof.bench.spec import BenchSpec
-from stackproof.compare import looks, sweep
+from stackproof.compare import looks
 from stackproof.compare.effects.results import load_results
 from stackproof.compare.model import Cell, Panel, Verdict, Why
 from stackproof.core import limits, noun
@@ -56,6 +56,8 @@ class Experiment:
 def looks_of(spec: BenchSpec) -> tuple[int, ...]:
     """Return after how many launches per arm it is looked, nothing where it is not."""
     if spec.sweep:
+        from stackproof.compare import sweep  # noqa: PLC0415 - numpy, and for sweeps alone
+
         return sweep.planned_looks(spec.launches, len(spec.challengers) + 1)
     return looks.planned(spec.launches) if spec.until_decided else ()
 

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from stackproof.bench import programs as bench_programs
-from stackproof.bench import runtimes, schedule
+from stackproof.bench import schedule
 from stackproof.bench.effects.arms import Arms
-from stackproof.bench.effects.kinds import container_arm
 from stackproof.bench.effects.nodes import LaunchNodes
 from stackproof.bench.ready import ReadyArm
 from stackproof.bench.schedule import Launch
@@ -102,7 +101,7 @@ def run_once(
     try:
         if planted and state:
             up.set_link(state, rate=planted, delay=state.spec.delay)
-        here = not (state or place.allocation or place.job or ready.container)
+        here = not (state or place.allocation or place.job or ready.contained)
         done = launch_folder.run(command, place.scratch if here else "")
     finally:
         if planted and state:
@@ -207,23 +206,14 @@ def transport_problems(
 
 
 def memory_problems(arms: Arms, memory: tuple[str, ...]) -> list[Problem]:
-    """Return the containers in which no GPU's driver is to be found, where buffers lie on one."""
+    """Return the arms whose ranks find no driver of a GPU, where buffers lie on one."""
     kinds = [kind for kind in dict.fromkeys(memory) if kind != Memory.HOST]
-    found = []
-    for name, ready in arms.by_name.items():
-        for kind in kinds if ready.container and name != arms.null else ():
-            if container_arm.opens(ready, DRIVERS[kind]):
-                continue
-            found.append(
-                Problem(
-                    reason=Reason.NO_GPU,
-                    message=f"{name}: nothing in the container `{ready.arm.container}` is the "
-                    f"driver of a GPU (`{DRIVERS[kind][0]}`), and message buffers are to lie there",
-                    hint=f"give it one with `options`; {ready.arm.runtime}: "
-                    f"{runtimes.get(ready.arm.runtime).facts.gpu}",
-                )
-            )
-    return found
+    return [
+        replace(problem, message=f"{name}: {problem.message}")
+        for name, ready in arms.by_name.items()
+        for kind in kinds
+        if name != arms.null and (problem := ready.hidden(DRIVERS[kind]))
+    ]
 
 
 def fabric_of(place: LaunchNodes) -> str:
@@ -269,8 +259,8 @@ def _without(ready: ReadyArm) -> frozenset[Memory]:
 
     UCX may carry them below an Open MPI that knows of none, where it is told to.
     """
-    if ready.container and not ready.container.hybrid:
-        return frozenset()  # its own MPI is in no bill
+    if ready.foreign:
+        return frozenset()
     family = ready.deployment.mpi.family
     if bill := ready.documents.get(os.path.basename(fabric.BILL)):
         return transports.without_by_bill(bill, family)

@@ -9,20 +9,18 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from stackproof.bench import arms
 from stackproof.bench import options as bench_options
-from stackproof.bench.effects import batch_job, planning
-from stackproof.bench.effects.kinds import vendor
+from stackproof.bench.effects import batch_job, kinds, planning
+from stackproof.bench.effects.kinds import Tell
 from stackproof.bench.effects.run import Bench, prepare, run_bench
 from stackproof.bench.options import BenchOptions
 from stackproof.bench.spec import Arm, BenchSpec, parse_bench
-from stackproof.build.effects import images
-from stackproof.build.effects.builders import RecipeOptions
-from stackproof.build.effects.loaded import Loaded
 from stackproof.core import mountlist
 from stackproof.core.document import Document, schema
 from stackproof.core.effects import shipped
@@ -33,14 +31,16 @@ from stackproof.image.effects.image_file import load_head
 from stackproof.launch.effects import launch_folder
 from stackproof.launch.schedulers import REGISTRY
 from stackproof.results.model import LAUNCHES
-from stackproof.share.effects import admission, naming
+
+if TYPE_CHECKING:
+    from stackproof.build.effects.loaded import Loaded
 
 _ENDINGS = (".yaml", ".yml")
 # What stands for the swapped baseline's image until there is one: no path is empty.
 _SWAPPED = ""
 
 
-def specification(options: BenchOptions, tell: Callable[[str], None] = lambda _: None) -> BenchSpec:
+def specification(options: BenchOptions, tell: Tell = lambda _: None) -> BenchSpec:
     """Return what the options ask to measure; `tell` gets notes on it.
 
     Raises `StackproofError`: USAGE, UNSUPPORTED, and what a file that is no specification raises.
@@ -51,7 +51,7 @@ def specification(options: BenchOptions, tell: Callable[[str], None] = lambda _:
     return bench_options.scheduled(spec, options)
 
 
-def _specification(options: BenchOptions, tell: Callable[[str], None]) -> BenchSpec:
+def _specification(options: BenchOptions, tell: Tell) -> BenchSpec:
     if options.spec:
         bench_options.refuse_short_form(options)
         folder = os.path.dirname(os.path.abspath(options.spec))
@@ -78,7 +78,7 @@ def _specification(options: BenchOptions, tell: Callable[[str], None]) -> BenchS
     return replace(spec, **changes)
 
 
-def _arm(text: str, tell: Callable[[str], None]) -> Arm:
+def _arm(text: str, tell: Tell) -> Arm:
     """Return the arm that `[NAME=]WHAT` means; a file that is called so is an image without NAME.
 
     WHAT is an image, or `KIND:…` (`stackproof.bench.arms`). Raises `StackproofError` (USAGE) for a
@@ -108,34 +108,9 @@ def _arm(text: str, tell: Callable[[str], None]) -> Arm:
     return _located(arm, os.path.abspath(""), tell)
 
 
-def _located(arm: Arm, folder: str, tell: Callable[[str], None]) -> Arm:
-    """Return an arm with files in the place of labels, and called by the label of its image.
-
-    A vendor's MPI is found, and `tell` hears what it is. Raises what finding labels, and
-    `find_vendor`, raise.
-    """
-    arm = vendor.find_vendor(arm, tell)
-    image = _file_of(arm.image, folder)
-    label = "" if image == arm.image else os.path.relpath(arm.image, folder)
-    return replace(
-        arm,
-        image=image,
-        name=arm.name or re.sub(r"[^\w.+-]", "-", label),
-        inject=(_file_of(arm.inject or "", folder) or None) if arm.image else arm.inject,
-        program_image=_file_of(arm.program_image or "", folder) or None,
-    )
-
-
-def _file_of(text: str, folder: str) -> str:
-    """Return a path `IMAGE[:MOUNT]` as it is, or what a label means that was taken for a path."""
-    if not text or os.path.exists(mountlist.split(text)[0]):
-        return text
-    word = os.path.relpath(text, folder)
-    found = naming.text_of(word)
-    if found == word:
-        return text
-    admission.require(*naming.image_asked(mountlist.split(word)[0]))
-    return found
+def _located(arm: Arm, folder: str, tell: Tell) -> Arm:
+    """Return an arm with what its words mean here; raises what its kind's reader raises."""
+    return kinds.reader_of(arm).locate(arm, folder, tell)
 
 
 def _pattern() -> str:
@@ -213,6 +188,9 @@ def build_recipes(
             + ("the baseline is none" if words.swap else "no arm is one"),
             hint="name a recipe in the place of its image, such as `--baseline openmpi.yaml`",
         )
+    if not recipes:
+        return spec
+    from stackproof.build.effects import images  # noqa: PLC0415 - for recipes alone
 
     wanted: dict[str, tuple[str, tuple[str, ...]]] = {
         image: (recipe, ()) for image, recipe in recipes.items()
@@ -241,9 +219,12 @@ def _all_loaded(
     Raises `StackproofError` with what is wrong with each of them, and with the images of other arms
     that are not there.
     """
+    from stackproof.build.effects import images  # noqa: PLC0415 - for recipes alone
+    from stackproof.build.effects.builders import RecipeOptions  # noqa: PLC0415 - as above
+
     found: dict[str, Loaded] = {}
     problems: list[Problem] = []
-    for arm in arms if wanted else ():
+    for arm in arms:
         try:
             if arm.image and arm.image not in wanted:
                 load_head(mountlist.split(arm.image)[0])

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -21,17 +20,23 @@ from pathlib import Path
 from stackproof.bench.arms.installation import SYSTEM, Installation, parse_probe
 from stackproof.bench.effects import installation
 from stackproof.bench.effects.compile_program import compile_program, native_source, probe_source
-from stackproof.bench.effects.kinds import container_rank
+from stackproof.bench.effects.kinds import ArmReader, container_rank
+from stackproof.bench.effects.kinds.container_case import (
+    ANSWER_S,
+    ContainerCase,
+    find_archive,
+    run_runtime,
+)
 from stackproof.bench.effects.program_source import IMB
 from stackproof.bench.effects.stamps import stamp_of
-from stackproof.bench.ready import ContainerCase, MpiWrappers, ReadyArm
-from stackproof.bench.runtimes import REGISTRY, get, starting
-from stackproof.bench.runtimes.start import ContainerStart, ImageSource
+from stackproof.bench.ready import MpiWrappers, ReadyArm
+from stackproof.bench.runtimes import REGISTRY, get
+from stackproof.bench.runtimes.start import ContainerStart
 from stackproof.bench.spec import Arm
 from stackproof.core.command import Command, EnvPatch
 from stackproof.core.effects import cache_folder, cache_kinds, files
-from stackproof.core.effects.run import failure, how_it_ended, run
-from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.core.effects.run import how_it_ended, run
+from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.image.container.effects import roots
 from stackproof.image.model import Deployment, Image, MpiFacts
 from stackproof.inject.container import ANNOTATION, plan_containing, render_podman_hook
@@ -46,9 +51,6 @@ from stackproof.inject.model import Judgement, worst
 from stackproof.inject.replacement import Main, find_replacement
 from stackproof.mpi import families
 
-_ANSWER_S = 300.0
-_KEPT_BYTES = 16 << 30
-_SCHEME = re.compile(r"(?:oci|oci-archive|docker-archive):")
 # What images call processors (OCI image specification, GOARCH), as the kernel does.
 _ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64", "x86_64": "x86_64", "aarch64": "aarch64"}
 
@@ -85,7 +87,7 @@ def of_container(arm: Arm, programs: tuple[str, ...]) -> ReadyArm:
         )
     wrappers = _wrappers(host)
     made = [compile_program(wrappers, source) for source in (native_source(), probe_source())]
-    image, archive, digest = _archive(arm)
+    image, archive, digest = find_archive(arm)
     paths = {native_source().name: f"{made[0]}/{native_source().name}"}
     imb = f"{host.prefix}/bin/{IMB}"
     if IMB in programs and os.access(imb, os.X_OK):
@@ -112,21 +114,45 @@ def _host(arm: Arm) -> Installation:
     return installation.of_prefix(real)
 
 
-def carrying(case: ContainerCase, folder: str, paths: Mapping[str, str]) -> ReadyArm:
-    """Return a container that more programs are carried into, from a folder; raises as before."""
-    more = {**case.programs, **paths}
-    return _prepared(replace(case, folders=(*case.folders, folder), programs=more))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadyContainer(ReadyArm):
+    """A container made ready, with what it is made of."""
 
+    case: ContainerCase
 
-def opens(ready: ReadyArm, names: Sequence[str]) -> bool:
-    """Return whether a program in an arm's container can open one of some libraries.
-
-    What srun starts can be asked inside of a job only: until then it is taken for granted.
-    """
-    started = _Started(words=ready.deployment.wrapped, step=ready.step)
-    if ready.container is None or (ready.step and "SLURM_JOB_ID" not in os.environ):
+    @property
+    def contained(self) -> bool:
+        """Return True."""
         return True
-    return bool(_run_in(ready.container, started, names).split())
+
+    @property
+    def foreign(self) -> bool:
+        """Return whether the container's own MPI is used."""
+        return not self.case.hybrid
+
+    def carrying(self, folder: str, programs: Mapping[str, str]) -> ReadyArm:
+        """Return a container that more programs are carried into; raises as `of_container`."""
+        case = self.case
+        more = {**case.programs, **programs}
+        return _prepared(replace(case, folders=(*case.folders, folder), programs=more))
+
+    def hidden(self, driver: Sequence[str]) -> Problem | None:
+        """Return the problem of a container in which no such library can be opened.
+
+        What srun starts can be asked inside of a job only: until then it is taken for granted.
+        """
+        if self.step and "SLURM_JOB_ID" not in os.environ:
+            return None
+        started = _Started(words=self.deployment.wrapped, step=self.step)
+        if _run_in(self.case, started, driver).split():
+            return None
+        return Problem(
+            reason=Reason.NO_GPU,
+            message=f"nothing in the container `{self.arm.container}` is the driver of a GPU "
+            f"(`{driver[0]}`), and message buffers are to lie there",
+            hint=f"give it one with `options`; {self.arm.runtime}: "
+            f"{get(self.arm.runtime).facts.gpu}",
+        )
 
 
 def _wrappers(host: Installation) -> MpiWrappers:
@@ -139,84 +165,6 @@ def _prepared(case: ContainerCase) -> ReadyArm:
     start = _hooked(case, judgements) if case.arm.bind == "hook" else _bound(case, judgements)
     started = _started(case, start)
     return _ready(case, judged, started, _asked(case, judged, started))
-
-
-def _archive(arm: Arm) -> tuple[str, str, str]:
-    """Return an image as its runtime takes it, the same as a file or folder, and its digest.
-
-    What has a name alone is written into the cache; its digest is the runtime's own, as no two
-    archives of an image are alike. Raises `StackproofError` (UNSUPPORTED).
-    """
-    runtime, source, text = get(arm.runtime), _source(arm.container), arm.container
-    if source not in runtime.facts.sources:
-        raise fail(
-            Reason.UNSUPPORTED,
-            f"{arm.runtime} does not start `{text}`, which is {source.value}",
-            hint=f"it starts {', or '.join(sorted(one.value for one in runtime.facts.sources))}"
-            f"; {' and '.join(starting(source)) or 'nothing here'} would start this one",
-        )
-    if source is not ImageSource.NAME:
-        image = f"oci:{text}" if source is ImageSource.OCI and os.path.isdir(text) else text
-        return image, *_readable(text)
-    if arm.archive:
-        return text, *_readable(arm.archive)
-    if not runtime.archive(text, ""):
-        raise fail(
-            Reason.MISSING_KEY,
-            f"`{text}` is no file, and {arm.runtime} writes none of it, so that it cannot be "
-            "looked into",
-            hint="say `archive: FILE`, which it was loaded from, or name a file as `container`",
-        )
-    digest = _run(arm, (arm.runtime, "image", "inspect", "--format={{.Id}}", text)).strip()
-    place = cache_kinds.home("archives") / f"saved-{digest.rpartition(':')[2][:32]}"
-    cache_kinds.in_use()
-    if not (place / "image.tar").exists():
-        with cache_folder.alone(place), cache_folder.making(place) as folder:
-            _run(arm, runtime.archive(text, str(folder / "image.tar")))
-        cache_folder.prune("archives", _KEPT_BYTES, keep=place)
-    return text, str(place / "image.tar"), digest.rpartition(":")[2]
-
-
-def _readable(text: str) -> tuple[str, str]:
-    """Return how an image that is no name is read, and its digest."""
-    path = text.partition(":")[2] if _SCHEME.match(text) else text
-    path = path if os.path.exists(path) else path.rpartition(":")[0]
-    if not os.path.exists(path):
-        raise fail(
-            Reason.FILE_MISSING, f"there is no `{path or text}`", where=Location(file=path or text)
-        )
-    digest = files.sha256(path) if os.path.isfile(path) else _digest_of(path)
-    return f"rootfs:{text}" if roots.is_squashfs(text) else text, digest
-
-
-def _source(text: str) -> ImageSource:
-    """Return what an image was named by."""
-    if _SCHEME.match(text):
-        return ImageSource.OCI
-    if not os.path.exists(text):
-        return ImageSource.NAME
-    if roots.is_squashfs(text):
-        return ImageSource.SQUASHFS
-    if roots.is_image(text):
-        return ImageSource.SIF if roots.is_sif(text) else ImageSource.OCI
-    return ImageSource.FOLDER if os.path.isdir(text) else ImageSource.NAME
-
-
-def _digest_of(folder: str) -> str:
-    """Return a digest of an OCI layout by its index; of a root by its path and its time."""
-    index = os.path.join(folder, "index.json")
-    if os.path.isfile(index):
-        return files.sha256(index)
-    return hashlib.sha256(f"{folder} {stamp_of(folder)}".encode()).hexdigest()
-
-
-def _run(arm: Arm, argv: tuple[str, ...]) -> str:
-    """Return what a command of the runtime prints; raises `StackproofError` (JOB_FAILED)."""
-    command = Command(argv=argv, env=EnvPatch(set=dict(arm.env)), timeout_s=_ANSWER_S, cwd="/")
-    done = run(command)
-    if done.returncode != 0 or done.timed_out:
-        raise failure(command, done, log=None, reason=Reason.JOB_FAILED)
-    return done.stdout.decode(errors="replace")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -383,7 +331,7 @@ def _group(arm: Arm) -> tuple[str, ...]:
     """
     if any(option.startswith("--cgroup") for option in arm.options):
         return ()
-    manager = _run(arm, ("podman", "info", "--format={{.Host.CgroupManager}}")).strip()
+    manager = run_runtime(arm, ("podman", "info", "--format={{.Host.CgroupManager}}")).strip()
     return ("--own-group",) if manager == "cgroupfs" else ()
 
 
@@ -393,7 +341,7 @@ def _run_in(case: ContainerCase, started: _Started, words: Sequence[str]) -> str
     step = ("srun", "--nodes=1", "--ntasks=1", "--mpi=none", *started.step) if started.step else ()
     with tempfile.TemporaryDirectory(prefix="stackproof-ask-") as folder:
         argv = (*step, *started.words, f"{case.folders[1]}/ask", *words)
-        done = run(Command(argv=argv, env=env, timeout_s=_ANSWER_S, cwd=folder))
+        done = run(Command(argv=argv, env=env, timeout_s=ANSWER_S, cwd=folder))
     if done.returncode != 0:
         tail = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()[-6:]
         raise fail(
@@ -438,7 +386,7 @@ def _ready(
     digest = hashlib.sha256(" ".join(parts).encode()).hexdigest()
     name = arm.name or arm.label
     native = case.programs[native_source().name]
-    return ReadyArm(
+    return ReadyContainer(
         arm=arm,
         image=Image(
             path=host.prefix, name=name, mount=host.prefix, size=0, sha256=digest, mpi=facts
@@ -457,7 +405,7 @@ def _ready(
         stamps={path: stamp_of(path) for path in (host.library, native)},
         found=_found(case, judged.judgements, library, said),
         compilers=_wrappers(host),
-        container=case,
+        case=case,
         step=started.step,
     )
 
@@ -486,3 +434,6 @@ def _found(
         f"{Path(case.folders[0]).name}",
         "check of that": "; ".join((verdict, *told)),
     }
+
+
+READER = ArmReader(read=of_container)

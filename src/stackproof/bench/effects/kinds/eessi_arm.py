@@ -21,6 +21,7 @@ from stackproof.bench.effects.compile_program import (
     native_source,
     probe_source,
 )
+from stackproof.bench.effects.kinds import ArmReader
 from stackproof.bench.effects.modules import LoadedModules
 from stackproof.bench.effects.program_source import IMB
 from stackproof.bench.effects.stamps import stamp_of
@@ -403,3 +404,6 @@ def _found(stack: _Stack, under: _Under) -> dict[str, str]:
         **({"check of that": f"{judgement.verdict.value}, by {judgement.way.name}"}
            if judgement else {}),
     }  # fmt: skip
+
+
+READER = ArmReader(read=of_eessi)

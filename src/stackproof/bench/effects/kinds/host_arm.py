@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from stackproof.bench.arms.installation import Installation
 from stackproof.bench.effects import installation, modules
 from stackproof.bench.effects.compile_program import compile_program, native_source
+from stackproof.bench.effects.kinds import ArmReader
 from stackproof.bench.effects.stamps import stamp_of
 from stackproof.bench.ready import MpiWrappers, ReadyArm
 from stackproof.bench.spec import Arm
@@ -96,3 +97,8 @@ def _programs(mpi: Installation, wrappers: MpiWrappers, wanted: tuple[str, ...])
             hint=f"it has: {', '.join(found)}",
         )
     return found
+
+
+READER = ArmReader(
+    read=lambda arm, programs: (of_module if arm.module else of_prefix)(arm, programs)
+)

@@ -7,11 +7,12 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 
+from stackproof.bench.effects.kinds import ArmReader
 from stackproof.bench.effects.stamps import stamp_of
 from stackproof.bench.ready import ReadyArm
 from stackproof.bench.spec import Arm
 from stackproof.build.benchmark import NATIVE
-from stackproof.core.errors import Location, Reason, fail
+from stackproof.core.errors import Location, Problem, Reason, fail
 from stackproof.image.model import Deployment, Image
 from stackproof.mpi.effects import fabric
 from stackproof.mpi.transports import libfabric_of
@@ -63,8 +64,19 @@ def of_pack(arm: Arm, programs: tuple[str, ...]) -> ReadyArm:
         folders=(folder,),
         stamps={path: stamp_of(path) for path in _watched(folder, pack, mpi.prefix)},
         found=_found(pack),
+        uncompiled=(_no_compiler(folder),),
         documents=pack.documents,
     )  # fmt: skip
+
+
+def _no_compiler(folder: str) -> Problem:
+    """Return why nothing is compiled with a pack: the wrappers in it do not work."""
+    return Problem(
+        reason=Reason.UNSUPPORTED,
+        message=f"the pack `{folder}` has not all programs, and none can be compiled with it",
+        hint="compile them where its image is mounted, and name them when it is packed: "
+        "`stackproof pack IMAGE PROGRAM …`",
+    )
 
 
 def _programs(folder: str, pack: Pack) -> dict[str, str]:
@@ -94,3 +106,6 @@ def _found(pack: Pack) -> Mapping[str, str]:
         "tier": f"a pack of tier {tier}",
         "launcher": "the pack's own",
     }
+
+
+READER = ArmReader(read=of_pack)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from stackproof.bench.arms.vendor import HERE
+from stackproof.bench.effects.kinds import ArmReader, Tell, reader_of
+from stackproof.bench.ready import ReadyArm
 from stackproof.bench.spec import Arm
 from stackproof.core.errors import Reason, fail
 from stackproof.site.effects.probe import load_site
@@ -20,13 +21,11 @@ _COMPILERS = ("gnu", "*")
 _NAMED = "module:NAME or prefix:DIR; in a specification `module: NAME` or `prefix: DIR`"
 
 
-def find_vendor(arm: Arm, tell: Callable[[str], None] = lambda _: None) -> Arm:
-    """Return an arm with what its vendor's MPI is here; `tell` hears that. Others as they are.
+def find_vendor(arm: Arm, tell: Tell = lambda _: None) -> Arm:
+    """Return an arm with what its vendor's MPI is here; `tell` hears that.
 
     Raises `StackproofError` (NO_MPI) where a site does not have one, and as `load_site` does.
     """
-    if not arm.vendor:
-        return arm
     mpi = load_site(arm.vendor).vendor_mpi
     if mpi is None:
         raise fail(
@@ -68,3 +67,11 @@ def _cray(version: str) -> str:
         if found:
             return found[-1]
     return ""
+
+
+def _read(arm: Arm, programs: tuple[str, ...]) -> ReadyArm:
+    found = find_vendor(arm)
+    return reader_of(found).read(found, programs)
+
+
+READER = ArmReader(read=_read, locate=lambda arm, _, tell: find_vendor(arm, tell))
