@@ -12,9 +12,10 @@ from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.image.container.effects import roots
 from stackproof.inject.effects import hosts, named, scripts
 from stackproof.inject.effects import target as inject_target
+from stackproof.inject.effects.equal_programs import EqualPrograms
 from stackproof.inject.effects.named import NamedPath
 from stackproof.inject.findings import launcher as findings_launcher
-from stackproof.inject.judge import Question, judge
+from stackproof.inject.judge import Question
 from stackproof.inject.manifest import Manifest, MergedView, describe
 from stackproof.inject.model import Judgement
 from stackproof.inject.replacement import Replacement, find_replacement
@@ -83,35 +84,22 @@ def judge_named(
         question = replace(question, machine=other.manifest.machine)
     found: list[tuple[str, Judgement]] = []
     empty: list[str] = []
+    seen: dict[object, _Looked] = {}
     for text in of.programs:
         place = named.load_program(text, of.root)
-        view, replacement = _joined(place, other, of.root)
-        own = view if isinstance(view, RootView) else place.view(of.root)
+        key = (place.image, *sorted(place.binds.items()), text if place.manifest else "")
+        if key not in seen:
+            seen[key] = _look(place, other, of, question)
+        looked = seen[key]
         try:
-            paths = named.programs_of(place, own)
+            paths = named.programs_of(place, looked.own)
         except StackproofError as error:
             if error.reason is not Reason.NO_MPI:
                 raise
             empty.append(text)
             continue
-        asked = (
-            question
-            if place.manifest
-            else replace(question, setting=setting_of(of, place.root(of.root).config.environment))
-        )
-        asked = inject_target.asked_in(place, of.root, asked)
-        view = inject_target.seen_there(view, place, of.root, asked)
-        for path in paths:
-            script, startup = _started_by(own, path)
-            program = _run_by(own, script, place, of.root)
-            here = replace(
-                asked,
-                startup=startup or _host(own, program, asked),
-                opens=scripts.opened_by(own, script, program),
-            )
-            one = judge(view, program, replacement, here)
-            found.append((text, one if program == path else scripts.of_script(one, path)))
-        _tell_skipped(own, say)
+        found += [(text, _judged(looked, path, place, of.root)) for path in paths]
+        _tell_skipped(looked.own, say)
     if not found:
         raise fail(
             Reason.NO_MPI,
@@ -122,6 +110,44 @@ def judge_named(
     for text in empty:
         say(f"nothing in `{text}` calls MPI, so it is left out")
     return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Looked:
+    """What programs of one root have in common: views of it, what is asked, and what is known."""
+
+    own: FileView
+    asked: Question
+    equal: EqualPrograms
+
+
+def _look(place: NamedPath, other: NamedPath, of: ProgramOptions, question: Question) -> _Looked:
+    view, replacement = _joined(place, other, of.root)
+    asked = (
+        question
+        if place.manifest
+        else replace(question, setting=setting_of(of, place.root(of.root).config.environment))
+    )
+    asked = inject_target.asked_in(place, of.root, asked)
+    return _Looked(
+        own=view if isinstance(view, RootView) else place.view(of.root),
+        asked=asked,
+        equal=EqualPrograms(inject_target.seen_there(view, place, of.root, asked), replacement),
+    )
+
+
+def _judged(looked: _Looked, path: str, place: NamedPath, root: str) -> Judgement:
+    """Return the judgement of a program, or of the script that it is."""
+    own = looked.own
+    script, startup = _started_by(own, path)
+    program = _run_by(own, script, place, root)
+    here = replace(
+        looked.asked,
+        startup=startup or _host(own, program, looked.asked),
+        opens=scripts.opened_by(own, script, program),
+    )
+    one = looked.equal.judge(program, here)
+    return one if program == path else scripts.of_script(one, path)
 
 
 def machine_of(isa: str | None) -> Machine:
@@ -198,9 +224,11 @@ def _host(view: FileView, program: str, question: Question) -> Startup | None:
 
 def _tell_skipped(view: FileView, say: Callable[[str], None]) -> None:
     """Say which files of a folder could not be looked at."""
-    for path in view.skipped if isinstance(view, RootView) else ():
+    skipped = view.skipped if isinstance(view, RootView) else []
+    for path in skipped:
         shown = harmless.line(path.encode(errors="backslashreplace").decode())
         say(f"the name of `{shown}` is not UTF-8, so it is left out")
+    skipped.clear()
 
 
 def _command(root: str) -> str:
