@@ -9,7 +9,7 @@ import os
 import shutil
 from pathlib import Path
 
-from stackproof.inject.effects import named
+from stackproof.inject.effects import known_releases
 from stackproof.inject.judge import Question, judge
 from stackproof.inject.model import Effect
 from stackproof.inject.replacement import find_replacement
@@ -25,7 +25,9 @@ USES_OPENMPI = "extern int ompi_mpi_comm_world[]; int *use(void) { return ompi_m
 def judged(lab, program, prefix, **setting):
     view = RootView()
     question = Question(
-        machine=this_machine(), releases=named.load_releases, setting=LoaderSettings(**setting)
+        machine=this_machine(),
+        releases=known_releases.load_releases,
+        setting=LoaderSettings(**setting),
     )
     return judge(view, program, find_replacement(view, lab.path(prefix)), question)
 

@@ -12,7 +12,7 @@ from elflab import Lab
 from injectlab import found_in, mpich
 from need import need
 from stackproof.core.errors import StackproofError
-from stackproof.inject.effects import check, equal_programs, named
+from stackproof.inject.effects import check, equal_programs, known_releases
 from stackproof.inject.effects.check import CheckOptions, ProgramOptions
 from stackproof.inject.effects.equal_programs import EqualPrograms
 from stackproof.inject.judge import Question, judge
@@ -53,7 +53,7 @@ class Room:
     def judged(self, *programs: str, view: RootView | None = None, **setting: object) -> None:
         """Assert that each judgement is the one that the program gets by itself."""
         question = Question(
-            machine=this_machine(), releases=named.load_releases,
+            machine=this_machine(), releases=known_releases.load_releases,
             setting=LoaderSettings(**setting),  # type: ignore[arg-type]
         )  # fmt: skip
         view = view or RootView()

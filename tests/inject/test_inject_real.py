@@ -10,7 +10,7 @@ import pytest
 from elflab import Lab, run
 from need import need
 from stackproof.core import noun
-from stackproof.inject.effects import named
+from stackproof.inject.effects import known_releases
 from stackproof.inject.judge import Question, judge
 from stackproof.inject.manifest import Manifest, ManifestView, MergedView, describe
 from stackproof.inject.model import Cause, InjectionVerdict
@@ -236,7 +236,7 @@ def test_only_the_fabric_is_replaced(lab, release):
         needs=["old/lib/libmpi.so.12"], calls=["MPI_Init"], declarations=USES_MPICH, flags=flags
     )
     lab.library("new/lib/libfabric.so.1", defines=defines, script=script)
-    found = judged(lab, program, "new", releases=named.load_releases)
+    found = judged(lab, program, "new", releases=known_releases.load_releases)
     real = run(program, env=dict(found.environment))
     assert (found.verdict is InjectionVerdict.WORKS) == real.done
     assert real.done == (release == "new")

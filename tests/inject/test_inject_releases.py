@@ -6,7 +6,7 @@ import pytest
 
 from stackproof.core import document
 from stackproof.core.errors import Reason, StackproofError
-from stackproof.inject.effects.named import load_releases
+from stackproof.inject.effects.known_releases import load_releases
 from stackproof.inject.releases import nothing_known, number_of, parse_releases
 
 GOOD = """

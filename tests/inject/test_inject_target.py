@@ -14,7 +14,7 @@ from eessilab import EVERY, USES_MPICH, Eessi, inject
 from need import need
 from stackproof.core.errors import ExitCode
 from stackproof.inject import target
-from stackproof.inject.effects import named
+from stackproof.inject.effects import known_releases, named
 from stackproof.inject.target import target_of_site
 from stackproof.linking.loader.machine import LEVELS
 from stackproof.site.model import External, Partition, Site
@@ -147,7 +147,7 @@ def test_wrong_input(lab, capsys, tmp_path):
 
 
 def test_releases_become_nodes():
-    releases = named.load_releases()
+    releases = known_releases.load_releases()
     every = {"libfabric": "1.15.2.0", "slingshot-host-software": "13.1", "gcc": "12.3"}
     externals = {name: External(version=version) for name, version in every.items()}
     found = target_of_site(Site(name="x", glibc="2.31", externals=externals), releases)
@@ -163,10 +163,12 @@ def test_the_weakest_of_several_partitions():
     partitions = {
         name: Partition(architecture="x86_64", microarchitecture=name) for name in ("zen4", "zen2")
     }
-    found = target_of_site(Site(name="x", partitions=partitions), named.load_releases())
+    found = target_of_site(Site(name="x", partitions=partitions), known_releases.load_releases())
     assert found.level == "x86-64-v3"
     partitions["unknown"] = Partition(architecture="x86_64")
-    assert not target_of_site(Site(name="x", partitions=partitions), named.load_releases()).level
+    assert not target_of_site(
+        Site(name="x", partitions=partitions), known_releases.load_releases()
+    ).level
 
 
 def test_levels_are_those_of_archspec():

@@ -11,7 +11,7 @@ from elflab import Lab
 from need import need
 from stackproof.core import document
 from stackproof.core.errors import Reason, StackproofError
-from stackproof.inject.effects.named import load_releases
+from stackproof.inject.effects.known_releases import load_releases
 from stackproof.inject.judge import Question, judge
 from stackproof.inject.model import Cause, Finding, InjectionVerdict, Judgement
 from stackproof.inject.replacement import find_replacement

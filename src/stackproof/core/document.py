@@ -10,10 +10,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import importlib.resources
 import itertools
 import json
 import math
+import pkgutil
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 import yaml
 
-from stackproof.core import fitting, limits
+from stackproof.core import fitting, limits, schemas
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, did_you_mean, fail
 
 _YAML = "tag:yaml.org,2002:"
@@ -286,8 +286,8 @@ def _short_tag(tag: str) -> str:
 @functools.cache
 def schema(kind: str) -> dict[str, Any]:
     """Return the JSON Schema of a document kind (`recipe`, `site`, `bench`, …)."""
-    folder = importlib.resources.files("stackproof.core.schemas")
-    loaded: dict[str, Any] = json.loads(folder.joinpath(f"{kind}.json").read_text("utf-8"))
+    # Not by importlib.resources: to import that takes longer than to read all schemas.
+    loaded: dict[str, Any] = json.loads(pkgutil.get_data(schemas.__name__, f"{kind}.json") or b"")
     return loaded
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -50,6 +51,12 @@ class Loaded:
     swaps: tuple[Swap, ...] = ()
     overlay: str = ""
     root: Path | None = None
+
+    @property
+    def glibc(self) -> str:
+        """Return the release of the C library that a build compiles for: that of its root."""
+        here = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")[2]
+        return str(self.stack.site_facts["glibc"]) if self.root else here
 
     @property
     def lock_path(self) -> Path:

@@ -33,11 +33,5 @@ class Oldest:
 def oldest(word: str, loaded: Loaded, plan: Plan) -> Oldest:
     """Return what `--floor` asks for; raises `StackproofError` where it is not to be had here."""
     release, root = floor.parse(word), os.fspath(loaded.root or "")
-    floor.refuse_early(plan, loaded.stack, glibc_of(loaded), release, root=root)
+    floor.refuse_early(plan, loaded.stack, loaded.glibc, release, root=root)
     return Oldest(release=release, root=root)
-
-
-def glibc_of(loaded: Loaded) -> str:
-    """Return the release of the C library that a build compiles for: that of its root."""
-    here = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")[2]
-    return str(loaded.stack.site_facts["glibc"]) if loaded.root else here

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from stackproof.build.effects import oldest
 from stackproof.build.effects.loaded import Loaded
 from stackproof.build.foreseen import ForeseenNeeds, foresee, lacking
 from stackproof.build.plan import Plan
 from stackproof.core.errors import Problem, Reason
-from stackproof.inject.effects import named
+from stackproof.inject.effects import known_releases
 from stackproof.inject.needs import Lacks
 from stackproof.site.effects import probe
 
@@ -40,6 +39,6 @@ def ask(loaded: Loaded, plan: Plan, site: str | None, *, locked: bool) -> SiteNe
     """
     if site is None or os.path.isdir(site):
         return None
-    needs = foresee(plan, loaded.stack, oldest.glibc_of(loaded), locked=locked)
-    found = lacking(needs, probe.load_site(site), named.load_releases())
+    needs = foresee(plan, loaded.stack, loaded.glibc, locked=locked)
+    found = lacking(needs, probe.load_site(site), known_releases.load_releases())
     return SiteNeeds(needs=needs, lacking=found)

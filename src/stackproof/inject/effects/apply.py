@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 
 from stackproof.core.errors import Location, Reason, fail
-from stackproof.inject.effects import named, override, staging, versions
+from stackproof.inject.effects import known_releases, named, override, staging, versions
 from stackproof.inject.effects.check import machine_of
 from stackproof.inject.effects.staging import Injection
 from stackproof.inject.effects.wanted import (
@@ -76,7 +76,7 @@ def _wrapped(options: ApplyOptions, scripts: str) -> Done:
         )
     programs, view = load_programs(options), RootView()
     replacement = find_replacement(view, named.load_prefix(options.replacement).path)
-    question = Question(machine=machine_of(options.isa), releases=named.load_releases)
+    question = Question(machine=machine_of(options.isa), releases=known_releases.load_releases)
     judgements = [judge(view, one.path, replacement, question) for one in programs]
     refuse(judgements, accept_unknown=options.accept_unknown)
     wrappings = []

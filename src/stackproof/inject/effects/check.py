@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from stackproof.core import harmless, limits
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.image.container.effects import roots
-from stackproof.inject.effects import hosts, named, scripts
+from stackproof.inject.effects import hosts, known_releases, named, scripts
 from stackproof.inject.effects import target as inject_target
 from stackproof.inject.effects.equal_programs import EqualPrograms
 from stackproof.inject.effects.named import NamedPath
@@ -57,7 +57,7 @@ def question_of(of: ProgramOptions, options: CheckOptions) -> Question:
         launcher=named.launcher_kind(launcher, findings_launcher.OFFERS) if launcher else "",
         launcher_file=os.path.abspath(launcher) if os.path.isfile(launcher) else "",
         namespaces=options.namespaces,
-        releases=named.load_releases,
+        releases=known_releases.load_releases,
     )
     return inject_target.asked_of(options.target, of.isa, question)
 

@@ -12,6 +12,7 @@ from stackproof.core.errors import Location, Problem, Reason, StackproofError, f
 from stackproof.image import activate, metadata
 from stackproof.image.effects.folder import relocated
 from stackproof.inject import job as inject_job
+from stackproof.inject.effects import known_releases
 from stackproof.inject.effects import named as inject_named
 from stackproof.inject.effects.job_key import JobCase, MountedImage
 from stackproof.inject.effects.named import NamedPath
@@ -62,7 +63,7 @@ def examine(case: JobCase, links: str) -> Examined:
         machine=inject_named.this_machine(),
         setting=inject_named.setting_of(case.environment),
         with_plugins=False,
-        releases=inject_named.load_releases,
+        releases=known_releases.load_releases,
         launcher=kind,
         launcher_file=launcher,
     )

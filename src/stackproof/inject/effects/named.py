@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import posixpath
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from stackproof.core import limits, mountlist, noun
-from stackproof.core.effects import files, shipped
+from stackproof.core.effects import files
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.image.container.effects import layers, roots
 from stackproof.image.container.effects.roots import Root
@@ -19,8 +18,6 @@ from stackproof.image.effects import image_file
 from stackproof.image.effects import load as image_load
 from stackproof.inject.manifest import Manifest, ManifestView
 from stackproof.inject.program import calls_mpi
-from stackproof.inject.releases import Releases, parse_releases
-from stackproof.inject.values import parse_values
 from stackproof.linking.effects import view as linking_view
 from stackproof.linking.effects.view import FileSource, RootView
 from stackproof.linking.elf import read
@@ -270,18 +267,6 @@ def _callers(folder: str, view: RootView) -> Iterator[str]:
     named = {name for needed in programs.values() for name in needed}
     yield from (p for p, needed in programs.items() if p in callers or needed & libraries.keys())
     yield from (path for name, path in libraries.items() if name not in named)
-
-
-@functools.cache
-def load_releases() -> Releases:
-    """Return the meaning of version nodes and of values, from the shipped knowledge."""
-    from stackproof.core.effects import documents  # noqa: PLC0415 - slow to import, rarely needed
-
-    nodes, values = (
-        documents.load(str(shipped.find("knowledge", name)), ours=True)
-        for name in ("symbol-versions.yaml", "mpi-constants.yaml")
-    )
-    return replace(parse_releases(nodes), values=parse_values(values))
 
 
 def setting_of(environment: Mapping[str, str]) -> LoaderSettings:

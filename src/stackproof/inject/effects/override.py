@@ -26,8 +26,8 @@ from stackproof.inject.eessi import (
     variant_name,
 )
 from stackproof.inject.effects import artefact as artefacts
+from stackproof.inject.effects import known_releases, named, staging, versions
 from stackproof.inject.effects import levels as inject_levels
-from stackproof.inject.effects import named, staging, versions
 from stackproof.inject.effects.check import machine_of
 from stackproof.inject.effects.staging import Injection
 from stackproof.inject.effects.wanted import ApplyOptions, Done, ProgramNow, load_programs, refuse
@@ -402,7 +402,7 @@ def _judged(
         with _without(target.place) as bare:  # without any injection, an earlier one too
             question = Question(
                 machine=machine_of(options.isa),
-                releases=named.load_releases,
+                releases=known_releases.load_releases,
                 with_plugins=False,
                 before=bare,
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from stackproof.inject.effects import named
+from stackproof.inject.effects import known_releases, named
 from stackproof.inject.effects.named import NamedPath
 from stackproof.inject.findings import launcher as findings_launcher
 from stackproof.inject.judge import Question
@@ -21,7 +21,7 @@ def load_target(name: str) -> Target:
     if not name.endswith(".json"):
         from stackproof.site.effects import probe  # noqa: PLC0415 - slow to import, rarely needed
 
-        return target_of_site(probe.load_site(name), named.load_releases())
+        return target_of_site(probe.load_site(name), known_releases.load_releases())
     manifest = named.load_place(name).manifest
     if manifest is None:
         raise ValueError("a JSON file is read as a manifest")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from stackproof.core import harmless, noun
 from stackproof.core.errors import ExitCode
 from stackproof.inject import needs as inject_needs
-from stackproof.inject.effects import named
+from stackproof.inject.effects import known_releases, named
 from stackproof.inject.effects.target import load_target
 from stackproof.inject.needs import Lacks, TreeNeeds
 from stackproof.linking.effects.view import RootView
@@ -18,7 +18,7 @@ def show(image: str, site: str | None, *, as_json: bool) -> int:
     found = inject_needs.tree_needs(view, view.elf_files(place.path))
     lacking = Lacks()
     if site is not None:
-        lacking = inject_needs.lacks(found, load_target(site), named.load_releases())
+        lacking = inject_needs.lacks(found, load_target(site), known_releases.load_releases())
     if as_json:
         data = {**noun.to_data(found), **(noun.to_data(lacking) if site is not None else {})}
         print(noun.to_json(data), end="")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.image.model import Image
 from stackproof.inject import job
-from stackproof.inject.effects import named
+from stackproof.inject.effects import known_releases
 from stackproof.inject.judge import Question, judge
 from stackproof.inject.model import Judgement
 from stackproof.inject.program import calls_mpi
@@ -43,7 +43,9 @@ def judged(view: RootView, image: Image, programs: Sequence[str]) -> MpiFit:
     if image.mpi is None:
         raise _without_mpi(image, callers[0])
     replacement = find_replacement(view, image.mpi.prefix)
-    question = Question(machine=this_machine(), with_plugins=False, releases=named.load_releases)
+    question = Question(
+        machine=this_machine(), with_plugins=False, releases=known_releases.load_releases
+    )
     found = [judge(view, path, replacement, question) for path in callers]
     against = list(job.reasons_against(found))
     faults = [one for one in against if one.reason is Reason.INJECTION_FAILS]

@@ -34,7 +34,7 @@ from stackproof.core.effects.run import base_environment, how_it_ended, run
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.image.model import Deployment, Image, MpiFacts
 from stackproof.inject.eessi import family_folder
-from stackproof.inject.effects import job, named, staging
+from stackproof.inject.effects import job, known_releases, named, staging
 from stackproof.inject.effects.check import machine_of
 from stackproof.inject.effects.job_key import MountedImage
 from stackproof.inject.effects.wanted import refuse
@@ -258,7 +258,9 @@ def _judged(stack: _Stack, mpi: Installation, prefix: str, wanted: Sequence[str]
     moved = EnvPatch() if mpi is stack.own else mpi.env
     env, view = stack.own.env.then(moved), RootView()
     setting = named.setting_of(env.apply(base_environment()))
-    question = Question(machine=machine_of(None), setting=setting, releases=named.load_releases)
+    question = Question(
+        machine=machine_of(None), setting=setting, releases=known_releases.load_releases
+    )
     found = [judge(view, path, find_replacement(view, prefix), question) for path in wanted]
     refuse(found, accept_unknown=stack.arm.accept_unknown)
     first = found[0]

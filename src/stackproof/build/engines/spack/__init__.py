@@ -7,16 +7,21 @@ only Spack knows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import importlib
+from typing import TYPE_CHECKING, Any
 
-from stackproof.build.engines.spack import locks
-from stackproof.build.engines.spack.buildplan import INSTALL, MIRROR, build_plan, mirror_plan
-from stackproof.build.engines.spack.configuration import CacheSettings, cache_settings
-from stackproof.build.engines.spack.lockplan import lock_plan, wants
-from stackproof.build.engines.spack.locks import lock_files
-from stackproof.build.engines.spack.missing_sources import source_problems
-from stackproof.build.engines.spack.problems import problems
-from stackproof.build.engines.spack.stack import LockedClone, SpackLock, SpackStack
+if TYPE_CHECKING:
+    from stackproof.build.engines.spack.buildplan import (
+        INSTALL,
+        MIRROR,
+        build_plan,
+        mirror_plan,
+    )
+    from stackproof.build.engines.spack.configuration import CacheSettings, cache_settings
+    from stackproof.build.engines.spack.lockplan import lock_plan, read_lock, wants
+    from stackproof.build.engines.spack.locks import lock_files
+    from stackproof.build.engines.spack.missing_sources import source_problems
+    from stackproof.build.engines.spack.problems import problems
 
 __all__ = [
     "INSTALL",
@@ -33,12 +38,19 @@ __all__ = [
     "wants",
 ]
 
+_HOMES = {
+    "buildplan": {"INSTALL", "MIRROR", "build_plan", "mirror_plan"},
+    "configuration": {"CacheSettings", "cache_settings"},
+    "lockplan": {"lock_plan", "read_lock", "wants"},
+    "locks": {"lock_files"},
+    "missing_sources": {"source_problems"},
+    "problems": {"problems"},
+}
 
-def read_lock(
-    stack: SpackStack, clones: tuple[LockedClone, ...], files: Mapping[str, bytes]
-) -> SpackLock:
-    """Return the lock of a stack from the lock files that Spack left (`lock_files`).
 
-    Raises `StackproofError` (GARBAGE_OUTPUT, UNSUPPORTED) with all problems.
-    """
-    return locks.read_lock(stack, wants(stack), clones, files)
+def __getattr__(name: str) -> Any:
+    """Return what a module of the engine has; `check` of a recipe needs few of them."""
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    raise AttributeError(name)

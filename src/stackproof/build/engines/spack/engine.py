@@ -6,9 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from stackproof.build.engine import OWN, Container, Findings, Rows, Sources, Where
-from stackproof.build.engines.spack import locks, metadata
-from stackproof.build.engines.spack.buildplan import build_plan
-from stackproof.build.engines.spack.lockplan import lock_plan, wants
+from stackproof.build.engines.spack import locks
 from stackproof.build.engines.spack.problems import problems
 from stackproof.build.engines.spack.stack import (
     Caches,
@@ -34,6 +32,8 @@ class SpackEngine:
 
     def stale(self, stack: SpackStack, lock: SpackLock) -> str:
         """See `Engine`."""
+        from stackproof.build.engines.spack.lockplan import wants  # noqa: PLC0415 - where there is a lock
+
         if lock.wants == wants(stack):
             return ""
         from stackproof.build.engines.spack.lock_differences import lock_differences  # noqa: PLC0415 - stale ones only
@@ -45,14 +45,20 @@ class SpackEngine:
         found = problems(stack)
         if lock is None or not stack.transports:
             return Findings(problems=found)
+        from stackproof.build.engines.spack import metadata  # noqa: PLC0415 - for transports alone
+
         views = metadata.transports_of(stack, lock).placed(where("transports"))
         return Findings(problems=(*found, *views.problems), notes=views.notes)
 
     def plan(self, stack: SpackStack, lock: SpackLock | None, sources: Sources) -> Plan:
         """See `Engine`; the steps that make a lock take branches and tags as they are named."""
         if lock is None:
-            return lock_plan(stack, tuple(clones_as_named(stack)))
-        return build_plan(stack, lock, sources.caches or Caches(), csrc=sources.csrc)
+            from stackproof.build.engines.spack import lockplan  # noqa: PLC0415 - of its only use
+
+            return lockplan.lock_plan(stack, tuple(clones_as_named(stack)))
+        from stackproof.build.engines.spack import buildplan  # noqa: PLC0415 - where there is a lock
+
+        return buildplan.build_plan(stack, lock, sources.caches or Caches(), csrc=sources.csrc)
 
     def rows(self, stack: SpackStack, lock: SpackLock | None) -> Rows:
         """See `Engine`."""

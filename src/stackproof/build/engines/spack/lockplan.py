@@ -17,7 +17,7 @@ from stackproof.build.engines.spack.layout import (
     spack,
     tool,
 )
-from stackproof.build.engines.spack.stack import LockedClone, SpackStack
+from stackproof.build.engines.spack.stack import LockedClone, SpackLock, SpackStack
 from stackproof.build.plan import BUILD, PYTHON, Clone, Copy, Plan, Step
 from stackproof.core import ids, noun
 from stackproof.core.command import Command, EnvPatch
@@ -71,6 +71,16 @@ def wants(stack: SpackStack) -> str:
             "target": stack.target,
         }
     )
+
+
+def read_lock(
+    stack: SpackStack, clones: tuple[LockedClone, ...], files: Mapping[str, bytes]
+) -> SpackLock:
+    """Return the lock of a stack from the lock files that Spack left (`lock_files`).
+
+    Raises `StackproofError` (GARBAGE_OUTPUT, UNSUPPORTED) with all problems.
+    """
+    return locks.read_lock(stack, wants(stack), clones, files)
 
 
 def setup_step(stack: SpackStack, clones: tuple[LockedClone, ...]) -> Step:

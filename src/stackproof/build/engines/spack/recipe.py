@@ -28,7 +28,6 @@ from stackproof.core import document as documents
 from stackproof.core.document import Document, Path
 from stackproof.core.errors import Location, Problem, Reason
 from stackproof.recipe.composition import Composed, parts
-from stackproof.site import completion
 
 SCHEMA = "spack-recipe"
 DEFAULT_GENERATION = 2
@@ -304,6 +303,8 @@ def _target(
         site = facts.get("site", "the site")
         hint = "give it with `--fact microarchitecture=NAME`, as `spack arch --target` says"
         if cluster.site_file:
+            from stackproof.site import completion  # noqa: PLC0415 - slow, and for what is missing
+
             asking = completion.command(cluster.site_file)
             hint = f"`{asking}` in a job asks the machine; or {hint}"
         findings.problem(

@@ -7,16 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stackproof.build.effects import builders, git, source_mirror, stacks
+from stackproof.build.effects import builders, stacks
 from stackproof.build.effects.builders import BuildOptions, Reading, Solving
 from stackproof.build.effects.loaded import Loaded
 from stackproof.build.engine import Findings
-from stackproof.build.engines.spack import locks, workers
-from stackproof.build.engines.spack import swap as spack_swap
+from stackproof.build.engines.spack import locks
 from stackproof.build.engines.spack.engine import ENGINE
 from stackproof.build.engines.spack.stack import Caches, SpackLock, SpackStack
-from stackproof.build.engines.spack.workers import Workers
 from stackproof.build.plan import Plan
+from stackproof.build.swap import Swapper
 from stackproof.core.errors import Problem, Reason, StackproofError, fail
 from stackproof.core.monitor import Event, Monitor
 
@@ -24,6 +23,7 @@ if TYPE_CHECKING:  # `check` and `plan` build nothing
     from stackproof.build.effects.workspace import BuildSetup
     from stackproof.build.engines.spack.effects.build import Request
     from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig
+    from stackproof.build.engines.spack.workers import Workers
     from stackproof.recipe.composition import Composed
 
 
@@ -34,7 +34,13 @@ class SpackBuilder:
     lock_kind = SpackLock
     solving = Solving.STEPS
     refused: Mapping[str, Problem] = {"from": builders.NO_RPMS, "root": builders.NO_ROOT}
-    swap = staticmethod(spack_swap.swap)
+
+    @property
+    def swap(self) -> Swapper:
+        """See `Builder`."""
+        from stackproof.build.engines.spack.swap import swap  # noqa: PLC0415 - for words alone
+
+        return swap
 
     def load(self, reading: Reading) -> Loaded:
         """See `Builder`; sources of the operating system that were accepted are part of it."""
@@ -137,8 +143,10 @@ def workers_of(options: BuildOptions) -> Workers | None:
                 Reason.USAGE, f"no job is asked for with {', '.join(lost)}", hint="say `--on slurm`"
             )
         return None
+    from stackproof.build.engines.spack import workers  # noqa: PLC0415 - as they are asked for
+
     named = dict(text.partition("=")[::2] for text in options.srun_option)
-    found = Workers(
+    found = workers.Workers(
         nodes=options.nodes or 1, options=named, cluster=options.cluster, jobs=options.jobs
     )
     wrong = workers.problems(found)
@@ -166,6 +174,8 @@ def system_notes(lock: SpackLock, here: str) -> tuple[Problem, ...]:
 
 def _export(lock: SpackLock, folder: Path, monitor: Monitor) -> set[Path]:
     """Put Spack and the package repositories of a lock into a mirror."""
+    from stackproof.build.effects import git, source_mirror  # noqa: PLC0415 - for mirrors alone
+
     found = set()
     for clone in lock.clones:
         target = git.export(clone.url, clone.commit, clone.ref, folder / source_mirror.GIT, monitor)

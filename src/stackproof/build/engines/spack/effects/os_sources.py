@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import tarfile
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -281,6 +280,8 @@ def lacks_configure(tarball: Path) -> bool:
 
     Raises `StackproofError` (INVALID_VALUE) for a file that is no tarball.
     """
+    import tarfile  # noqa: PLC0415 - where sources are packed alone
+
     try:
         with tarfile.open(tarball) as archive:
             names = {name.partition("/")[2] for name in archive.getnames()}

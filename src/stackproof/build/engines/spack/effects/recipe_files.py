@@ -13,10 +13,9 @@ import posixpath
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stackproof.build.engines.spack.effects import folders
-from stackproof.build.engines.spack.recipe import RecipeFolder, generation_of
 from stackproof.build.engines.spack.stack import FileEntry
 from stackproof.build.engines.spack.stackinator import cluster as clusters
 from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig
@@ -28,10 +27,13 @@ from stackproof.build.engines.spack.stackinator.facts import (
 from stackproof.build.engines.spack.stackinator.reader import HOOKS
 from stackproof.core.document import Document
 from stackproof.core.errors import Location, Problem, Reason, StackproofError
-from stackproof.recipe.composition import Composed
 from stackproof.recipe.effects import inheritance
 from stackproof.site.effects import toolchain
 from stackproof.site.model import Site
+
+if TYPE_CHECKING:  # of no use to a folder
+    from stackproof.build.engines.spack.recipe import RecipeFolder
+    from stackproof.recipe.composition import Composed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +63,8 @@ def load_files(
     reader.take_all()
     if reader.problems:
         raise StackproofError(*reader.problems)
+    from stackproof.build.engines.spack.recipe import RecipeFolder  # noqa: PLC0415 - no folder is one
+
     folder = RecipeFolder(
         path=composed.document.file, files=reader.files, texts=reader.texts, places=reader.places
     )
@@ -157,6 +161,8 @@ def known_facts(site: str | None, stated: Mapping[str, Any] | None = None) -> di
     `stated` is what a recipe says of its generation, and so of how a cluster's folder is read; the
     facts are the same for all.
     """
+    from stackproof.build.engines.spack.recipe import generation_of  # noqa: PLC0415 - as above
+
     facts = dict(load_place(site, 1 if stated is None else generation_of(stated)).facts)
     facts.setdefault("architecture", toolchain.architecture())
     return facts

@@ -6,8 +6,9 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from stackproof.build.engines.spack.effects import folders, gpg_keys, machine
+from stackproof.build.engines.spack.effects import folders, machine
 from stackproof.build.engines.spack.effects.folders import Tree
 from stackproof.build.engines.spack.stack import Caches, Mirror, SpackStack
 from stackproof.build.engines.spack.stackinator import cluster as clusters
@@ -15,12 +16,14 @@ from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig
 from stackproof.build.engines.spack.stackinator.config import note_older_spack, read_config
 from stackproof.build.engines.spack.stackinator.findings import FindingsList
 from stackproof.build.engines.spack.stackinator.folder import Folder
-from stackproof.build.engines.spack.stackinator.mirrors import Mirrors, read_mirrors
 from stackproof.build.engines.spack.stackinator.reader import read_recipe
 from stackproof.core.document import Document
 from stackproof.core.effects import documents as core_documents
 from stackproof.core.errors import Location, Problem, Reason, StackproofError
 from stackproof.site.effects import toolchain
+
+if TYPE_CHECKING:  # few name a mirror
+    from stackproof.build.engines.spack.stackinator.mirrors import Mirrors
 
 # Folders of a recipe whose files are copied and never read here.
 _COPIED = ("repo/", "extra/")
@@ -186,6 +189,8 @@ def _caches(path: str | None, mount: str, findings: FindingsList) -> Caches:
     except StackproofError as error:
         findings.problems += error.problems
         return Caches()
+    from stackproof.build.engines.spack.stackinator.mirrors import read_mirrors  # noqa: PLC0415 - as above
+
     found = read_mirrors(document, mount, os.environ, findings)
     return (
         _with_keys(found, os.path.dirname(os.path.abspath(path)), findings) if found else Caches()
@@ -224,6 +229,8 @@ def _with_keys(found: Mirrors, folder: str, findings: FindingsList) -> Caches:
                 where=needed.where,
                 hint="make one with `spack bootstrap mirror --binary-packages FOLDER`",
             )
+    from stackproof.build.engines.spack.effects import gpg_keys  # noqa: PLC0415 - as above
+
     paths: list[str | None] = []
     for key in (found.private_key, found.public_key):
         path, problem = gpg_keys.find_key(key, folder) if key else (None, None)

@@ -16,7 +16,6 @@ from stackproof.build.engines.spack.stackinator.findings import (
 )
 from stackproof.core.document import Document
 from stackproof.core.errors import Location, Reason
-from stackproof.site import completion
 
 _PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
@@ -50,6 +49,8 @@ def not_stated(name: str, cluster: ClusterConfig) -> tuple[str, str]:
     """Return what is wrong and what to do where a site does not say that it has a vendor's MPI."""
     message = f"`{cluster.name}` does not state where it has `{name}`, which nobody can build"
     if cluster.site_file:
+        from stackproof.site import completion  # noqa: PLC0415 - slow, and for what is missing
+
         asking = completion.command(cluster.site_file)
         return message, f"`{asking}` on a login node asks the machine"
     hint = "name it under `mpi:` of its network.yaml, and its place in its packages.yaml"
