@@ -7,13 +7,15 @@ from __future__ import annotations
 _REPRODUCIBLE = ("-all-root", "-no-xattrs", "-mkfs-time", "0", "-all-time", "0")
 _WITH_LEVEL = ("zstd", "gzip")
 
+LEVEL = 6
+"""That of images and packs that name none; docs/decisions/011-compression.md has the numbers."""
+
 
 def pack_argv(
-    folder: str, image: str, *, compression: str = "zstd", level: int | None = None
+    folder: str, image: str, *, compression: str = "zstd", level: int = LEVEL
 ) -> tuple[str, ...]:
-    """Return the call of mksquashfs that packs a folder; `level` None is its own default."""
-    with_level = level is not None and compression in _WITH_LEVEL
-    options = ("-Xcompression-level", str(level)) if with_level else ()
+    """Return the call of mksquashfs that packs a folder, with all processors, to the same bytes."""
+    options = ("-Xcompression-level", str(level)) if compression in _WITH_LEVEL else ()
     return (
         "mksquashfs", folder, image, "-noappend", "-no-progress", "-quiet", "-comp", compression,
         *options, *_REPRODUCIBLE,
