@@ -1,4 +1,4 @@
-"""How much CPU time the verbs that read and unpack images take, with the code of two trees.
+"""How much CPU time the verbs take that unpack images, plan and check, with the code of two trees.
 
     python benchmarks/cpu_time.py OLD/src NEW/src [--pairs N] [--size MIB]
 
@@ -12,6 +12,7 @@ mksquashfs, as `pack` does.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
 import shutil
@@ -25,11 +26,18 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
-from packs import CALLS_ANSWER, Stack  # noqa: E402 - tests are found from here on
+from elflab import Lab  # noqa: E402 - tests are found from here on
+from images import env_json, make_image  # noqa: E402 - as above
+from injectlab import mpich  # noqa: E402 - as above
+from packs import CALLS_ANSWER, Stack  # noqa: E402 - as above
 from registries import OwnRegistry  # noqa: E402 - as above
 
 LABEL = "tiny/1:v1@here%zen2"
 REMOTE = f"deploy::{LABEL}"
+COPIES = 500
+"""So many copies of one program are checked."""
+_RECIPES = ROOT / "recipes" / "stackinator"
+FOLDER = (f"{_RECIPES}/arbor-dev", "--site", f"{_RECIPES}/sites/hohgant.yaml")
 
 
 @dataclass(frozen=True)
@@ -83,6 +91,29 @@ def _added(place: Place) -> None:
         place.cpu_ms("image", "add", LABEL, "stack.squashfs")
 
 
+def _with_spec(place: Place) -> None:
+    """Make a specification with four images, once."""
+    names = [f"arm{number}" for number in range(4)]
+    if not (place.folder / "spec.yaml").exists():
+        for name in names:
+            make_image(place.folder / f"{name}.squashfs", meta=env_json(name=name))
+        first, *others = [{"image": f"{name}.squashfs"} for name in names]
+        spec = {"baseline": first, "challengers": others, "placements": ["intra-node"]}
+        (place.folder / "spec.yaml").write_text(json.dumps(spec))
+
+
+def _with_programs(place: Place) -> None:
+    """Make copies of a program, an MPI for it, and another one, once."""
+    lab = Lab(place.folder)
+    if not (place.folder / "bin").exists():
+        for name in ("own", "new"):
+            mpich(lab, name)
+        words = {"needs": ["own/lib/libmpi.so.12"], "calls": ["MPI_Init"]}
+        first = lab.program("bin/0", **words)
+        for number in range(1, COPIES):
+            shutil.copy(first, place.folder / "bin" / str(number))
+
+
 COMMANDS: dict[str, tuple[Callable[[Place], None], tuple[str, ...]]] = {
     "run": (_nothing, ("run", "stack.squashfs", "--", "true")),
     "activate": (_nothing, ("activate", "stack.squashfs", "--view", "default")),
@@ -98,6 +129,13 @@ COMMANDS: dict[str, tuple[Callable[[Place], None], tuple[str, ...]]] = {
         lambda place: place.without("apps"),
         ("install", "stack.squashfs", "--to", "apps/stack"),
     ),
+    "bench": (_with_spec, ("bench", "spec.yaml", "--dry-run")),
+    "inject check": (
+        _with_programs,
+        ("inject", "check", "bin", "--with", "new", "--library-path", "own/lib", "--json"),
+    ),
+    "check folder": (_nothing, ("check", *FOLDER)),
+    "plan folder": (_nothing, ("plan", *FOLDER)),
 }  # fmt: skip
 
 
