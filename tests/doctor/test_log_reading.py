@@ -7,6 +7,8 @@ import time
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from knowing import KNOWLEDGE
 from stackproof import cli
@@ -17,12 +19,12 @@ from stackproof.doctor.effects.collect import logs_of
 from stackproof.doctor.evidence.log import of_log
 from stackproof.doctor.evidence.variables import names_in, of_variables
 from stackproof.doctor.log import grammar
-from stackproof.doctor.log.extract import LogReader
+from stackproof.doctor.log.extract import LogExtract, LogReader
 from stackproof.doctor.log.lines import plain
 from stackproof.doctor.log.patterns import search, words_of
 from stackproof.doctor.log.story import story_of
 from stackproof.doctor.rules import diagnose
-from stackproof.knowledge.evidence import Evidence, merged
+from stackproof.knowledge.evidence import Evidence, merged, redacted
 
 MIB = 1 << 20
 ABORT = "Abort(15) on node 3 (rank 3 in comm 0): Fatal error in PMPI_Init: Other MPI error"
@@ -135,6 +137,7 @@ def test_of_a_long_log_the_complaint_in_the_middle_is_kept_with_its_number(tmp_p
 @pytest.mark.parametrize(
     "piece",
     [b"x" * MIB, b"\n" * MIB, b"\0\xff\xfe\x1b[31m" * (MIB // 8), b"error " * (MIB // 6),
+     b"\r" * MIB, b"x\r" * (MIB // 2), b"error\r" * (MIB // 6), b"error a\r\r\n" * (MIB // 10),
      b"error 1\n" * (MIB // 8), b"-" * 70 + b"\n", b"0: " * (MIB // 3), b"[1,1]<stdout>:" * 9999],
 )  # fmt: skip
 def test_a_hostile_log_is_harmless(piece: bytes) -> None:
@@ -151,6 +154,67 @@ def test_a_hostile_log_is_harmless(piece: bytes) -> None:
     assert "\x1b" not in text
     assert len(text.split("\n")) <= MOST_LINES
     assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10 < 200
+
+
+BAR = b"".join(b"\r %d%% |####    | %d/100 [00:01<00:02, 9.1MB/s]" % (n, n) for n in range(100))
+FULL = b"ERROR: [Errno 28] No space left on device"
+
+
+def _read(*pieces: bytes) -> LogExtract:
+    reader = LogReader()
+    for piece in pieces:
+        reader.feed(piece)
+    return reader.extract()
+
+
+@pytest.mark.parametrize(
+    "log",
+    [BAR * 999 + b"\r" + FULL + b"\n",  # megabytes, and the end is what is shown
+     BAR * 500 + b"\r" + FULL + b"\r" + BAR * 500 + b"\x1b[K\r\x1b[?25h\n",  # written over
+     b"\x1b[2K\r" + FULL + b"\r\n", b"ok\n" * 400_000 + BAR * 999 + FULL + BAR + b"\n",
+     BAR * 999 + b"\r" + FULL],
+)  # fmt: skip
+def test_what_a_progress_bar_ends_with_or_writes_over_is_found(log: bytes) -> None:
+    kept = _read(*(log[start : start + MIB] for start in range(0, len(log), MIB)))
+    assert len(kept.text) < limits.LOG_KEPT.bytes
+    told = story_of(Evidence(logs={"x": redacted(kept.text)}, line_numbers={"x": kept.numbers}))
+    assert told.first is not None
+    assert FULL.decode() in told.first.text
+    assert told.first.line == log.count(b"\n") + (not log.endswith(b"\n"))
+
+
+def test_a_bar_is_shown_as_a_terminal_shows_it_last() -> None:
+    text = _read(b"begin\r\n" + BAR + b"\nend\r\r\n").text
+    assert [line.text.strip() for line in plain(text).lines] == [
+        "begin", "99% |####    | 99/100 [00:01<00:02, 9.1MB/s]", "end"
+    ]  # fmt: skip
+    assert [line.number for line in plain("a\rb\nc").lines] == [1, 1, 2]
+
+
+@pytest.mark.parametrize("size", [900, 5000, 3 * MIB])
+def test_of_a_long_line_both_ends_are_kept(size: int) -> None:
+    line = b"srun: error: " + b"a word " * (size // 7) + b"Cannot allocate memory"
+    for log in (line + b"\n", b"x\n" * 400_000 + line + b"\n" + b"y\n" * 400_000):
+        kept = _read(*(log[start : start + MIB] for start in range(0, len(log), MIB)))
+        found = next(one.text for one in plain(kept.text).lines if "srun" in one.text)
+        assert found.startswith("srun: error: a word")
+        assert found.endswith("Cannot allocate memory")
+        assert len(found) <= limits.LINE_KEPT.bytes
+
+
+def test_no_secret_stays_where_its_name_goes_with_the_middle() -> None:
+    for filler in range(300, 400):
+        text = _read(b"a " * (filler // 2) + b"--password hunter2secret " + b"b " * 450).text
+        assert "hunter2" not in redacted(text)
+    cut = redacted("a " * 600 + "PASSWORD=hunter2 end")
+    assert "hunter2" not in cut
+    assert cut.endswith(" end")
+    assert redacted(cut) == cut
+
+
+@given(st.binary(max_size=200), st.integers(0, 200))
+def test_where_a_log_is_cut_into_pieces_is_no_matter(log: bytes, place: int) -> None:
+    assert _read(log[:place], log[place:]) == _read(log)
 
 
 def test_every_form_of_a_line_is_looked_for_without_walking_back() -> None:

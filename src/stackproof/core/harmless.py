@@ -7,6 +7,8 @@ there; a line break makes a line of its own that looks like ours.
 
 from __future__ import annotations
 
+from typing import AnyStr
+
 _KEPT = "\n\t"
 _FORMULAS = frozenset("=+-@\t\r\n")
 _DIRECTIONS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x2028, 0x2029)
@@ -34,6 +36,15 @@ def cell(value: object) -> object:
     """Return what may stand in a cell of CSV: no text that a spreadsheet takes for a formula."""
     begins = isinstance(value, str) and value.lstrip(" ")[:1] in _FORMULAS
     return f"'{value}" if begins else value
+
+
+def shorten(value: AnyStr, most: int) -> AnyStr:
+    """Return so many characters of a line; the middle goes, as lines end with the reason."""
+    if len(value) <= most:
+        return value
+    mark = " … " if isinstance(value, str) else b" ... "
+    head = most // 3
+    return value[:head] + mark + value[head + len(mark) - most :]
 
 
 def indented(value: str, indent: str) -> str:

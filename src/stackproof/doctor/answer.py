@@ -10,7 +10,7 @@ from stackproof.core import harmless
 from stackproof.core.numbers import size_text
 from stackproof.doctor.diagnosis import Diagnosis
 from stackproof.doctor.log.story import LogEvent
-from stackproof.doctor.rules import Answer, RuleFinding, shorten
+from stackproof.doctor.rules import Answer, RuleFinding
 from stackproof.knowledge.model import CurveLevel, Severity
 from stackproof.report.knowledge_text import labelled
 
@@ -106,7 +106,7 @@ def _seen(diagnosis: Diagnosis, width: int) -> Iterator[str]:
     for event in chosen[: 2 if explained else 5]:
         by = _said_by(event)
         most = (2 if explained else 4) * (width - 6) - len(by) - _SLACK
-        yield from _wrapped(f"{by}: {shorten(event.text, most)}", width)
+        yield from _wrapped(f"{by}: {harmless.shorten(event.text, most)}", width)
     if not chosen:
         yield "  no line that says that something failed"
     first = story.first_failed
@@ -181,7 +181,7 @@ def _whole(
     quotes = one.outcome.quotes if every else one.outcome.quotes[: 1 if brief else 3]
     for index, quote in enumerate(quotes):
         label = f"  {'seen' if not index else '':<10}"
-        text = quote if every else shorten(quote, _QUOTE)
+        text = quote if every else harmless.shorten(quote, _QUOTE)
         yield from textwrap.wrap(text, width, initial_indent=label, subsequent_indent=" " * 12)
     if one.supported and one.support is not None and every:
         yield from labelled("shown by", "; ".join(one.support.quotes), width)

@@ -386,20 +386,13 @@ def _quoted(text: str, begin: int, end: int) -> str:
             fields.append(" ".join(line.split()))
         elif (fields and not line.strip()) or line[:3] == "---":
             break
-    return shorten("; ".join((shorten(whole, LONGEST_QUOTE), *fields[:MOST_NAMES])), _LONGEST_WHOLE)
+    said = harmless.shorten(whole, LONGEST_QUOTE)
+    return harmless.shorten("; ".join((said, *fields[:MOST_NAMES])), _LONGEST_WHOLE)
 
 
 _FIELDS_BELOW = 14
 _LONGEST_WHOLE = 320
 _FIELD = re.compile(r"\s*(?:[A-Z#][\w #]{1,22}|[a-z]+_[a-z_]+): {1,12}\S")
-
-
-def shorten(text: str, most: int) -> str:
-    """Return a text of so many characters; the middle goes, as lines end with the reason."""
-    if len(text) <= most:
-        return text
-    head = most // 3
-    return f"{text[:head]} … {text[head + 3 - most :]}"
 
 
 def _inner(

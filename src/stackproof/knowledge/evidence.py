@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from stackproof.core import limits, secrets
+from stackproof.core import harmless, limits, secrets
 
 LONGEST_LOG = limits.LOG_KEPT.bytes
 """Characters of a log that are kept, half of them from its end."""
@@ -186,18 +186,28 @@ def relevant(variables: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+_LONG = re.compile(rf"(?<![^\r\n])[^\r\n]{{{LONGEST_LINE + 1},}}")
+_VERY_LONG = re.compile(rf"(?<![^\r\n])[^\r\n]{{{4 * LONGEST_LINE + 1},}}")
+
+
 def redacted(text: str) -> str:
     """Return a log without values that look like secrets, and no longer than a log may be."""
-    # A key has several lines, so it is taken out before lines are.
-    return secrets.without_secrets(shortened(secrets.without_long_secrets(text)))
+    # A key has several lines, so it is taken out before lines are; what names a secret may stand in
+    # the middle of a long line, which goes last.
+    text = shortened(secrets.without_long_secrets(text))
+    return _LONG.sub(_ends, secrets.without_secrets(text))
 
 
 def shortened(text: str) -> str:
-    """Return the beginning and the end of a log, with long lines cut."""
+    """Return the beginning and the end of a log, and of its very long lines."""
     if len(text) > LONGEST_LOG:
         half = LONGEST_LOG // 2
         text = f"{text[:half]}\n{text[1 - half :]}"
-    return "\n".join(line[:LONGEST_LINE] for line in text.split("\n"))
+    return _VERY_LONG.sub(lambda match: harmless.shorten(match[0], 4 * LONGEST_LINE), text)
+
+
+def _ends(match: re.Match[str]) -> str:
+    return harmless.shorten(match[0], LONGEST_LINE)
 
 
 def merged(first: Evidence, second: Evidence) -> Evidence:

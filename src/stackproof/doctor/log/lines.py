@@ -1,5 +1,6 @@
-"""Printed text to plain lines: without labels of launchers, times, colours and carriage returns.
+"""Printed text to plain lines: without labels of launchers, times and colours.
 
+A line that a progress bar wrote anew, with carriage returns, is one line for each of its states.
 Line numbers stay those of the text, so that a line can be quoted by its number.
 """
 
@@ -9,7 +10,7 @@ import functools
 import re
 from dataclasses import dataclass
 
-from stackproof.core import limits
+from stackproof.core import harmless, limits
 
 LONGEST = limits.LINE_KEPT.bytes
 """Characters of a line that are looked at."""
@@ -82,18 +83,26 @@ def plain(text: str, numbers: tuple[int, ...] = ()) -> PlainLog:
     """Return a text taken apart; `numbers` are those of its lines where some were left out."""
     raw = text.split("\n")
     given = numbers if len(numbers) == len(raw) else range(1, len(raw) + 1)
-    lines = tuple(_line(number, line) for number, line in zip(given, raw, strict=True))
+    lines = tuple(
+        _line(number, state)
+        for number, line in zip(given, raw, strict=True)
+        for state in (_states(line) if "\r" in line else (line,))
+    )
     return PlainLog(
         lines=lines, text="\n".join("" if _TYPED.match(line.text) else line.text for line in lines)
     )
 
 
+def _states(line: str) -> list[str]:
+    """Return what a line showed, one after the other; a terminal shows the last one."""
+    return [state for state in line.split("\r") if state.strip()] or [""]
+
+
 def _line(number: int, text: str) -> PlainLine:
     """Return a line without its labels, with the rank and the node that they told."""
-    text = text[:LONGEST]
+    text = harmless.shorten(text, LONGEST)
     if "\x1b" in text or "\0" in text or "\b" in text:
         text = _ESCAPES.sub("", text)
-    text = text.rstrip("\r").replace("\r", " ")
     rank, node = "", ""
     while text[:1] in _BEGINNINGS:
         match = next((m for m in (label.match(text) for label in _LABELS) if m), None)
