@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from stackproof import cli
 from stackproof.core import limits
 from stackproof.doctor.answer import MOST_LINES, text_of
 from stackproof.doctor.diagnosis import Diagnosis
-from stackproof.doctor.effects.collect import logs_of
+from stackproof.doctor.effects.collect import DoctorOptions, logs_of, said
 from stackproof.doctor.evidence.log import of_log
 from stackproof.doctor.evidence.variables import names_in, of_variables
 from stackproof.doctor.log import grammar
@@ -23,7 +24,7 @@ from stackproof.doctor.log.extract import LogExtract, LogReader
 from stackproof.doctor.log.lines import plain
 from stackproof.doctor.log.patterns import search, words_of
 from stackproof.doctor.log.story import story_of
-from stackproof.doctor.rules import diagnose
+from stackproof.doctor.rules import Answer, diagnose, evaluate
 from stackproof.knowledge.evidence import Evidence, merged, redacted
 
 MIB = 1 << 20
@@ -298,6 +299,68 @@ def test_a_variable_that_a_release_does_not_read() -> None:
     for version, gone in (("4.1.1", True), ("3.2", False)):
         evidence = Evidence(facts=facts, versions={"mpich": version}, variables=name)
         assert of_variables(evidence, KNOWLEDGE).facts["names-no-longer-read"] is gone
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "read"),
+    [("FI_CXI_DEFAULT_CQ_SIZE", "64K", False), ("FI_MR_CACHE_MAX_SIZE", "1GiB", False),
+     ("FI_CXI_DEFAULT_CQ_SIZE", "65536", True), ("FI_PROVIDER", "tcp", True),
+     ("MPIR_CVAR_CH4_OFI_EAGER_MAX_MSG_SIZE", "2g", False),
+     ("UCX_RNDV_THRESH", "16k", True), ("UCX_RNDV_THRESH", "8KB", True),
+     ("UCX_RNDV_THRESH", "8KiB", False), ("UCX_RC_TIMEOUT", "10ms", True),
+     ("OMPI_MCA_btl_tcp_eager_limit", "64k", True), ("OMPI_MCA_btl_sm_max_send_size", "1MiB", True),
+     ("OMPI_MCA_btl_sm_max_send_size", "1t", False), ("SLURM_MEM_PER_NODE", "64G", True)],
+)  # fmt: skip
+def test_a_suffix_counts_where_its_reader_knows_it(name: str, value: str, read: bool) -> None:
+    found = of_variables(Evidence(variables={name: value}), KNOWLEDGE)
+    assert found.facts["suffix-not-read"] is not read
+    assert (f"{name}={value}: " in found.origin("fact", "suffix-not-read")) is not read
+
+
+@pytest.mark.parametrize(
+    ("rule", "name", "fires", "silent"),
+    [("K85", "FI_CXI_DEFAULT_CQ_SIZE", ("64", "64K", " 1023", "1M", "512 entries"),
+      ("0", "1024", "1024K", "131072", "0x40000", "")),
+     ("K86", "FI_CXI_RDZV_THRESHOLD", ("16K", "2047", "0", "16777216", "8M", "1000000B"),
+      ("2048", "16384", "16384B", "999999", "0x4000"))],
+)  # fmt: skip
+def test_a_size_is_what_libfabric_reads_of_it(
+    rule: str, name: str, fires: Sequence[str], silent: Sequence[str]
+) -> None:
+    when = next(one.when for one in KNOWLEDGE.rules if one.id == rule)
+    for values, answer in ((fires, Answer.YES), (silent, Answer.NO)):
+        for value in values:
+            found = evaluate(when, Evidence(variables={name: value}), KNOWLEDGE.newest)
+            assert found.answer is answer, value
+
+
+@pytest.mark.parametrize(
+    ("word", "form"),
+    [("worlds=abc", "`worlds` is a number"), ("signal=1,,2", "`signal` is whole numbers"),
+     ("nodes=-1", "`nodes` is a number"), ("nodes=1,2", "`nodes` is a number"),
+     ("memlock-kib=unlimited", "`memlock-kib` is a number"), ("wrong-bytes=nan", "is a number"),
+     ("signal=SIGKILL", "such as 9,11"), ("slurm-pmix=v4", "`slurm-pmix` is whole numbers"),
+     ("nics-per-node=1e9", "is a number"), ("uses=probe,,one-sided", "a word of the list is empty"),
+     ("node=,gh200", "a word of the list is empty")],
+)  # fmt: skip
+def test_a_fact_of_another_form_is_refused(
+    word: str, form: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["doctor", "--fact", word])
+    assert stop.value.code == 2
+    said = capsys.readouterr().err
+    assert f"`--fact {word}`: " in said
+    assert form in said
+
+
+def test_facts_have_the_type_that_their_readers_ask_for() -> None:
+    words = ("worlds=2", "signal=11", "slurm-pmix=4,5", "memlock-kib=64.5", "container=true")
+    told = said(DoctorOptions(facts=(*words, "node=gh200", "uses=probe,rma")), KNOWLEDGE).facts
+    assert told == {
+        "worlds": 2.0, "signal": ("11",), "slurm-pmix": ("4", "5"), "memlock-kib": 64.5,
+        "container": True, "node": "gh200", "uses": ("probe", "rma"),
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

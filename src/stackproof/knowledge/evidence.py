@@ -53,13 +53,30 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactKind:
-    """A fact that rules may ask for: what it is, what would tell it, and its values, if few."""
+    """A fact that rules may ask for: what it is, what would tell it, and its values, if few.
+
+    `form` is that of a number, or of a list of them, in words; empty for other facts.
+    """
 
     name: str
     description: str
     told_by: str
     values: tuple[str, ...] = ()
+    form: str = ""
 
+
+NUMBER = "a number, such as 2"
+NUMBERS = "whole numbers with commas between, such as 9,11"
+_FORMS: Mapping[str, str] = {
+    **dict.fromkeys(
+        (
+            "wrong-bytes", "worlds", "nodes", "jobs-on-node", "nics-per-node", "memlock-kib",
+            "small-message-rate-lnx-over-cxi", "device-over-host-bandwidth",
+        ),
+        NUMBER,
+    ),
+    **dict.fromkeys(("signal", "slurm-pmix"), NUMBERS),
+}  # fmt: skip
 
 _TRUTH = ("true", "false")
 _VALUES: Mapping[str, tuple[str, ...]] = {
@@ -78,6 +95,7 @@ _VALUES: Mapping[str, tuple[str, ...]] = {
             "single-node-vni", "cxi-device", "cxi-provider", "ofi-support", "container", "fuse2",
             "fuse3", "fabric-symbols-missing", "libraries-missing", "interface-missing",
             "names-no-longer-read", "own-provider-list", "names-misspelt", "values-unknown",
+            "suffix-not-read",
             "core-shared", "ranks-bound", "sibling-memory", "cpe-libraries-match", "xpmem-built",
             "xpmem-device", "gtl-linked",
         ),
@@ -88,7 +106,8 @@ _VALUES: Mapping[str, tuple[str, ...]] = {
 
 FACTS: Mapping[str, FactKind] = {
     name: FactKind(
-        name=name, description=description, told_by=told_by, values=_VALUES.get(name, ())
+        name=name, description=description, told_by=told_by,
+        values=_VALUES.get(name, ()), form=_FORMS.get(name, ""),
     )
     for name, description, told_by in (
         ("mpi", "family of the MPI", "an image, or `--fact mpi=openmpi`"),
@@ -147,6 +166,8 @@ FACTS: Mapping[str, FactKind] = {
         ("names-misspelt", "a variable has almost the name of one that is read",
          "the environment of the job: `--env FILE`"),
         ("values-unknown", "a variable has a value that it cannot have",
+         "the environment of the job: `--env FILE`"),
+        ("suffix-not-read", "a size in a variable has a suffix that its reader does not know",
          "the environment of the job: `--env FILE`"),
         ("core-shared", "a rank shared its core with another process", "results of a bench"),
         ("ranks-bound", "each rank stays in one NUMA node",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -26,7 +27,15 @@ from stackproof.doctor.log.story import story_of
 from stackproof.doctor.spelling import of_spelling
 from stackproof.image.effects.load import load_image, read_member
 from stackproof.image.model import Image
-from stackproof.knowledge.evidence import FACTS, Evidence, FactValue, merged, redacted
+from stackproof.knowledge.evidence import (
+    FACTS,
+    NUMBER,
+    NUMBERS,
+    Evidence,
+    FactValue,
+    merged,
+    redacted,
+)
 from stackproof.knowledge.model import OTHERS, Knowledge
 from stackproof.mount.effects.mount_exec import MARKER
 from stackproof.mpi.effects import fabric
@@ -149,7 +158,7 @@ def said(options: DoctorOptions, knowledge: Knowledge) -> Evidence:
     origins |= {f"fact {name}": "as you say" for name in texts}
     given = Evidence(
         versions=versions,
-        facts={name: _value(text) for name, text in texts.items()},
+        facts={name: _value(name, text) for name, text in texts.items()},
         logs={name: redacted(one.text) for name, one in logs.items()},
         line_numbers={name: one.numbers for name, one in logs.items() if one.numbers},
         origins=origins,
@@ -341,6 +350,20 @@ def _pairs(
 def _wrong_values(texts: Mapping[str, str]) -> Iterator[Problem]:
     """Yield the facts that were given a value that no rule and no reader knows."""
     for name, text in texts.items():
+        form = FACTS[name].form
+        if form and not _NUMERIC[form].fullmatch(text):
+            yield Problem(
+                reason=Reason.USAGE,
+                message=f"`--fact {name}={text}`: `{name}` is {form}",
+                hint=f"it says {FACTS[name].description}; leave it out where nobody knows",
+            )
+        elif "" in text.split(","):
+            yield Problem(
+                reason=Reason.USAGE,
+                message=f"`--fact {name}={text}`: a word of the list is empty",
+                hint=f"{name}=VALUE or {name}=ONE,OTHER",
+            )
+            continue
         allowed = FACTS[name].values
         for word in text.split(",") if allowed else ():
             if word not in allowed:
@@ -352,10 +375,16 @@ def _wrong_values(texts: Mapping[str, str]) -> Iterator[Problem]:
                 )
 
 
-def _value(text: str) -> FactValue:
-    if text in {"true", "false"}:
-        return text == "true"
-    try:
+_NUMERIC = {
+    NUMBER: re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,15})?"),
+    NUMBERS: re.compile(r"[0-9]{1,9}(?:,[0-9]{1,9})*"),
+}
+
+
+def _value(name: str, text: str) -> FactValue:
+    if FACTS[name].form == NUMBER:
         return float(text)
-    except ValueError:
-        return tuple(text.split(",")) if "," in text else text
+    if FACTS[name].values == ("true", "false"):
+        return text == "true"
+    several = FACTS[name].form == NUMBERS or "," in text
+    return tuple(text.split(",")) if several else text

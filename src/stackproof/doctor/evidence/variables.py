@@ -26,6 +26,22 @@ _FITTING = {
 }
 """Providers that a fabric has, by the beginning of their names."""
 
+_SUFFIXED = re.compile(r"\s*[0-9]+\s*(?P<suffix>[bkmgt](?:i?b)?)\s*", re.IGNORECASE)
+_READERS = tuple(
+    (re.compile(name), re.compile(suffix, re.IGNORECASE), otherwise)
+    for name, suffix, otherwise in (
+        ("FI_", "", "libfabric reads the digits alone"),
+        ("MPIR_CVAR_", "", "MPICH takes digits alone, and does not start"),
+        ("UCX_", "[bkmgt]b?", "UCX knows B, K, M, G and T, and refuses others"),
+        ("(?:OMPI|PRTE|PMIX)_MCA_", "[kmg].*", "Open MPI knows K, M and G, and reads the digits"),
+    )
+)
+"""Whose variables these are, the suffixes that it reads, and what it makes of others.
+
+libfabric, src/var.c: strtol. MPICH, src/mpl/src/str/mpl_env.c. UCX, src/ucs/sys/string.c. Open MPI,
+opal/mca/base/mca_base_var.c; a letter is enough for it. At `knowledge/sources.yaml`.
+"""
+
 _RELEASE = re.compile(r"\d+(?:\.\d+)*")
 _DISPLAYED = ("CRAY_MPICH_VERSION", "PE_MPICH_VERSION")
 
@@ -46,9 +62,11 @@ def of_variables(evidence: Evidence, knowledge: Knowledge) -> Evidence:
     for fact, texts in (
         ("names-no-longer-read", list(_not_read(evidence, knowledge))),
         ("own-provider-list", list(_of_another_fabric(evidence))),
+        ("suffix-not-read", list(_not_read_suffixes(evidence))),
         ("cpe-libraries-match", list(_of_another_release(evidence))),
     ):
-        if texts or (fact == "names-no-longer-read" and _known_release(evidence)):
+        known = {"names-no-longer-read": _known_release(evidence), "suffix-not-read": True}
+        if texts or known.get(fact):
             facts[fact] = bool(texts) if fact != "cpe-libraries-match" else False
             origins[f"fact {fact}"] = "; ".join(texts) or "every variable that is known"
     return Evidence(facts=facts, origins=origins)
@@ -76,6 +94,15 @@ def _not_read(evidence: Evidence, knowledge: Knowledge) -> Iterator[str]:
                 f"{name} is read by {mpi} {ranges}, and this is {evidence.versions[mpi]}: "
                 f"{settings[0].effect}"
             )
+
+
+def _not_read_suffixes(evidence: Evidence) -> Iterator[str]:
+    """Yield the sizes with a suffix that their reader does not know."""
+    for name, value in (evidence.variables or {}).items():
+        match = _SUFFIXED.fullmatch(value)
+        for reader, suffix, otherwise in _READERS if match else ():
+            if match and reader.match(name) and not suffix.fullmatch(match["suffix"]):
+                yield f"{name}={value}: {otherwise}"
 
 
 def _reads(asked: str, release: Versions) -> bool:
