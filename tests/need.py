@@ -36,6 +36,8 @@ SPACK_TAGS = {
     "https://github.com/spack/spack-packages.git": "v2025.11.0",
 }
 """What `need("spack")` promises: these tags of these repositories, without the network."""
+PUBLIC_CASES = "STACKPROOF_PUBLIC_CASES"
+"""A folder with `NUMBER-NAME/expected.txt` and the inputs of public reports beside each."""
 _PROBE_TIMEOUT_S = 60
 _NOBODY = "65534"
 
@@ -375,6 +377,14 @@ def _easybuild(_: Path) -> str | None:
     return _try(program, "python", "--version") or _network(_)
 
 
+def _public_cases(_: Path) -> str | None:
+    """Return why there are no cases of public reports, which are not part of the project."""
+    folder = os.environ.get(PUBLIC_CASES, "")
+    if not folder:
+        return f"{PUBLIC_CASES} names no folder"
+    return None if any(Path(folder).glob("*/expected.txt")) else f"no cases are in {folder}"
+
+
 def _chromium(folder: Path) -> str | None:
     if not shutil.which("chromedriver"):
         return "no chromedriver"
@@ -465,6 +475,7 @@ PROBES: dict[str, Callable[[Path], str | None]] = {
     "ssh-keygen": _ssh_keygen,
     "docker-registry": lambda _: _try("docker-registry", "--version"),
     "skopeo": lambda _: _try("skopeo", "--version"),
+    "public-cases": _public_cases,
     "hpcc": lambda _: _try("sh", "-c", 'ldd "$(command -v hpcc)" | grep -q "=> /.*libmpi"'),
     "debian-archive": _debian_archive,
     "nginx": _nginx,

@@ -76,7 +76,8 @@ class Score:
 
 def load_case(path: Path) -> Case:
     """Return the case of a file."""
-    head, mark, log = path.read_text().partition("\n---\n")
+    # As bytes: a carriage return is no end of a line.
+    head, mark, log = path.read_bytes().decode().partition("\n---\n")
     if not mark:
         raise ValueError(f"{path}: no line `---` between head and log")
     keys = yaml.safe_load(head)

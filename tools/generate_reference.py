@@ -42,6 +42,8 @@ ENVIRONMENT = {
     "has the names; `all` is every one).",
     "STACKPROOF_PACK_EXPLAIN": "Set to anything: a program of a pack says by which loader it is "
     "started, and why.",
+    "STACKPROOF_PUBLIC_CASES": "Tests only: a folder of cases of public reports for `doctor`, kept "
+    "outside of the project (docs/how-to/add-a-case.md).",
     "STACKPROOF_RACE_S": "Tests only: seconds for which an attacker races the mount helper (left "
     "out: 2; `nox -s races` says 60).",
     "STACKPROOF_FUZZ_CASES": "Tests only: answers of a registry that are changed, one field each "

@@ -101,7 +101,8 @@ def test_versions_are_read() -> None:
 @pytest.mark.parametrize(
     "line",
     ["Hello from 0 (comm size: 1)", "0 / 1", "process 0 of 1", "I am rank 0 of 1", "world size = 1",
-     "Running on 1 MPI process", "rank 0 out of 1 processors"],
+     "Running on 1 MPI process", "rank 0 out of 1 processors", "Rank 0 of 1 on node a",
+     "1: I am 0 out of 1", "I am rank 0 and the size is 1"],
 )  # fmt: skip
 def test_ranks_that_are_alone_say_so_in_words_of_any_program(line: str) -> None:
     assert of_log(f"{line}\n" * 3, "x").facts["worlds"] == 3.0

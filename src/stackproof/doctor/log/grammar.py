@@ -113,7 +113,7 @@ FATAL = re.compile(
     r"|Out Of Memory|OUT_OF_MEMORY"
     r"|CANCELLED AT|DUE TO TIME LIMIT|NODE FAIL|Node failure|APPLICATION TIMED OUT|terminate called"
     r"|application called MPI_Abort|MPI_ABORT was invoked|PTLTE_\w+|UNDELIVERABLE"
-    r"|Transport retry count exceeded"
+    r"|Transport retry count exceeded|\(synd 0x"
     r"|local QP operation err|Local QP operation|NCCL WARN|CUDA_ERROR_|cudaError|hipError"
     r"|Memory access fault by GPU"
     r"|double free or corruption|malloc\(\): |munmap_chunk\(\)|forrtl: "
@@ -121,7 +121,7 @@ FATAL = re.compile(
     r"|OFI (?:call |)\S{1,40}(?: \S{1,20})? failed|OFI poll failed"
     r"|OFI endpoint open failed|\bfi_\w+(?:\(\))? failed"
     r"|[Cc]ommand not found|No such file or directory|Permission denied|Operation not permitted"
-    r"|No space left on device|Cannot allocate memory|Connection refused|Connection reset"
+    r"|[Nn]o space left on device|Cannot allocate memory|Connection refused|Connection reset"
     r"|Host key verification"
     r"|process \d+ (?:in|died|exited)|died with signal|exited on signal|returned non-zero|\[ERROR\]"
     r"|PSM[23]? (?:can't|could not)|assert(?:ion)? .{0,80}fail|couldn't (?:start|create"
@@ -288,13 +288,14 @@ PROVIDERS = re.compile(
 
 ALONE = re.compile(
     r"\b[Ff]rom 0 (?:of|out of) 1\b"
-    r"|\brank:? +0 (?:of|out of|/) 1\b|\b0 ?/ ?1\b(?!\d)|\bprocess(?:or)? 0 (?:of"
+    r"|\b[Rr]ank:? +0 (?:of|out of|/) 1\b|\b0 ?/ ?1\b(?!\d)|\bprocess(?:or)? 0 (?:of"
     r"|out of) 1\b(?! node)|\b0 (?:of|out of) 1 (?:rank|process|task|proc)"
     r"|\b(?:comm(?:unicator)?|world)[ _]?size\)?[ :=]+1\b(?!\d)"
-    r"|\bsize[:= ]+1\b.{0,40}\brank[:= ]+0\b|\brank[:= ]+0\b.{0,40}\bsize[:= ]+1\b"
+    r"|\b[Ss]ize(?: is)?[:= ]+1\b.{0,40}\b[Rr]ank(?: is)?[:= ]+0\b"
+    r"|\b[Rr]ank(?: is)?[:= ]+0\b.{0,40}\b[Ss]ize(?: is)?[:= ]+1\b"
     r"|\b(?:[Rr]unning on|[Uu]sing|with) 1 (?:MPI )?(?:rank|process|task|proc)(?:es"
     r"|s)?\b(?! per)|requires (?:exactly|at least) two processes"
     r"|nprocs[:= ]+1\b|[Nn]umber of (?:MPI )?(?:processes|ranks|tasks)[ :=]+1\b"
-    r"|I am 0 of 1\b|from (?:process|rank|task) 0 (?:of|out of) 1\b",
+    r"|I am 0 (?:of|out of) 1\b|from (?:process|rank|task) 0 (?:of|out of) 1\b",
 )  # fmt: skip
 """Words of any program that it is alone, as rank 0 of 1."""
