@@ -13,16 +13,19 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mpitrees import Tree, Trees
-from need import need
+from containerlab import root_with, store
+from mpitrees import CSRC, PROGRAM, Tree, Trees
+from need import installed_mpi, need
 from stackproof import cli
+from stackproof.bench.effects.kinds import container_arm
+from stackproof.bench.spec import Arm
 from stackproof.cluster import model as cluster_model
 from stackproof.cluster.effects import up as cluster_up
 from stackproof.cluster.model import ClusterSpec, ClusterState
@@ -46,6 +49,7 @@ LONG = ("--seconds-per-size", "5")
 CM = {"OMPI_MCA_pml": "cm", "OMPI_MCA_mtl": "ofi"}
 LNX = {**CM, "OMPI_MCA_btl": "self", INCLUDE: "lnx", "FI_PROVIDER": "lnx",
        "FI_LNX_PROV_LINKS": "shm"}  # fmt: skip
+PMI = {"mpich": "pmi2", "openmpi": "pmix"}
 TABLE = {"OMPI_MCA_mtl_ofi_av": "table"}
 KILL_ONE = (
     "sh", "-c",
@@ -175,17 +179,25 @@ def launched(nodes: ClusterState, trees: Trees, tmp_path: Path) -> Launcher:
         argv = _argv(launch, starter, nodes, job)
         wrapper = (word.replace("PREFIX", str(tree.prefix)) for word in launch.wrapper)
         program = (str(tree.program), *WORDS, *launch.more)
-        words = ("timeout", str(launch.seconds), *argv, *wrapper, *program)
-        done = subprocess.run(
-            cluster_model.enter_argv(nodes, None, words), env=job, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=90, check=False,
-        )  # fmt: skip
-        log, env = tmp_path / "job.log", tmp_path / "job.env"
-        log.write_bytes(done.stdout)
-        env.write_text("".join(f"{name}={value}\n" for name, value in job.items()))
-        return Job(log, env, tree.program, done.returncode)
+        return _left(nodes, (*argv, *wrapper, *program), job, tmp_path, seconds=launch.seconds)
 
     return start
+
+
+def _left(
+    nodes: ClusterState, argv: Sequence[str], job: dict[str, str], folder: Path, seconds: int = 60
+) -> Job:
+    """Run a launch on the first node, and keep what it printed and its environment."""
+    done = subprocess.run(
+        cluster_model.enter_argv(nodes, None, ("timeout", str(seconds), *argv)), env=job,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=90,
+        check=False,
+    )  # fmt: skip
+    log, env = folder / "job.log", folder / "job.env"
+    log.write_bytes(done.stdout)
+    env.write_text("".join(f"{name}={value}\n" for name, value in job.items()))
+    program = next(Path(word) for word in argv if word.endswith(PROGRAM))
+    return Job(log, env, program, done.returncode)
 
 
 def _argv(launch: Launch, starter: Tree, nodes: ClusterState, job: dict[str, str]) -> list[str]:
@@ -232,6 +244,56 @@ def test_the_cause_is_the_first_finding(name: str, launched: Launcher, doctor: D
         if found:  # a rank of Open MPI that ends at its start may take its last words with it
             break
     assert found[:1] == ([first] if first else []), job.log.read_text(errors="replace")
+
+
+@pytest.mark.parametrize("way", ["one node", "two nodes", "srun"])
+@pytest.mark.parametrize("mpi", ["mpich", "openmpi"])
+def test_nothing_is_wrong_with_a_run_of_the_systems_mpi(
+    mpi: str, way: str, nodes: ClusterState, trees: Trees, tmp_path: Path, doctor: Doctor
+) -> None:
+    """What the distribution has, older than the wheels, with words and warnings of its own."""
+    need("installed-mpis")
+    program = trees["mpich"].prefix.parents[1] / f"of-the-system-{mpi}" / PROGRAM
+    if not program.exists():
+        program.parent.mkdir()
+        words = (installed_mpi(mpi), "-O2", "-o", program, *sorted(CSRC.glob("*.c")), "-lm", "-ldl")
+        subprocess.run(words, check=True, timeout=100)
+    job = {**VARIABLES, "OMPI_MCA_plm_rsh_agent": nodes.agent} if mpi == "openmpi" else VARIABLES
+    hosts = [node.name for node in nodes.nodes[: 1 if way == "one node" else 2]]
+    each = 2 // len(hosts)
+    starter = installed_mpi(mpi).replace("mpicc", "mpiexec")
+    slots = ",".join(f"{host}:{each}" for host in hosts)
+    argv = {
+        "openmpi": (starter, "--bind-to", "none", "--host", slots, "-n", "2"),
+        "mpich": (starter, "-launcher", "ssh", "-launcher-exec", nodes.agent,
+                  "-hosts", ",".join(hosts), "-ppn", str(each), "-n", "2"),
+    }[mpi]  # fmt: skip
+    if way == "srun":
+        argv = ("srun", f"--mpi={PMI[mpi]}", "-n", "2", "-N", "2", "--cpu-bind=none")
+    left = _left(nodes, (*argv, str(program), *WORDS), job, tmp_path)
+    assert left.code == 0, left.log.read_text(errors="replace")
+    assert doctor(*left.named) == [], left.log.read_text(errors="replace")
+
+
+@pytest.mark.parametrize("way", ["mpiexec", "srun"])
+def test_nothing_is_wrong_with_a_run_in_a_container(
+    way: str, nodes: ClusterState, trees: Trees, tmp_path: Path, doctor: Doctor
+) -> None:
+    tree = trees["mpich"]
+    with store() as kept:
+        image = kept.add("mpich", root_with(tmp_path / "root", tree.prefix))
+        inside = Arm(
+            container=image, env=kept.env, host_mpi=str(tree.prefix), name="inside",
+            options=(f"--volume={tree.program}:/{PROGRAM}:ro",),
+        )  # fmt: skip
+        wrapped = container_arm.of_container(inside, ()).deployment.wrapped
+        job = {**VARIABLES, **kept.env, "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
+        launch = Launch("mpich", pmi=PMI["mpich"] if way == "srun" else "")
+        argv = _argv(launch, tree, nodes, job)
+        left = _left(nodes, (*argv, *wrapped, f"/{PROGRAM}", *WORDS), job, tmp_path)
+    assert left.code == 0, left.log.read_text(errors="replace")
+    found = doctor("--log", left.log, "--env", left.env, "--fact", "container=true")
+    assert found == [], left.log.read_text(errors="replace")
 
 
 def test_settings_for_infiniband_are_also_told_on_slingshot(
