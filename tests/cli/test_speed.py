@@ -18,7 +18,7 @@ from stackproof.cli import commandtree
 from stackproof.cluster import model as cluster_model
 from stackproof.cluster.slurm import SlurmSpec
 from stackproof.compare import model as compare_model
-from stackproof.core.cli import choices
+from stackproof.core import choices
 from stackproof.core.effects import cache_kinds
 from stackproof.inject import container as inject_container
 from stackproof.inject.effects import container as containers
@@ -66,7 +66,7 @@ def test_help_imports_the_arguments_of_its_verb_only(
     rooms = {name for name in ours if name.endswith((".cli", ".effects")) or name.count(".") == 1}
     others = {name for name in ours - rooms if not name.endswith("_arguments")}
     assert others <= {
-        "stackproof.core.cli.choices",
+        "stackproof.core.choices",
         "stackproof.core.cli.examples",
         "stackproof.core.cli.parsing",
         "stackproof.core.cli.streams",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 
 from stackproof.build.cli import stacks_arguments
-from stackproof.core.cli import choices, parsing
+from stackproof.core import choices
+from stackproof.core.cli import parsing
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from stackproof.build.cli import stacks_arguments
-from stackproof.core.cli import choices
+from stackproof.core import choices
 from stackproof.core.cli.parsing import add_output
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from stackproof.core.cli import choices
+from stackproof.core import choices
 from stackproof.inject.cli import artefact_arguments
 
 

@@ -15,8 +15,8 @@ import argparse
 import os
 import sys
 
-from stackproof.core import harmless
-from stackproof.core.cli import choices, streams
+from stackproof.core import choices, harmless
+from stackproof.core.cli import streams
 from stackproof.core.cli.parsing import read
 from stackproof.image.activate import MountOptions, MpiOptions
 from stackproof.mount import undo

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from stackproof.core.cli import choices, parsing
+from stackproof.core import choices
+from stackproof.core.cli import parsing
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
