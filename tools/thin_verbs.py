@@ -22,12 +22,20 @@ from stackproof.cli import build_parser
 
 PACKAGE = Path(__file__).resolve().parents[1] / "src" / "stackproof"
 # These make the `Namespace`, or turn any into options; they belong to no verb.
-OF_ALL_VERBS = frozenset({"cli:_parse", "cli:_claim_outputs", "core.cli.parsing:read"})
+OF_ALL_VERBS = frozenset(
+    {
+        "cli:_parse", "cli:_claim_outputs", "cli:_options", "core.cli.parsing:read",
+        "core.cli.parsing:value_of", "core.cli.parsing:finish", "core.cli.parsing:_take_between",
+    }
+)  # fmt: skip
 
 # What is printed: text, lines, or what becomes JSON.
 _TEXT = re.compile(
     r"(str|(Iterator|Iterable|Sequence|list|tuple)\[str.*\]|(dict|Mapping)\[str, .*\]|Any)"
 )
+
+# What a command was asked for.
+_OF_COMMANDS = re.compile(r"Namespace|(Options|Request)$")
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -67,12 +75,21 @@ def entries(parser: argparse.ArgumentParser | None = None) -> set[str]:
 
 def of_namespace() -> set[str]:
     """Return the functions, as `module:name`, that take an `argparse.Namespace`."""
+    return _taking(re.compile("Namespace"))
+
+
+def of_options() -> set[str]:
+    """Return the functions, as `module:name`, that take what a command was asked for."""
+    return _taking(_OF_COMMANDS)
+
+
+def _taking(kind: re.Pattern[str]) -> set[str]:
     return {
         f"{name(path)}:{function.name}"
         for path in verbs()
         for function in functions(path)
         for argument in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
-        if argument.annotation is not None and "Namespace" in ast.unparse(argument.annotation)
+        if argument.annotation is not None and kind.search(ast.unparse(argument.annotation))
     }
 
 
@@ -91,7 +108,7 @@ def speaks(function: _Function) -> bool:
                 return True
             case ast.Call(func=ast.Attribute(attr="write", value=to)) if "std" in ast.unparse(to):
                 return True
-            case ast.arg(annotation=ast.expr() as of) if "Namespace" in ast.unparse(of):
+            case ast.arg(annotation=ast.expr() as of) if _OF_COMMANDS.search(ast.unparse(of)):
                 return True
     return False
 
@@ -124,8 +141,14 @@ def _named(node: ast.AST) -> Iterator[str]:
 
 
 def lines() -> tuple[int, int]:
-    """Return the lines of functions in verbs, and those that could be elsewhere."""
-    total = silent = 0
+    """Return the lines of functions in verbs and of their options, and what could be elsewhere."""
+    total = sum(
+        (node.end_lineno or 0) - node.lineno + 1
+        for path in PACKAGE.glob("*/options.py")
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ClassDef)
+    )
+    silent = 0
     for path in verbs():
         if name(path) == "cli" or name(path).startswith("core."):
             continue

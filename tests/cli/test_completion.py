@@ -20,7 +20,7 @@ from stackproof.share.effects.repository import ImageRepository
 from stackproof.share.labels import LabelRecord
 from stackproof.share.listing import RemoteRecord
 
-COVERS = ("cli/completion_arguments.py",)
+COVERS = ("cli/options.py",)
 
 pytestmark = pytest.mark.slow
 

@@ -28,9 +28,7 @@ from stackproof.results.case import Placement, Rank
 from stackproof.results.path import MessagePaths, Statement, Topic
 
 COVERS = (
-    "doctor/cli/collect_arguments.py",
     "doctor/cli/doctor.py",
-    "doctor/cli/doctor_arguments.py",
     "doctor/diagnosis.py",
     "doctor/effects/bundle.py",
     "doctor/effects/collect.py",

@@ -10,7 +10,7 @@ from stackproof import cli
 
 COVERS = (
     "doctor/cli/explain.py",
-    "doctor/cli/explain_arguments.py",
+    "doctor/options.py",
     "report/knowledge_text.py",
 )
 

@@ -15,7 +15,7 @@ from stackproof.core.effects import documents, shipped
 
 COVERS = (
     "recipe/cli/recipe.py",
-    "recipe/cli/recipe_arguments.py",
+    "recipe/options.py",
 )
 
 Call = Callable[..., tuple[int, str, str]]

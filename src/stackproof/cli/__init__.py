@@ -25,13 +25,14 @@ if TYPE_CHECKING:
     from stackproof.core.cli.parsing import Parser
     from stackproof.core.errors import StackproofError
 
-# verb -> (its room and name, one line of help), in the order of use. What it takes is in the module
-# of that name with `_arguments` at its end.
+# verb -> (where it is declared, one line of help), in the order of use: MODULE:NAME of the class of
+# its options, or of a table with the classes of its actions; or its room and name, where what it
+# takes is in the module of that name with `_arguments` at its end.
 VERBS: dict[str, tuple[str, str]] = {
     "check": ("build.cli.check", "say whether a recipe is valid, with every problem at once"),
     "plan": ("build.cli.plan", "show the resolved stack and every step of its build"),
     "build": ("build.cli.build", "build a recipe into a SquashFS image"),
-    "recipe": ("recipe.cli.recipe", "list the recipes that come with stackproof, or show one"),
+    "recipe": ("recipe.options:ACTIONS", "list the recipes that come with stackproof, or show one"),
     "convert": (
         "build.cli.convert",
         "turn Stackinator recipes into one recipe for all their targets",
@@ -58,15 +59,18 @@ VERBS: dict[str, tuple[str, str]] = {
     "compare": ("report.cli.compare", "judge measured results: PASS, FAIL or INCONCLUSIVE"),
     "report": ("report.cli.report", "write the report of measured results as one HTML file"),
     "import": ("bench.cli.import", "turn outputs of OSU or IMB into results to report on"),
-    "doctor": ("doctor.cli.doctor", "find known problems of a stack, a machine or results"),
+    "doctor": (
+        "doctor.options:DoctorRequest",
+        "find known problems of a stack, a machine or results",
+    ),
     "explain": (
-        "doctor.cli.explain",
+        "doctor.options:ExplainOptions",
         "say what is known of a setting, a problem or a curve's shape",
     ),
     "inject": ("inject.cli.inject", "say whether programs work with another MPI, before they run"),
     "image": ("share.cli.image", "images by label: in your repository and in registries"),
     "site": ("site.cli.site", "show, check or probe what a machine offers"),
-    "completion": ("cli.completion", "print what completes command lines in a shell"),
+    "completion": ("cli.options:ScriptOptions", "print what completes command lines in a shell"),
 }
 
 # verb -> what adds further actions to it: rooms above the verb's own.
@@ -105,15 +109,35 @@ def build_parser(verb: str | None = None, *, alone: bool = False) -> Parser:
             continue
         sub = subparsers.add_parser(name, help=text, description=text)
         if verb in {name, "*"}:
-            actions = _arguments(module).configure(sub)
-            for further in _FURTHER_ACTIONS.get(name, ()):
-                _arguments(further).add_to(actions)
+            _configure(sub, module, *_FURTHER_ACTIONS.get(name, ()))
     return parser
 
 
-def _arguments(module: str) -> Any:
-    """Return the module with the arguments of a verb."""
-    return importlib.import_module(f"stackproof.{module}_arguments")
+def _configure(parser: Parser, *places: str) -> None:
+    """Add what a verb takes, as it is declared: its options, or its actions and theirs."""
+    from stackproof.core.cli import parsing  # noqa: PLC0415 - see above
+
+    actions: Any = None
+    for place in places:
+        module, _, name = place.partition(":")
+        if not name:
+            actions = _add_arguments(module, parser, actions)
+            continue
+        declared = getattr(importlib.import_module(f"stackproof.{module}"), name)
+        if isinstance(declared, type):
+            parsing.declare(parser, declared)
+        else:
+            actions = actions or parsing.add_actions(parser)
+            parsing.declare_actions(actions, declared)
+
+
+def _add_arguments(module: str, parser: Parser, actions: Any) -> Any:
+    """Add what is not declared, but added by a module's functions; return what takes actions."""
+    arguments = importlib.import_module(f"stackproof.{module}_arguments")
+    if actions is None:
+        return arguments.configure(parser)
+    arguments.add_to(actions)
+    return actions
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -175,7 +199,14 @@ def _run(argv: list[str]) -> int:
         _claim_outputs(args)
     module, _, function = args.run.partition(":")
     verb = importlib.import_module(f"stackproof.{module}")
-    return int(getattr(verb, function)(args))
+    return int(getattr(verb, function)(_options(args)))
+
+
+def _options(args: argparse.Namespace) -> Any:
+    """Return what the function of a verb takes."""
+    from stackproof.core.cli.parsing import value_of  # noqa: PLC0415 - imported by who parsed
+
+    return value_of(args.options, args) if hasattr(args, "options") else args
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:

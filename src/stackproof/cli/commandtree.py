@@ -15,7 +15,8 @@ class Argument:
     """An option, or a positional argument, which has no `names`.
 
     `value` is how its value is called, empty for a switch; `choices` are all values it can have.
-    `output` is the kind of the file that it names and the command writes.
+    `output` is the kind of the file that it names and the command writes, `complete` what completes
+    it where that does not follow from all this.
     """
 
     names: tuple[str, ...] = ()
@@ -26,6 +27,7 @@ class Argument:
     rest: bool = False
     required: bool = False
     output: str = ""
+    complete: str = ""
 
     @property
     def title(self) -> str:
@@ -62,7 +64,12 @@ class DocumentedCommand:
 
 def load() -> DocumentedCommand:
     """Return the whole tree, from the parsers of all verbs."""
-    return _command(cli.build_parser("*"), ())
+    return of_parser(cli.build_parser("*"))
+
+
+def of_parser(parser: argparse.ArgumentParser) -> DocumentedCommand:
+    """Return the tree of a parser."""
+    return _command(parser, ())
 
 
 def _command(parser: argparse.ArgumentParser, words: tuple[str, ...]) -> DocumentedCommand:
@@ -104,4 +111,5 @@ def _argument(action: argparse.Action, parser: argparse.ArgumentParser) -> Argum
         rest=action.nargs == argparse.REMAINDER,
         required=action.required or action in one_of,
         output=dict(parser.get_default("outputs") or ()).get(action.dest, ""),
+        complete=getattr(action, "complete", ""),
     )

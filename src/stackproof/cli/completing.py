@@ -24,6 +24,8 @@ Names = Mapping[str, Sequence[str]]
 
 def kind_of(argument: Argument, names: Names) -> str:
     """Return what completes a value: words with blanks between, @file, @dir, @label, @remote."""
+    if argument.complete:
+        return argument.complete
     words = list(argument.choices)
     if not words:
         for kind, known in names.items():

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
-
 from stackproof.cli import commandtree, completing
+from stackproof.cli.options import ScriptOptions
 from stackproof.core.effects import shipped
 
 
-def run(args: argparse.Namespace) -> int:
+def run(options: ScriptOptions) -> int:
     """Print the script, with the verbs and the names of this installation."""
-    print(completing.SHELLS[args.shell](commandtree.load(), names()), end="")
+    print(completing.SHELLS[options.shell](commandtree.load(), names()), end="")
     return 0
 
 

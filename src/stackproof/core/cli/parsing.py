@@ -8,17 +8,22 @@ imports argparse and nothing else.
 from __future__ import annotations
 
 import argparse
+import functools
 import itertools
 import os
 
+from stackproof.core.options import OptionPart
+
 TYPE_CHECKING = False  # `typing` takes longer to import than to parse a command line
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Any, NoReturn, TypeVar
 
     from stackproof.core.errors import StackproofError
+    from stackproof.core.options import OptionField, Options
 
-    Options = TypeVar("Options")
+    OfOptions = TypeVar("OfOptions")
+    Declared = TypeVar("Declared", bound=Options)
 
 BEFORE_THE_VERB = ("--debug", "-V", "--version")
 _NUMBERS = {int: "a whole number", float: "a number"}
@@ -218,7 +223,7 @@ def help_of(action: argparse.Action) -> str:
     return f"{text} (default: %(default)s)"
 
 
-def read(kind: type[Options], args: argparse.Namespace, **others: Any) -> Options:
+def read(kind: type[OfOptions], args: argparse.Namespace, **others: Any) -> OfOptions:
     """Return options of a kind with slots: each from the argument of its name, or from `others`."""
     slots: tuple[str, ...] = kind.__slots__  # type: ignore[attr-defined] # a dataclass has them too
     found = {name: _frozen(getattr(args, name)) for name in slots if name not in others}
@@ -227,6 +232,115 @@ def read(kind: type[Options], args: argparse.Namespace, **others: Any) -> Option
 
 def _frozen(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
+
+
+def declare(parser: argparse.ArgumentParser, kind: type[Options]) -> None:
+    """Make a parser that of a command, by what the class of its options declares."""
+    facts = kind.command_facts
+    parser.usage = facts.get("usage")
+    parser.epilog = facts.get("epilog")
+    parser.set_defaults(run=facts["run"], options=kind, parser=parser)
+    add_options(parser, kind)
+
+
+def add_actions(parser: argparse.ArgumentParser) -> Any:
+    """Return what takes the commands below a verb."""
+    return parser.add_subparsers(dest="action", metavar="ACTION", required=True, title="actions")
+
+
+def declare_actions(actions: Any, kinds: Mapping[str, type[Options]]) -> None:
+    """Add commands below a verb, by what the classes of their options declare."""
+    for name, kind in kinds.items():
+        text = kind.command_facts["text"]
+        short = kind.command_facts.get("short", text)
+        declare(actions.add_parser(name, help=short, description=text), kind)
+
+
+def add_options(parser: argparse.ArgumentParser, kind: type[Options]) -> None:
+    """Add the arguments that a class declares, those of its parts where these stand."""
+    excluded = {
+        field.facts["excludes"]
+        for _, field in kind.option_fields.values()
+        if field is not None and not isinstance(field, OptionPart) and "excludes" in field.facts
+    }
+    groups: dict[str, Any] = {}
+    for name, (type_name, field) in kind.option_fields.items():
+        if isinstance(field, OptionPart):
+            group = parser.add_argument_group(field.title, field.about) if field.title else parser
+            add_options(group, field.kind)  # type: ignore[arg-type] # a group is added to alike
+        elif field is not None:
+            first = field.facts.get("excludes", name if name in excluded else "")
+            if first and first not in groups:
+                must = field.facts.get("must", False)
+                groups[first] = parser.add_mutually_exclusive_group(required=must)
+            _add_option(groups.get(first, parser), name, type_name, field)
+
+
+def _add_option(parser: argparse.ArgumentParser, name: str, kind: str, field: OptionField) -> None:
+    """Add one argument; its `complete` is kept for the tree of commands."""
+    facts = field.facts
+    keys: dict[str, Any] = {"help": field.text or argparse.SUPPRESS}
+    if not field.positional:
+        keys |= {"dest": name, "required": field.required}
+    if kind == "bool":
+        keys["action"] = "store_true"
+    else:
+        keys |= _values_of(kind, field)
+    action = parser.add_argument(*(field.words(name) or (name,)), **keys)
+    action.complete = facts.get("complete", "")  # type: ignore[attr-defined]
+    if "output" in facts:
+        outputs = parser.get_default("outputs") or ()
+        parser.set_defaults(outputs=(*outputs, (name, facts["output"])))
+
+
+_READ = {"int": int, "float": float}
+
+
+def _values_of(kind: str, field: OptionField) -> dict[str, Any]:
+    """Return how many values there are, of which type, and what they are called."""
+    facts, many = field.facts, kind.startswith("tuple[")
+    keys: dict[str, Any] = {"choices": facts.get("choices")}
+    if isinstance(field.value, tuple):
+        keys["choices"] = field.value
+    else:
+        names = field.value.split()
+        keys["metavar"] = tuple(names) if len(names) > 1 else field.value
+        keys |= {"nargs": len(names)} if len(names) > 1 else {}
+    if "rest" in facts:
+        keys["nargs"] = argparse.REMAINDER
+    elif field.positional and not field.required:
+        keys["nargs"] = "*" if many else "?"
+    elif field.positional:
+        keys |= {"nargs": "+"} if many else {}
+    elif many and "nargs" not in keys:
+        keys["action"] = "append"
+    if "bare" in facts:
+        keys |= {"nargs": "?", "const": facts["bare"]}
+    if "rest" not in facts and not (field.positional and field.required):
+        default = field.default(kind)
+        keys["default"] = list(default) if isinstance(default, tuple) else default
+    if "least" in facts:
+        keys["type"] = functools.partial(_at_least, facts["least"])
+    elif (word := kind.partition(" ")[0]) in _READ:
+        keys["type"] = _READ[word]
+    return keys
+
+
+def _at_least(least: int, text: str) -> int:
+    if not text.isdecimal() or int(text) < least:
+        raise argparse.ArgumentTypeError(f"must be a whole number from {least} on")
+    return int(text)
+
+
+def value_of(kind: type[Declared], args: argparse.Namespace) -> Declared:
+    """Return the options of a command from what was parsed."""
+    values: dict[str, Any] = {}
+    for name, (_, field) in kind.option_fields.items():
+        if isinstance(field, OptionPart):
+            values[name] = value_of(field.kind, args)
+        elif hasattr(args, name):
+            values[name] = _frozen(getattr(args, name))
+    return kind(**values)
 
 
 def add_output(parser: argparse.ArgumentParser, kind: str, *names: str, **options: Any) -> None:

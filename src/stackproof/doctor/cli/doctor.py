@@ -2,35 +2,33 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 
-from stackproof.core.cli.parsing import read
 from stackproof.core.errors import ExitCode
 from stackproof.doctor.answer import text_of
 from stackproof.doctor.cli.explain import text_width
 from stackproof.doctor.diagnosis import Diagnosis, data_of
 from stackproof.doctor.effects import bundle
-from stackproof.doctor.effects.collect import Collected, DoctorOptions, collect
+from stackproof.doctor.effects.collect import Collected, collect
+from stackproof.doctor.options import DoctorOptions, DoctorRequest
 from stackproof.doctor.rules import diagnose
 from stackproof.knowledge.effects.load import load_knowledge
 
 
-def run(args: argparse.Namespace) -> int:
+def run(asked: DoctorRequest) -> int:
     """Collect evidence, decide every known problem, and say what was found, the worst first.
 
     Findings do not change the exit code.
     """
-    options = read(DoctorOptions, args, logs=tuple(args.log), facts=tuple(args.fact))
-    collected, diagnosis = examine(options, args.replay)
-    text = text_of(diagnosis, text_width(), every=args.all)
+    collected, diagnosis = examine(asked.sources, asked.replay)
+    text = text_of(diagnosis, text_width(), every=asked.all)
     data = data_of(diagnosis)
-    if args.bundle:
-        count = bundle.write(args.bundle, collected, data, text)
+    if asked.bundle:
+        count = bundle.write(asked.bundle, collected, data, text)
         left_out = f"; `removed.json` in it lists {count} values that were left out" * bool(count)
-        print(f"bundle: {args.bundle}{left_out}", file=sys.stderr)
-    print(json.dumps(data, indent=1, ensure_ascii=False) if args.json else text)
+        print(f"bundle: {asked.bundle}{left_out}", file=sys.stderr)
+    print(json.dumps(data, indent=1, ensure_ascii=False) if asked.json else text)
     return int(ExitCode.DONE)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
 import sys
 
 from stackproof.core import noun
 from stackproof.core.errors import ExitCode
+from stackproof.doctor.options import ExplainOptions
 from stackproof.knowledge.effects.load import load_knowledge
 from stackproof.knowledge.model import find
 from stackproof.report.knowledge_text import lines_of, overview
@@ -16,9 +16,9 @@ from stackproof.report.knowledge_text import lines_of, overview
 _WIDTH, _NARROWEST, _WIDEST = 96, 40, 160
 
 
-def run(args: argparse.Namespace) -> int:
+def run(options: ExplainOptions) -> int:
     """Print one entry, or the list of all."""
-    return explain(args.name, as_json=args.json)
+    return explain(options.name, as_json=options.json)
 
 
 def explain(name: str | None, *, as_json: bool) -> int:

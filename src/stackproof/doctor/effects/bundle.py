@@ -14,8 +14,9 @@ from stackproof.core import limits, noun, secrets
 from stackproof.core.effects import files
 from stackproof.core.errors import Location, Reason, fail
 from stackproof.doctor import bundle
-from stackproof.doctor.effects.collect import Collected, DoctorOptions, said
+from stackproof.doctor.effects.collect import Collected, said
 from stackproof.doctor.evidence.results import implied
+from stackproof.doctor.options import DoctorOptions
 from stackproof.knowledge.evidence import Evidence, merged, redacted
 from stackproof.knowledge.model import Knowledge
 from stackproof.results.measurement import Measurement, State

@@ -24,6 +24,7 @@ from stackproof.doctor.evidence import results as evidence_results
 from stackproof.doctor.evidence.variables import of_variables
 from stackproof.doctor.log.extract import LogExtract, LogReader
 from stackproof.doctor.log.story import story_of
+from stackproof.doctor.options import DoctorOptions
 from stackproof.doctor.spelling import of_spelling
 from stackproof.image.effects.load import load_image, read_member
 from stackproof.image.model import Image
@@ -50,28 +51,6 @@ _LOG_HINT = "give the part that shows the fault"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DoctorOptions:
-    """What a diagnosis looks at: this machine and this shell, and what is named beside them.
-
-    `image`, `program`, `logs` and `env` are files, `site` a site instead of this machine, `results`
-    a folder of which `arm` is looked at. With `probe` programs are asked too, which takes seconds.
-    `have` is COMPONENT=VERSION and `facts` NAME=VALUE.
-    """
-
-    image: str | None = None
-    view: str | None = None
-    program: str | None = None
-    site: str | None = None
-    results: str | None = None
-    arm: str | None = None
-    logs: tuple[str, ...] = ()
-    env: str | None = None
-    probe: bool = False
-    have: tuple[str, ...] = ()
-    facts: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Collected:
     """The evidence, what the curves show, and what it was taken from."""
 
@@ -93,7 +72,7 @@ def collect(options: DoctorOptions, knowledge: Knowledge) -> Collected:
     Raises `StackproofError` with what cannot be read, and USAGE for what is not there to be chosen.
     """
     if options.image is not None:
-        options = dataclasses.replace(options, image=naming.image_file(options.image))
+        options = options.changed(image=naming.image_file(options.image))
     given = said(options, knowledge)
     results = load_results(Path(options.results)) if options.results is not None else None
     capture = None

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from dataclasses import asdict, dataclass
 
 from stackproof.core.effects import documents, shipped
+from stackproof.recipe.options import RecipeListOptions, RecipeShowOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,10 +19,10 @@ class _Row:
     file: str
 
 
-def run_list(args: argparse.Namespace) -> int:
+def run_list(options: RecipeListOptions) -> int:
     """Print a line for each recipe."""
     rows = _rows()
-    if args.json:
+    if options.json:
         print(json.dumps([asdict(row) for row in rows], indent=1, ensure_ascii=False))
         return 0
     width = max(len(row.name) for row in rows)
@@ -32,9 +32,9 @@ def run_list(args: argparse.Namespace) -> int:
     return 0
 
 
-def run_show(args: argparse.Namespace) -> int:
+def run_show(options: RecipeShowOptions) -> int:
     """Print the text of a recipe."""
-    print(shipped.find("recipes", args.name).read_text(encoding="utf-8"), end="")
+    print(shipped.find("recipes", options.name).read_text(encoding="utf-8"), end="")
     return 0
 
 
