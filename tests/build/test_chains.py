@@ -15,9 +15,7 @@ from typing import Any
 import pytest
 
 from stackproof import cli
-from stackproof.build.cli import stacks_arguments
 from stackproof.build.effects import locking, stacks
-from stackproof.build.effects.builders import RecipeOptions
 from stackproof.build.effects.loaded import Loaded
 from stackproof.build.engines import spack
 from stackproof.build.engines.easybuild.effects import catalogue
@@ -25,6 +23,7 @@ from stackproof.build.engines.spack import locks
 from stackproof.build.engines.spack.effects import known
 from stackproof.build.engines.spack.effects.builder import BUILDER
 from stackproof.build.engines.spack.stack import Caches, SpackLock
+from stackproof.build.options import RecipeOptions
 from stackproof.core.cli import parsing
 from stackproof.core.effects import shipped
 
@@ -103,8 +102,8 @@ def loaded(chain: Chain) -> Loaded:
 
 def _loaded(words: list[str]) -> Loaded:
     parser = argparse.ArgumentParser()
-    stacks_arguments.add_arguments(parser)
-    return stacks.load_recipe(parsing.read(RecipeOptions, parser.parse_args(words)))
+    parsing.add_options(parser, RecipeOptions)
+    return stacks.load_recipe(parsing.value_of(RecipeOptions, parser.parse_args(words)))
 
 
 @cache

@@ -12,7 +12,7 @@ from stackproof import cli
 
 COVERS = (
     "build/cli/check.py",
-    "build/cli/check_arguments.py",
+    "build/options.py",
     "build/engines/spack/problems.py",
 )
 

@@ -10,13 +10,13 @@ import yaml
 
 from stackproof import cli
 from stackproof.build.effects import stacks
-from stackproof.build.effects.builders import RecipeOptions
 from stackproof.build.engines.spack.recipe import differences, without_words
 from stackproof.build.engines.spack.stackinator import reader
+from stackproof.build.options import RecipeOptions
 
 COVERS = (
     "build/cli/convert.py",
-    "build/cli/convert_arguments.py",
+    "build/options.py",
     "build/engines/spack/effects/conversion.py",
 )
 

@@ -11,8 +11,8 @@ import pytest
 
 from stackproof import cli
 from stackproof.build.effects import site_needs, stacks
-from stackproof.build.effects.builders import RecipeOptions
 from stackproof.build.foreseen import ForeseenNeeds, foresee, lacking
+from stackproof.build.options import RecipeOptions
 from stackproof.build.plan import Plan, Step
 from stackproof.build.stack import Artefact
 from stackproof.core.errors import ExitCode

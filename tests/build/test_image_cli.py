@@ -17,7 +17,7 @@ from stackproof.linking.loader import Machine
 
 COVERS = (
     "build/cli/image.py",
-    "build/cli/image_arguments.py",
+    "build/options.py",
 )
 
 pytestmark = pytest.mark.slow

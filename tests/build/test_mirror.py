@@ -17,21 +17,20 @@ from aptarchive import AptArchive, tarball
 from need import need
 from stackproof import cli
 from stackproof.build.effects import source_mirror, stacks
-from stackproof.build.effects.builders import RecipeOptions
 from stackproof.build.engines import spack as build_spack
 from stackproof.build.engines.spack import os_sources as spack_os_sources
 from stackproof.build.engines.spack.effects import accepted_sources
 from stackproof.build.engines.spack.effects import build as spack_build
 from stackproof.build.engines.spack.stack import SpackLock
+from stackproof.build.options import RecipeOptions
 from stackproof.core import ids
 from stackproof.core.monitor import null_monitor
 from stackproof.core.noun import to_json
 
 COVERS = (
     "build/cli/mirror.py",
-    "build/cli/mirror_arguments.py",
+    "build/options.py",
     "build/cli/os_sources.py",
-    "build/cli/os_sources_arguments.py",
     "build/engines/spack/effects/source_search.py",
 )
 

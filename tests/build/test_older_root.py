@@ -11,11 +11,11 @@ import pytest
 import easybuilds
 from need import need
 from stackproof.build.effects import rootfs, stacks, visible
-from stackproof.build.effects.builders import RecipeOptions
 from stackproof.build.effects.executor import execute
 from stackproof.build.effects.workspace import BuildSetup
 from stackproof.build.engines.easybuild.effects import lmod
 from stackproof.build.engines.easybuild.effects.builder import machine_problems
+from stackproof.build.options import RecipeOptions
 from stackproof.build.plan import PYTHON, Plan, Step
 from stackproof.build.tail import pack_step
 from stackproof.core.command import Command

@@ -12,14 +12,14 @@ from archspec import cpu
 from spackstacks import content, node
 from stackproof import cli
 from stackproof.build.effects import stacks
-from stackproof.build.effects.builders import RecipeOptions
 from stackproof.build.engines.spack import wants
 from stackproof.build.engines.spack.stack import LockedClone, SpackLock
+from stackproof.build.options import RecipeOptions
 from stackproof.core.noun import to_json
 
 COVERS = (
     "build/cli/plan.py",
-    "build/cli/plan_arguments.py",
+    "build/options.py",
     "build/engines/spack/effects/origins.py",
 )
 

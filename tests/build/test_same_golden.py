@@ -14,10 +14,10 @@ import pytest
 
 from stackinators import CLUSTERS, DOCUMENTS
 from stackproof.build.effects import stacks
-from stackproof.build.effects.builders import RecipeOptions
 from stackproof.build.engines.spack.recipe import without_words
 from stackproof.build.engines.spack.stack import SpackEnvironment, SpackStack
 from stackproof.build.engines.spack.stackinator import reader
+from stackproof.build.options import RecipeOptions
 from stackproof.core.noun import to_json
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "same"

@@ -17,7 +17,7 @@ from need import need
 
 COVERS = (
     "build/cli/shell.py",
-    "build/cli/shell_arguments.py",
+    "build/options.py",
     "build/effects/inside.py",
     "build/effects/shell.py",
 )

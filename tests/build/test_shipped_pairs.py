@@ -10,7 +10,7 @@ import pytest
 
 from stackproof import cli
 from stackproof.build.effects import builders, locking, stacks
-from stackproof.build.effects.builders import RecipeOptions
+from stackproof.build.options import RecipeOptions
 from stackproof.core.effects import shipped
 from stackproof.core.errors import Reason, StackproofError
 

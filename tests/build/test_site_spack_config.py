@@ -14,7 +14,7 @@ from stackproof.build.engines.spack.effects.stackinator import load
 
 COVERS = (
     "build/cli/site_spack_config.py",
-    "build/cli/spack_arguments.py",
+    "build/options.py",
 )
 
 

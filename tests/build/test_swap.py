@@ -17,7 +17,6 @@ from spackstacks import spliced
 from stackproof import cli
 from stackproof.build import swap
 from stackproof.build.effects import builders, images, locking, stacks
-from stackproof.build.effects.builders import RecipeOptions
 from stackproof.build.effects.loaded import OVERLAY, Loaded
 from stackproof.build.effects.workspace import download_path
 from stackproof.build.engines.easybuild.chain import chain
@@ -29,6 +28,7 @@ from stackproof.build.engines.spack.stack import Caches
 from stackproof.build.engines.wheel import engine as wheel_engine
 from stackproof.build.engines.wheel import plan as wheel_plan
 from stackproof.build.engines.wheel.stack import Lock
+from stackproof.build.options import RecipeOptions
 from stackproof.build.stack import Artefact
 from stackproof.build.swap import Depth, SwapKind
 from stackproof.core import document as documents

@@ -10,7 +10,6 @@ import pytest
 import spackstacks
 from spackstacks import clones, lock_files
 from stackproof.build.effects import stacks
-from stackproof.build.effects.builders import RecipeOptions
 from stackproof.build.engines import spack
 from stackproof.build.engines.easybuild import metadata as easybuild_metadata
 from stackproof.build.engines.easybuild.recipe import parse_easybuild_recipe
@@ -20,6 +19,7 @@ from stackproof.build.engines.wheel.engine import wants
 from stackproof.build.engines.wheel.plan import describe, transports_of
 from stackproof.build.engines.wheel.recipe import parse_recipe, resolve
 from stackproof.build.engines.wheel.stack import Lock, Stack
+from stackproof.build.options import RecipeOptions
 from stackproof.build.stack import Artefact
 from stackproof.build.transport_views import TransportViews, transport_views, with_transports
 from stackproof.core import document

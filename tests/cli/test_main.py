@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import errno
 import importlib.metadata
 import os
@@ -17,7 +16,9 @@ import pytest
 
 import stackproof
 from stackproof import cli
+from stackproof.build import options as build_options
 from stackproof.core.errors import ExitCode, Problem, Reason, StackproofError, fail
+from stackproof.core.options import Options
 
 COVERS = (
     "__init__.py",
@@ -32,16 +33,19 @@ def signals_as_they_were() -> Iterator[None]:
     signal.signal(signal.SIGTERM, before)
 
 
+class NoOptions(Options, run="build.cli.check:run"):
+    """What a verb without options is asked for."""
+
+
 @pytest.fixture
-def verb(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[argparse.Namespace], int]], None]:
+def verb(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Options], int]], None]:
     """Return a function that makes its argument the verb `check`."""
 
-    def install(action: Callable[[argparse.Namespace], int]) -> None:
+    def install(action: Callable[[Options], int]) -> None:
         module = types.ModuleType("stackproof.build.cli.check")
-        module.configure = lambda parser: parser.set_defaults(run="build.cli.check:run")  # type: ignore[attr-defined]
         module.run = action  # type: ignore[attr-defined]
-        for name in ("stackproof.build.cli.check", "stackproof.build.cli.check_arguments"):
-            monkeypatch.setitem(sys.modules, name, module)
+        monkeypatch.setitem(sys.modules, "stackproof.build.cli.check", module)
+        monkeypatch.setattr(build_options, "RecipeCheckOptions", NoOptions)
 
     return install
 
@@ -53,8 +57,8 @@ def exit_code(*argv: str) -> int:
     return caught.value.code
 
 
-def raises(error: BaseException) -> Callable[[argparse.Namespace], int]:
-    def action(_: argparse.Namespace) -> int:
+def raises(error: BaseException) -> Callable[[Options], int]:
+    def action(_: Options) -> int:
         raise error
 
     return action
@@ -167,7 +171,7 @@ def test_an_interrupt(verb: Callable[..., None], capsys: pytest.CaptureFixture[s
 def test_sigterm_unwinds_like_an_interrupt(verb: Callable[..., None]) -> None:
     unwound = []
 
-    def action(_: argparse.Namespace) -> int:
+    def action(_: Options) -> int:
         try:
             os.kill(os.getpid(), signal.SIGTERM)
             signal.pause()
@@ -225,9 +229,11 @@ def test_a_reader_that_has_gone_does_not_hide_the_verdict(code: int) -> None:
         "import sys, types\nfrom stackproof import cli\n"
         f"def run(_):\n    print('x')\n    return {code}\n"
         "module = types.ModuleType('m')\n"
-        "module.configure = lambda parser: parser.set_defaults(run='build.cli.check:run')\n"
+        "from stackproof.build import options\n"
+        "from stackproof.core.options import Options\n"
+        "class NoOptions(Options, run='build.cli.check:run'): pass\n"
+        "options.RecipeCheckOptions = NoOptions\n"
         "module.run = run\n"
-        "sys.modules['stackproof.build.cli.check_arguments'] = module\n"
         "sys.modules['stackproof.build.cli.check'] = module\n"
         "cli.main(['check'])"
     )

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stackproof.build.effects import stacks
-from stackproof.build.effects.builders import RecipeOptions
+from stackproof.build.options import RecipeOptions
 from stackproof.core.document import parse
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.image.profile import ProfileView, parse_profile, render_profile, tuned

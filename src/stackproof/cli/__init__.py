@@ -29,19 +29,22 @@ if TYPE_CHECKING:
 # its options, or of a table with the classes of its actions; or its room and name, where what it
 # takes is in the module of that name with `_arguments` at its end.
 VERBS: dict[str, tuple[str, str]] = {
-    "check": ("build.cli.check", "say whether a recipe is valid, with every problem at once"),
-    "plan": ("build.cli.plan", "show the resolved stack and every step of its build"),
-    "build": ("build.cli.build", "build a recipe into a SquashFS image"),
+    "check": (
+        "build.options:RecipeCheckOptions",
+        "say whether a recipe is valid, with every problem at once",
+    ),
+    "plan": ("build.options:PlanOptions", "show the resolved stack and every step of its build"),
+    "build": ("build.options:BuildRequest", "build a recipe into a SquashFS image"),
     "recipe": ("recipe.options:ACTIONS", "list the recipes that come with stackproof, or show one"),
     "convert": (
-        "build.cli.convert",
+        "build.options:ConvertOptions",
         "turn Stackinator recipes into one recipe for all their targets",
     ),
     "mirror": (
-        "build.cli.mirror",
+        "build.options:MIRROR_ACTIONS",
         "bring the sources of Spack stacks to machines without internet",
     ),
-    "shell": ("build.cli.shell", "open a shell in the sandbox of a build"),
+    "shell": ("build.options:BuildShellOptions", "open a shell in the sandbox of a build"),
     "inspect": ("mount.cli.inspect", "show what an image holds"),
     "pack": ("pack.cli.pack", "make a pack: a stack that runs where nothing may be installed"),
     "install": (
@@ -76,7 +79,12 @@ VERBS: dict[str, tuple[str, str]] = {
 # verb -> what adds further actions to it: rooms above the verb's own.
 _FURTHER_ACTIONS: dict[str, tuple[str, ...]] = {
     "inject": ("prove.cli.prove",),
-    "image": ("mount.cli.inspect", "build.cli.image", "share.cli.remote", "report.cli.attach"),
+    "image": (
+        "mount.cli.inspect",
+        "build.options:IMAGE_ACTIONS",
+        "share.cli.remote",
+        "report.cli.attach",
+    ),
 }
 
 # Verbs whose words may be those of another program.

@@ -220,7 +220,7 @@ def _all_loaded(
     that are not there.
     """
     from stackproof.build.effects import images  # noqa: PLC0415 - for recipes alone
-    from stackproof.build.effects.builders import RecipeOptions  # noqa: PLC0415 - as above
+    from stackproof.build.options import RecipeOptions  # noqa: PLC0415 - as above
 
     found: dict[str, Loaded] = {}
     problems: list[Problem] = []

@@ -2,47 +2,27 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from stackproof.build.effects import builders, images, stacks
-from stackproof.build.effects.builders import BuildOptions, RecipeOptions
 from stackproof.build.effects.images import LockUse
 from stackproof.build.effects.loaded import Loaded
+from stackproof.build.options import BuildRequest
 from stackproof.core import noun
-from stackproof.core.cli import parsing, progress
+from stackproof.core.cli import progress
 from stackproof.core.effects import outputs
 from stackproof.core.errors import ExitCode, Problem, Reason, StackproofError, fail, problems_data
 from stackproof.core.monitor import Monitor
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BuildRequest:
-    """What is to be built, where and how; `output` is the image, `stop_after` may be `lock`."""
-
-    recipe: RecipeOptions
-    build: BuildOptions
-    output: str | None
-    update: bool
-    locked: bool
-    stop_after: str | None
-    json: bool
-
-
-def run(args: argparse.Namespace) -> int:
+def run(asked: BuildRequest) -> int:
     """Build the image; a second build with nothing changed does no work and says so.
 
     With `--matrix` every combination is built, those after a failed one too.
     """
-    recipe = parsing.read(RecipeOptions, args)
-    build = parsing.read(BuildOptions, args)
-    return _build(parsing.read(BuildRequest, args, recipe=recipe, build=build))
-
-
-def _build(asked: BuildRequest) -> int:
     every = stacks.load_recipes(asked.recipe)
     if asked.output and len(every) > 1:
         raise fail(Reason.USAGE, "`--output` names one image, and `--matrix` makes several")

@@ -2,42 +2,28 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from stackproof.build.effects import builders, locking, stacks
-from stackproof.build.effects.builders import BuildOptions, RecipeOptions, Solving
+from stackproof.build.effects.builders import Solving
 from stackproof.build.effects.loaded import Loaded
 from stackproof.build.engine import Findings
-from stackproof.core.cli import parsing, progress
+from stackproof.build.options import BuildOptions, RecipeCheckOptions
+from stackproof.core.cli import progress
 from stackproof.core.errors import ExitCode, Problem, Reason, StackproofError, problems_data
 
 _NOT_LOOKED_UP = "versions were not looked up"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecipeCheckOptions:
-    """What is checked; `offline` asks no package index, `json` prints data."""
-
-    recipe: RecipeOptions
-    offline: bool
-    json: bool
-
-
-def run(args: argparse.Namespace) -> int:
+def run(asked: RecipeCheckOptions) -> int:
     """Check a recipe, every combination of its matrix; the exit code is the first problem's."""
-    recipe = parsing.read(RecipeOptions, args)
-    recipe = replace(recipe, matrix=recipe.matrix or not recipe.choose)
-    return _check(parsing.read(RecipeCheckOptions, args, recipe=recipe))
-
-
-def _check(asked: RecipeCheckOptions) -> int:
+    recipe = asked.recipe.changed(matrix=not asked.recipe.choose)
     found = Findings()
     remark, locked = "", True
     try:
-        for loaded in stacks.load_recipes(asked.recipe):
+        for loaded in stacks.load_recipes(recipe):
             checked = _findings(loaded, asked)
             found = found.also(checked.findings.problems, checked.findings.notes)
             remark, locked = checked.remark or remark, checked.locked and locked

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 
-from stackproof.build.engines.spack.effects.conversion import ConvertOptions, convert_folders
-from stackproof.core.cli import parsing
+from stackproof.build.engines.spack.effects.conversion import convert_folders
+from stackproof.build.options import ConvertOptions
 
 
-def run(args: argparse.Namespace) -> int:
+def run(options: ConvertOptions) -> int:
     """Write the recipe, after finding out that it means the same as every DIR."""
-    made = convert_folders(parsing.read(ConvertOptions, args))
+    made = convert_folders(options)
     many = f"{made.recipes} recipes" if made.recipes > 1 else "the recipe"
     print(
         f"{made.target}: means the same as {many}; {made.lines} lines instead of "

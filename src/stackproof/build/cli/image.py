@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from stackproof.build import containerfile
 from stackproof.build.containerfile import ContainerfileRequest, Files
 from stackproof.build.effects import builders, locking, stacks, visible
-from stackproof.build.effects.builders import RecipeOptions
 from stackproof.build.effects.loaded import Loaded
 from stackproof.build.engine import OCI, OWN, Container
+from stackproof.build.options import ContainerfileOptions
 from stackproof.core import ids, limits, noun
-from stackproof.core.cli import parsing, progress
+from stackproof.core.cli import progress
 from stackproof.core.command import EnvPatch
 from stackproof.core.effects import files
 from stackproof.core.effects.sandbox import packages
@@ -23,28 +22,8 @@ from stackproof.core.errors import Location, Problem, Reason, StackproofError, f
 from stackproof.inject.manifest import Manifest
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerfileOptions:
-    """What the Containerfile is of; `output` is the file, `manifest` that of the built stack."""
-
-    recipe: RecipeOptions
-    base: str
-    builder_base: str | None
-    view: str | None
-    package: tuple[str, ...]
-    builder_package: tuple[str, ...]
-    manifest: str | None
-    output: str | None
-
-
-def run(args: argparse.Namespace) -> int:
+def run(asked: ContainerfileOptions) -> int:
     """Write the Containerfile; nothing is built, and nothing is downloaded."""
-    return _write(
-        parsing.read(ContainerfileOptions, args, recipe=parsing.read(RecipeOptions, args))
-    )
-
-
-def _write(asked: ContainerfileOptions) -> int:
     loaded = stacks.load_recipe(asked.recipe)
     faults = _faults(asked)
     if faults:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import sys
@@ -11,6 +10,7 @@ from datetime import UTC, datetime
 
 from stackproof.build.effects import cache_entries, workspace
 from stackproof.build.effects.cache_entries import DeletableEntry, PruneOptions
+from stackproof.build.options import DiskOptions, PruneRequest
 from stackproof.core.cli.tables import ago_text, print_table
 from stackproof.core.effects import cache_kinds
 from stackproof.core.effects.cache_kinds import KINDS, MEMORY
@@ -20,32 +20,32 @@ from stackproof.core.numbers import disk_text
 _UNITS = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 
 
-def run_du(args: argparse.Namespace) -> int:
+def run_du(asked: DiskOptions) -> int:
     """Print a row for each kind, or for each entry of the kinds that were named."""
-    cache_kinds.check_names(args.kinds)
-    wanted = [kind for kind in KINDS if not args.kinds or kind.name in args.kinds]
+    cache_kinds.check_names(asked.kinds)
+    wanted = [kind for kind in KINDS if not asked.kinds or kind.name in asked.kinds]
     found = cache_entries.entries(wanted)
-    if args.json:
+    if asked.json:
         print(json.dumps([_data(entry) for entry in found], indent=1))
-    elif args.kinds:
+    elif asked.kinds:
         _print_entries(found)
     else:
         _print_kinds(found)
     return 0
 
 
-def run_prune(args: argparse.Namespace) -> int:
+def run_prune(asked: PruneRequest) -> int:
     """Delete what was asked for and is not in use; say how much that was."""
-    age_s = _age(args.older_than) if args.older_than else None
+    age_s = _age(asked.older_than) if asked.older_than else None
     pruned = cache_entries.prune(
         PruneOptions(
-            kinds=tuple(args.kind), older_than_s=age_s, every=args.all, dry_run=args.dry_run
+            kinds=asked.kinds, older_than_s=age_s, every=asked.every, dry_run=asked.dry_run
         )
     )
-    if args.json:
+    if asked.json:
         print(json.dumps([_data(entry) for entry in pruned.gone], indent=1))
     else:
-        word = "would delete" if args.dry_run else "deleted"
+        word = "would delete" if asked.dry_run else "deleted"
         for entry in pruned.gone:
             print(f"{word}  {disk_text(entry.size):>8}  {entry.kind}  {entry.name}")
         total = sum(entry.size for entry in pruned.gone)

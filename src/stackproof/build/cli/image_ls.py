@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
@@ -13,6 +12,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from stackproof.build.effects import cache_entries
+from stackproof.build.options import ImageListOptions
 from stackproof.build.plan import IMAGE_FILE
 from stackproof.core.cli.tables import ago_text, print_table
 from stackproof.core.effects import cache_kinds, files
@@ -42,16 +42,16 @@ class _Row:
     unreadable: str = ""
 
 
-def run(args: argparse.Namespace) -> int:
+def run(asked: ImageListOptions) -> int:
     """Print a line for each image: labels first, then files in the order of their paths."""
-    paths = [path for place in args.places for path in _files(place)]
+    paths = [path for place in asked.places for path in _files(place)]
     rows = [_row(path) for path in paths]
-    if args.builds:
+    if asked.builds:
         rows += [_row(path) for path in _built()]
-    records = _labelled(args.places, every=not args.builds)
-    if args.names:
+    records = _labelled(asked.places, every=not asked.builds)
+    if asked.names:
         print("".join(f"{record.label}\n" for record in records), end="")
-    elif args.json:
+    elif asked.json:
         found = [_labelled_data(record) for record in records] + [_data(row) for row in rows]
         print(json.dumps({"records": found}, indent=1))
     else:

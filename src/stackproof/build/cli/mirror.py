@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from stackproof.build.effects import builders, git, locking, source_mirror, stacks
-from stackproof.build.effects.builders import BuildOptions, RecipeOptions
 from stackproof.build.effects.source_mirror import Contents
+from stackproof.build.options import BuildOptions, MirrorOptions
 from stackproof.core import noun
-from stackproof.core.cli import parsing, progress
+from stackproof.core.cli import progress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,21 +22,8 @@ class _Made:
     clones: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MirrorOptions:
-    """The folder that is filled, and for which recipes; `json` prints data."""
-
-    recipe: RecipeOptions
-    folder: str
-    json: bool
-
-
-def run_create(args: argparse.Namespace) -> int:
+def run_create(asked: MirrorOptions) -> int:
     """Fill a mirror; what is in it already is not fetched again, so that it can be continued."""
-    return _create(parsing.read(MirrorOptions, args, recipe=parsing.read(RecipeOptions, args)))
-
-
-def _create(asked: MirrorOptions) -> int:
     every = stacks.load_recipes(asked.recipe)
     for loaded in every:
         builder = builders.of(loaded)

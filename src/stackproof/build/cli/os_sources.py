@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 
-from stackproof.build.effects.builders import RecipeOptions
-from stackproof.build.engines.spack.effects.source_search import Accepted, SourceOptions, accept
+from stackproof.build.engines.spack.effects.source_search import Accepted, accept
 from stackproof.build.engines.spack.stack import OsSources
+from stackproof.build.options import SourceOptions
 from stackproof.core import noun
-from stackproof.core.cli import parsing, progress
+from stackproof.core.cli import progress
 
 
-def run(args: argparse.Namespace) -> int:
+def run(asked: SourceOptions) -> int:
     """Accept sources; nothing is written when a package that was named cannot be had."""
-    recipe = parsing.read(RecipeOptions, args)
-    done = accept(parsing.read(SourceOptions, args, recipe=recipe), progress.monitor())
-    if args.json:
+    done = accept(asked, progress.monitor())
+    if asked.json:
         print(noun.to_json(_data(done)), end="")
     else:
         _print(done)

@@ -5,20 +5,19 @@ With `--explain KEY`: which file set a value, and what it took the place of.
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stackproof.build.effects import builders, locking, stacks
-from stackproof.build.effects.builders import BuildOptions, RecipeOptions, Solving
+from stackproof.build.effects.builders import Solving
 from stackproof.build.effects.loaded import Loaded
+from stackproof.build.options import BuildOptions, PlanOptions, RecipeOptions
 from stackproof.build.plan import Plan, Step
 from stackproof.build.stack import AnyLock
 from stackproof.core import noun
-from stackproof.core.cli import parsing, progress
+from stackproof.core.cli import progress
 from stackproof.core.ids import short
 
 if TYPE_CHECKING:  # imported where a site is named
@@ -31,22 +30,8 @@ _SOLVE_FIRST = (
 _LOOK_UP_FIRST = "ids are known once branches and tags have been looked up, as for the lock"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanOptions:
-    """What is planned; `explain` is a key whose origin is wanted instead, `json` prints data."""
-
-    recipe: RecipeOptions
-    explain: str | None
-    json: bool
-
-
-def run(args: argparse.Namespace) -> int:
-    """Print the plan, or where a value is from; nothing is written."""
-    return _plan(parsing.read(PlanOptions, args, recipe=parsing.read(RecipeOptions, args)))
-
-
-def _plan(asked: PlanOptions) -> int:
-    """Print the plan.
+def run(asked: PlanOptions) -> int:
+    """Print the plan, or where a value is from; nothing is written.
 
     A lock that is a question away is asked for. One that takes minutes is not made here: there
     are the steps that make it.

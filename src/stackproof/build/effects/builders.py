@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stackproof.build.engine import Engine, Findings
+from stackproof.build.options import BuildOptions, RecipeOptions
 from stackproof.build.swap import Swapper
 from stackproof.core.document import Document
 from stackproof.core.errors import Problem, Reason, StackproofError, did_you_mean, fail
@@ -63,44 +64,6 @@ class Solving(StrEnum):
     """Source files are looked at: `plan` does."""
     STEPS = "steps"
     """Steps of a plan, and minutes: `plan` shows them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecipeOptions:
-    """What recipe is meant, for which machine, and where its sources are.
-
-    `rpms` is the folder of a vendor's packages, `root` that of another system to build in. `swap`,
-    `with_source` and `with_patch` are words that change a package of it, as of `--with`.
-    """
-
-    recipe: str
-    site: str | None = None
-    mirror: str | None = None
-    rpms: str | None = None
-    root: str | None = None
-    fact: tuple[str, ...] = ()
-    choose: tuple[str, ...] = ()
-    matrix: bool = False
-    profile: str | None = None
-    swap: tuple[str, ...] = ()
-    with_source: tuple[str, ...] = ()
-    with_patch: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BuildOptions:
-    """Where a build works, and with what; names and meanings are those of `build`'s options."""
-
-    mirror: str | None = None
-    jobs: int | None = None
-    in_memory: str = "auto"
-    build_dir: str | None = None
-    on: str = "local"
-    nodes: int | None = None
-    cluster: str | None = None
-    srun_option: tuple[str, ...] = ()
-    pass_env: tuple[str, ...] = ()
-    floor: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

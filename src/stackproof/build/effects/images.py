@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stackproof.build.effects import builders, cache_entries, locking, stacks
-from stackproof.build.effects.builders import BuildOptions, RecipeOptions
 from stackproof.build.effects.executor import Built, deliver, execute
 from stackproof.build.effects.loaded import Loaded
+from stackproof.build.options import BuildOptions, RecipeOptions
 from stackproof.build.swap import Depth
 from stackproof.core import ids, noun
 from stackproof.core.effects import files, outputs

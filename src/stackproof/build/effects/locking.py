@@ -6,8 +6,9 @@ import shlex
 from dataclasses import replace
 from typing import Any
 
-from stackproof.build.effects.builders import Builder, BuildOptions, RecipeOptions
+from stackproof.build.effects.builders import Builder
 from stackproof.build.effects.loaded import Loaded
+from stackproof.build.options import BuildOptions, RecipeOptions
 from stackproof.core.effects import documents
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.core.monitor import Event, Monitor

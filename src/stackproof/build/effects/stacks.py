@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from stackproof.build import swap
 from stackproof.build.effects import builders
-from stackproof.build.effects.builders import Reading, RecipeOptions
+from stackproof.build.effects.builders import Reading
 from stackproof.build.effects.loaded import Loaded
+from stackproof.build.options import RecipeOptions
 from stackproof.build.swap import Swap, SwapWord
 from stackproof.core.document import Document
 from stackproof.core.effects import documents, shipped

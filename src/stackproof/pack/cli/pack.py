@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from stackproof.build.effects import images
-from stackproof.build.effects.builders import RecipeOptions
+from stackproof.build.options import RecipeOptions
 from stackproof.core import noun
 from stackproof.core.cli import parsing, progress
 from stackproof.core.errors import Problem, Reason, fail

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from stackproof.build.effects import builders, executor, rootfs, source_mirror, stacks
-from stackproof.build.effects.builders import BuildOptions, Reading, Solving
+from stackproof.build.effects.builders import Reading, Solving
 from stackproof.build.effects.loaded import Loaded
 from stackproof.build.effects.workspace import BuildSetup, available_cores
 from stackproof.build.engine import Findings
@@ -25,6 +25,7 @@ from stackproof.build.engines.easybuild.engine import ENGINE, HEADERS, outside
 from stackproof.build.engines.easybuild.recipe import parse_easybuild_recipe
 from stackproof.build.engines.easybuild.stack import EasyBuildLock, EasyBuildStack, make_lock
 from stackproof.build.engines.spack.effects import build as spack_build
+from stackproof.build.options import BuildOptions
 from stackproof.build.plan import Plan
 from stackproof.build.swap import Swapper
 from stackproof.core.command import Bind, EnvPatch

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stackproof.build.effects import builders, stacks
-from stackproof.build.effects.builders import BuildOptions, Reading, Solving
+from stackproof.build.effects.builders import Reading, Solving
 from stackproof.build.effects.loaded import Loaded
 from stackproof.build.engine import Findings
 from stackproof.build.engines.spack import locks
 from stackproof.build.engines.spack.engine import ENGINE
 from stackproof.build.engines.spack.stack import Caches, SpackLock, SpackStack
+from stackproof.build.options import BuildOptions
 from stackproof.build.plan import Plan
 from stackproof.build.swap import Swapper
 from stackproof.core.errors import Problem, Reason, StackproofError, fail

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stackproof.build.effects import builders, stacks
-from stackproof.build.effects.builders import RecipeOptions
 from stackproof.build.engines.spack.effects import folders
 from stackproof.build.engines.spack.recipe import differences, without_words
 from stackproof.build.engines.spack.stack import SpackStack
@@ -22,6 +21,7 @@ from stackproof.build.engines.spack.stackinator.convert import (
 from stackproof.build.engines.spack.stackinator.findings import FindingsList
 from stackproof.build.engines.spack.stackinator.folder import Folder
 from stackproof.build.engines.spack.stackinator.reader import DOCUMENTS
+from stackproof.build.options import ConvertOptions, RecipeOptions
 from stackproof.core.document import Document
 from stackproof.core.effects import documents, files
 from stackproof.core.errors import Problem, Reason, StackproofError, fail
@@ -38,17 +38,6 @@ class _Source:
     stack: SpackStack
     folder: Folder
     documents: Mapping[str, Document]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConvertOptions:
-    """Which folders become one recipe, each on its site; `force` overwrites `output`."""
-
-    recipes: tuple[str, ...]
-    output: str | None
-    site: tuple[str, ...]
-    fact: tuple[str, ...]
-    force: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from stackproof.build.effects import stacks
-from stackproof.build.effects.builders import RecipeOptions
 from stackproof.build.effects.loaded import Loaded
 from stackproof.build.engines.spack.effects import recipe_files, stackinator
 from stackproof.build.engines.spack.stackinator.reader import DOCUMENTS
+from stackproof.build.options import RecipeOptions
 from stackproof.recipe.composition import PlacedValue
 from stackproof.recipe.origins import ValueOrigin, explain, recipe_tree, with_facts, with_site
 

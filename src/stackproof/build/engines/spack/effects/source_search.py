@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stackproof.build.effects import builders, locking, source_mirror, stacks
-from stackproof.build.effects.builders import RecipeOptions
 from stackproof.build.effects.loaded import Loaded
 from stackproof.build.engines.spack import locks
 from stackproof.build.engines.spack import os_sources as spack_os_sources
@@ -17,6 +16,7 @@ from stackproof.build.engines.spack.effects import build as spack_build
 from stackproof.build.engines.spack.effects.os_sources import Archive, SourcePackage
 from stackproof.build.engines.spack.effects.packages import Packages
 from stackproof.build.engines.spack.stack import Caches, OsSource, SpackLock
+from stackproof.build.options import SourceOptions
 from stackproof.core.errors import Problem, Reason, StackproofError, fail
 from stackproof.core.monitor import Monitor
 
@@ -39,18 +39,6 @@ class FoundSource:
     package: SourcePackage
     path: Path
     accepted: OsSource | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceOptions:
-    """Packages whose sources are accepted, from which archive; `to` is a mirror."""
-
-    recipe: RecipeOptions
-    packages: tuple[str, ...]
-    to: str | None
-    archive: str | None
-    suite: str | None
-    keyring: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

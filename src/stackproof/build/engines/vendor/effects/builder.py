@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stackproof.build.effects import executor, stacks
-from stackproof.build.effects.builders import NO_ROOT, BuildOptions, Reading, Solving
+from stackproof.build.effects.builders import NO_ROOT, Reading, Solving
 from stackproof.build.effects.loaded import Loaded
 from stackproof.build.effects.workspace import BuildSetup
 from stackproof.build.engine import Findings
@@ -20,6 +20,7 @@ from stackproof.build.engines.vendor.engine import ENGINE
 from stackproof.build.engines.vendor.locking import ReadRpm, make_lock
 from stackproof.build.engines.vendor.recipe import parse_vendor_recipe
 from stackproof.build.engines.vendor.stack import VendorLock, VendorStack
+from stackproof.build.options import BuildOptions
 from stackproof.build.plan import Plan
 from stackproof.build.swap import RecipeOverlay, SwapWord
 from stackproof.core.command import Bind

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from stackproof.build.effects import builders, stacks
-from stackproof.build.effects.builders import BuildOptions, Reading, Solving
+from stackproof.build.effects.builders import Reading, Solving
 from stackproof.build.effects.loaded import Loaded
 from stackproof.build.effects.pip import index_command
 from stackproof.build.effects.workspace import BuildSetup
@@ -18,6 +18,7 @@ from stackproof.build.engines.wheel import swap as wheel_swap
 from stackproof.build.engines.wheel.plan import ENGINE
 from stackproof.build.engines.wheel.recipe import parse_recipe, resolve
 from stackproof.build.engines.wheel.stack import Lock, Stack
+from stackproof.build.options import BuildOptions
 from stackproof.build.plan import Plan
 from stackproof.core.document import Document
 from stackproof.core.effects.run import run

@@ -1,0 +1,278 @@
+"""Options of `check`, `plan`, `build` and others on recipes, and of what builds leave behind."""
+
+from __future__ import annotations
+
+from stackproof.core import choices
+from stackproof.core.options import Options, argument, flag, option, part, required
+
+SITE = option(
+    "SITE", "site file, name of a shipped site, or folder of a cluster configuration as "
+    "Stackinator has it; default: this machine",
+)  # fmt: skip
+PROFILE = option(
+    "FILE", "a profile that `bench` wrote: its views come into the image; default: none"
+)
+FACT = option(
+    "NAME=VALUE", "a fact that conditions of the recipe ask for, in the place of what the site "
+    "says (architecture=aarch64, gpu=cuda)",
+)  # fmt: skip
+SWAP = option(
+    "PACKAGE=NAME[@VERSION]", "another package, or version, in the place of the recipe's, such as "
+    "mpi=mpich@5.0.2; `plan` says how deep that goes: inject, splice or rebuild", words="--with",
+)  # fmt: skip
+WITH_SOURCE = option("PACKAGE=URL|FILE", "build a package from this source file (EasyBuild, Spack)")
+WITH_PATCH = option("PACKAGE=FILE", "change a package's source by this patch (EasyBuild, Spack)")
+
+
+class RecipeOptions(Options):
+    """What recipe is meant, for which machine, and where its sources are.
+
+    `rpms` is the folder of a vendor's packages, `root` that of another system to build in. `swap`,
+    `with_source` and `with_patch` are words that change a package of it, as of `--with`.
+    """
+
+    recipe: str = argument(
+        "RECIPE", "recipe file (YAML), folder of a Stackinator recipe, or name of a shipped "
+        "recipe (`stackproof recipe list`)",
+    )  # fmt: skip
+    site: str | None = SITE
+    profile: str | None = PROFILE
+    fact: tuple[str, ...] = FACT
+    swap: tuple[str, ...] = SWAP
+    with_source: tuple[str, ...] = WITH_SOURCE
+    with_patch: tuple[str, ...] = WITH_PATCH
+    mirror: str | None = option(
+        "FILE|DIR", "mirrors.yaml or cache.yaml of Spack stacks, or a folder: one of `mirror "
+        "create`, or for EasyBuild any that has the source files",
+    )  # fmt: skip
+    rpms: str | None = option(
+        "DIR", "folder with the RPMs of a vendor's MPI, for recipes with `engine: vendor`",
+        words="--from",
+    )  # fmt: skip
+    choose: tuple[str, ...] = option(
+        "AXIS=CHOICE", "one combination of the recipe's matrix; once for each axis"
+    )
+    matrix: bool = flag("every combination of the recipe's matrix", excludes="choose")
+    root: str | None = None  # where nothing is compiled nobody may name one
+
+
+class CompiledRecipeOptions(RecipeOptions):
+    """A recipe of which something may be compiled here."""
+
+    root: str | None = option(
+        "DIR", "root folder of another system, such as an older one, to build in: its compiler, "
+        "its libraries (wheels, EasyBuild); default: this machine's",
+    )  # fmt: skip
+
+
+class BuildOptions(Options):
+    """Where a build works, and with what; of `mirror` and `floor` more is said elsewhere."""
+
+    jobs: int | None = option("N", "processes at once; default: all cores", least=1)
+    in_memory: str = option(
+        choices.YES_NO, "where the build tree lies; auto: in /dev/shm when there is room",
+        default="auto",
+    )  # fmt: skip
+    build_dir: str | None = option("DIR", "folder for the build tree, instead of memory")
+    on: str = option(
+        choices.SCHEDULERS, "slurm: install the packages on nodes that Slurm gives, or on those of "
+        "the job around", default="local",
+    )  # fmt: skip
+    nodes: int | None = option("N", "with --on slurm: how many nodes; default: 1", least=1)
+    cluster: str | None = option("NAME", "with --on slurm: cluster of this machine to ask")
+    srun_option: tuple[str, ...] = option(
+        "NAME[=VALUE]", "an option of srun, such as partition=debug; NAME=no takes a default "
+        "away; may be given several times",
+    )  # fmt: skip
+    pass_env: tuple[str, ...] = option(
+        "NAME", "variable that the recipe's hooks get; may be given several times"
+    )
+    mirror: str | None = None
+    floor: str | None = None
+
+
+class RecipeCheckOptions(Options, run="build.cli.check:run"):
+    """What is checked; `offline` asks no package index."""
+
+    recipe: RecipeOptions = part(CompiledRecipeOptions)
+    offline: bool = flag("do not ask the package index whether versions exist")
+    json: bool = flag("print problems and notes as JSON")
+
+
+class PlanOptions(Options, run="build.cli.plan:run"):
+    """What is planned; `explain` is a key whose origin is wanted instead."""
+
+    recipe: RecipeOptions = part(CompiledRecipeOptions)
+    explain: str | None = option(
+        "KEY", "instead of the plan, show which file set a value and what it took the place of: "
+        "`environments.tools.specs`, `packages`, `facts.gpu`",
+    )  # fmt: skip
+    json: bool = flag("print stack, lock and steps as JSON")
+
+
+class BuildRequest(Options, run="build.cli.build:run"):
+    """What is to be built, where and how."""
+
+    recipe: RecipeOptions = part(CompiledRecipeOptions)
+    floor: str | None = option(
+        "glibc=RELEASE", "the oldest C library that the image is to run with, such as "
+        "glibc=2.31: a build fails that has a file which needs a newer one, and names it (left "
+        "out: none is asked for)",
+    )  # fmt: skip
+    output: str | None = option(
+        "FILE", "image to write; default: NAME.squashfs", words="-o --output", output="image"
+    )
+    update: bool = flag("make a new lock even if the old one is valid")
+    locked: bool = flag("fail instead of making or changing a lock")
+    stop_after: str | None = option(("lock",), "end when the lock is there, build nothing")
+    json: bool = flag("print the result as JSON")
+    build: BuildOptions = part(BuildOptions, "builds from source")
+
+
+class ConvertOptions(Options, run="build.cli.convert:run"):
+    """Which folders become one recipe, each on its site; `force` overwrites `output`."""
+
+    recipes: tuple[str, ...] = argument("DIR", "folder of a Stackinator recipe, for one target")
+    output: str | None = option(
+        "FILE", "recipe to write, in a folder around all DIRs; default: DIR.yaml, or for "
+        "several the name of the folder around them", words="-o --output",
+    )  # fmt: skip
+    site: tuple[str, ...] = option(
+        "SITE", "where a recipe is built, once for each DIR in their order, or once for all"
+    )
+    fact: tuple[str, ...] = option(
+        "[DIR:]NAME=VALUE", "a fact of the site of one DIR (by its folder's name), or of all"
+    )
+    force: bool = flag("overwrite FILE when it exists")
+
+
+class BuildShellOptions(
+    Options,
+    run="build.cli.shell:run",
+    usage="stackproof shell BUILD [--network] [-- COMMAND [ARGUMENT…]]",
+    epilog="exit codes: those of the command; 127 when it is not found",
+):
+    """A build, and the command that is run in its sandbox."""
+
+    build: str = argument(
+        "BUILD", "name or id of a build (or how it begins), its folder, or an image that it made"
+    )
+    network: bool = flag("let the shell use the network of this machine")
+    rest: tuple[str, ...] = argument("COMMAND", "what to run; default: bash", rest=True)
+
+
+class MirrorOptions(
+    Options,
+    run="build.cli.mirror:run_create",
+    text="bring all sources of a locked stack, and the clones it needs, into one folder",
+):
+    """The folder that is filled, and for which recipes."""
+
+    folder: str = argument("DIR", "new or existing mirror; what it has stays")
+    recipe: RecipeOptions = part(RecipeOptions)
+    json: bool = flag("print the result as JSON")
+
+
+class SourceOptions(
+    Options,
+    run="build.cli.os_sources:run",
+    text="accept sources of the operating system's source packages, fetched by apt without root",
+):
+    """Packages whose sources are accepted, from which archive; `to` is a mirror."""
+
+    recipe: RecipeOptions = part(RecipeOptions)
+    packages: tuple[str, ...] = argument(
+        "PACKAGE", "package of Spack, or PACKAGE=SOURCE where the source package has another "
+        "name; default: everything that the lock names and that is not here yet", default=(),
+    )  # fmt: skip
+    suite: str | None = option("NAME", "suite of the archive; default: this system's release")
+    archive: str | None = option("URL", "archive of packages; default: that of this system")
+    keyring: str | None = option("FILE", "keys that the archive is signed with; default: its own")
+    to: str | None = option("DIR", "mirror that gets the files; default: this machine's cache")
+    json: bool = flag("print the result as JSON")
+
+
+class ImageListOptions(
+    Options,
+    run="build.cli.image_ls:run",
+    text="list images: those with labels, or those of a folder",
+):
+    """Which images are listed, and how."""
+
+    places: tuple[str, ...] = argument(
+        "IMAGE|FOLDER", "a label, or its first parts; a folder, or a file (default: all labels)",
+        default=(),
+    )  # fmt: skip
+    builds: bool = flag("also those that builds left in the cache")
+    names: bool = flag("print the labels alone, one a line")
+    json: bool = flag("print the list as JSON")
+
+
+class DiskOptions(
+    Options,
+    run="build.cli.image_du:run_du",
+    text="show what images, builds and the cache take: how much, how old, in use or not",
+):
+    """The kinds of entries that are shown one by one."""
+
+    kinds: tuple[str, ...] = argument(
+        "KIND", "show every entry of this kind; may be several", default=()
+    )
+    json: bool = flag("print all entries as JSON")
+
+
+class PruneRequest(
+    Options,
+    run="build.cli.image_du:run_prune",
+    text="delete what nobody needs: images without label, interrupted builds in memory, and what "
+    "ended commands left; with --kind, --older-than or --all more; never what a running "
+    "stackproof uses, and images with labels only by --kind images",
+    short="delete what is not used",
+):
+    """What is to be deleted; `older_than` is an age as people write it."""
+
+    dry_run: bool = flag("say what would go, delete nothing")
+    kinds: tuple[str, ...] = option(
+        "KIND", "only this kind, all of it; may be given several times: "
+        + ", ".join(choices.CACHE_KINDS), words="--kind",
+    )  # fmt: skip
+    older_than: str | None = option("AGE", "what was not used for so long, such as 12h, 30d or 8w")
+    every: bool = flag("everything that is not in use", words="--all")
+    json: bool = flag("print what went as JSON")
+
+
+class ContainerfileOptions(
+    Options,
+    run="build.cli.image:run",
+    text="write a Containerfile (Dockerfile) that makes the tree of a locked recipe",
+):
+    """What the Containerfile is of; `output` is the file, `manifest` that of the built stack."""
+
+    recipe: RecipeOptions = part(RecipeOptions)
+    output: str | None = option(
+        "FILE", "the file; left out: print it", words="-o --output", output="containerfile"
+    )
+    base: str = required("IMAGE", "base image with its digest, NAME[:TAG]@sha256:DIGEST")
+    builder_base: str | None = option(
+        "IMAGE", "base image of the stage that builds, also with its digest; default: that of "
+        "--base",
+    )  # fmt: skip
+    view: str | None = option("NAME", "view to set; default: the recipe's default")
+    package: tuple[str, ...] = option(
+        "NAME", "package of the base's archive for the image; may be given several times"
+    )
+    builder_package: tuple[str, ...] = option(
+        "NAME", "package of the base's archive for the stage of tools; may be given several times"
+    )
+    manifest: str | None = option(
+        "FILE", "ABI manifest of the built stack (`inject manifest`), for the label of the image"
+    )
+
+
+MIRROR_ACTIONS = {"create": MirrorOptions, "add-os-sources": SourceOptions}
+IMAGE_ACTIONS = {
+    "ls": ImageListOptions,
+    "du": DiskOptions,
+    "prune": PruneRequest,
+    "containerfile": ContainerfileOptions,
+}
