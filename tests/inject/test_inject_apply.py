@@ -23,7 +23,7 @@ from stackproof.linking.effects.view import RootView
 
 COVERS = (
     "inject/cli/apply.py",
-    "inject/cli/apply_arguments.py",
+    "inject/options.py",
     "inject/effects/apply.py",
 )
 

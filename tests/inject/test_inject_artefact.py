@@ -22,7 +22,7 @@ from stackproof.inject.variants import ArtefactMetadata, Variant, choose_variant
 COVERS = (
     "inject/artefact.py",
     "inject/cli/artefact.py",
-    "inject/cli/artefact_arguments.py",
+    "inject/options.py",
 )
 
 NODES = {

@@ -17,7 +17,7 @@ from stackproof.core.errors import ExitCode
 from stackproof.inject.container import Containing, render_edf
 from stackproof.linking.effects.view import RootView
 
-COVERS = ("inject/cli/hook_arguments.py",)
+COVERS = ("inject/options.py",)
 
 
 @pytest.fixture

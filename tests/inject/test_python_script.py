@@ -12,8 +12,8 @@ from elflab import Lab
 from injectlab import causes, links_made, mpich
 from need import need
 from stackproof.inject.effects import check
-from stackproof.inject.effects.check import CheckOptions, ProgramOptions
 from stackproof.inject.model import Cause, InjectionVerdict
+from stackproof.inject.options import CheckOptions, ProgramOptions
 from stackproof.inject.python_script import opened_by
 
 

@@ -9,8 +9,8 @@ import pytest
 from elflab import Lab, run
 from need import need
 from stackproof.inject.effects import check, hosts
-from stackproof.inject.effects.check import CheckOptions, ProgramOptions
 from stackproof.inject.model import Cause, InjectionVerdict
+from stackproof.inject.options import CheckOptions, ProgramOptions
 from stackproof.inject.startup import follow
 from stackproof.linking.effects.view import RootView
 

@@ -29,7 +29,7 @@ from stackproof.prove.model import AGAIN, INJECTED, OWN
 
 COVERS = (
     "prove/cli/prove.py",
-    "prove/cli/prove_arguments.py",
+    "prove/options.py",
     "prove/effects/mpi.py",
     "prove/effects/prove.py",
     "prove/effects/speed.py",

@@ -70,7 +70,10 @@ VERBS: dict[str, tuple[str, str]] = {
         "doctor.options:ExplainOptions",
         "say what is known of a setting, a problem or a curve's shape",
     ),
-    "inject": ("inject.cli.inject", "say whether programs work with another MPI, before they run"),
+    "inject": (
+        "inject.options:ACTIONS",
+        "say whether programs work with another MPI, before they run",
+    ),
     "image": ("share.cli.image", "images by label: in your repository and in registries"),
     "site": ("site.cli.site", "show, check or probe what a machine offers"),
     "completion": ("cli.options:ScriptOptions", "print what completes command lines in a shell"),
@@ -78,7 +81,7 @@ VERBS: dict[str, tuple[str, str]] = {
 
 # verb -> what adds further actions to it: rooms above the verb's own.
 _FURTHER_ACTIONS: dict[str, tuple[str, ...]] = {
-    "inject": ("prove.cli.prove",),
+    "inject": ("prove.options:ACTIONS",),
     "image": (
         "mount.cli.inspect",
         "build.options:IMAGE_ACTIONS",

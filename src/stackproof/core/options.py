@@ -195,3 +195,12 @@ class Options:
 
     def _values(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.option_fields}
+
+
+WAIT_FOR_QUIET = option(
+    "TIME", "where this machine is busy, wait until it is quiet, at most so long, such as 30m or "
+    "1h (default: say what to expect, and begin)",
+)  # fmt: skip
+REQUIRE_PASS = flag(
+    "end with exit code 8 unless the verdict is PASS: INCONCLUSIVE, otherwise 9, counts as FAIL"
+)

@@ -19,6 +19,7 @@ from stackproof.core import ids, noun
 from stackproof.core.effects import files, outputs
 from stackproof.core.errors import Problem, Reason, fail
 from stackproof.core.monitor import Event, Monitor
+from stackproof.inject.options import CheckOptions, ProgramOptions
 from stackproof.site.effects import toolchain
 
 
@@ -111,8 +112,8 @@ def check_injected(image: str) -> None:
     programs = {one.path for one in load_image(image).benchmarks}
     if not programs:
         return
-    of = check.ProgramOptions(programs=(image,))
-    question = check.question_of(of, check.CheckOptions())
+    of = ProgramOptions(programs=(image,))
+    question = check.question_of(of, CheckOptions())
     judged = (one for _, one in check.judge_named(of, image, question))
     wanted.refuse([one for one in judged if one.program in programs], accept_unknown=True)
 

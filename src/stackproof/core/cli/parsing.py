@@ -223,7 +223,7 @@ def help_of(action: argparse.Action) -> str:
     return f"{text} (default: %(default)s)"
 
 
-def read(kind: type[OfOptions], args: argparse.Namespace, **others: Any) -> OfOptions:
+def read(kind: type[OfOptions], args: object, **others: Any) -> OfOptions:
     """Return options of a kind with slots: each from the argument of its name, or from `others`."""
     slots: tuple[str, ...] = kind.__slots__  # type: ignore[attr-defined] # a dataclass has them too
     found = {name: _frozen(getattr(args, name)) for name in slots if name not in others}

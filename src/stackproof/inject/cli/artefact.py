@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shlex
 from collections.abc import Callable, Sequence
 
 from stackproof.core import noun
-from stackproof.core.cli.parsing import read
 from stackproof.inject.cli.words import EXIT_CODES, VERDICT_WORDS
 from stackproof.inject.effects import levels as inject_levels
 from stackproof.inject.effects.artefact import Made
-from stackproof.inject.effects.levels import ArtefactOptions, Ranked
+from stackproof.inject.effects.levels import Ranked
 from stackproof.inject.levels import Level, safest
 from stackproof.inject.model import Finding, worst
+from stackproof.inject.options import ArtefactOptions
 
 
-def run_artefact(args: argparse.Namespace) -> int:
+def run_artefact(asked: ArtefactOptions) -> int:
     """Make an artefact, and print what is in it."""
-    artefact, made = inject_levels.make(read(ArtefactOptions, args))
-    output = os.path.abspath(args.output.rstrip("/"))
-    if args.json:
+    artefact, made = inject_levels.make(asked)
+    output = os.path.abspath(asked.output.rstrip("/"))
+    if asked.json:
         variants = [noun.to_data(one) for one in made]
         data = {"output": output, "place": artefact.place, "variants": variants}
         print(json.dumps(data, indent=1, ensure_ascii=False))

@@ -2,47 +2,48 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 
 from stackproof.core import harmless, mountlist, noun
-from stackproof.core.cli.parsing import read
 from stackproof.core.effects import files
 from stackproof.image.container.effects import roots
 from stackproof.inject import tree
 from stackproof.inject.cli.words import EXIT_CODES, VERDICT_WORDS
 from stackproof.inject.effects import check
 from stackproof.inject.effects import named as inject_named
-from stackproof.inject.effects.check import CheckOptions, ProgramOptions
 from stackproof.inject.judge import Question
 from stackproof.inject.model import Finding, InjectionVerdict, Judgement, worst
+from stackproof.inject.options import (
+    ContainerRequest,
+    InjectCheckOptions,
+    ManifestOptions,
+    ProgramOptions,
+)
 from stackproof.share.effects import naming
 
 
-def run_check(args: argparse.Namespace) -> int:
+def run_check(asked: InjectCheckOptions) -> int:
     """Print a judgement for every program; the exit code is that of the worst one."""
-    of = read(ProgramOptions, args)
-    question = check.question_of(of, read(CheckOptions, args))
+    of, question = asked.started, check.question_of(asked.started, asked.place)
     of = check.with_command(of)
-    if args.upgrade:
-        return _upgrade(of, args.upgrade, question, as_json=args.json)
-    if inject_named.is_artefact(args.replacement):
+    if asked.upgrade:
+        return _upgrade(of, asked.upgrade, question, as_json=asked.json)
+    if inject_named.is_artefact(asked.replacement):
         from stackproof.inject.cli import artefact  # noqa: PLC0415 - few are artefacts
         from stackproof.inject.effects import levels  # noqa: PLC0415
 
-        ranked = levels.ranked(args.replacement, args.shs, of, question)
-        return artefact.show_levels(ranked, _reasons, as_json=args.json)
-    named = check.judge_named(of, args.replacement, question, _note)
-    if args.json:
+        ranked = levels.ranked(asked.replacement, asked.shs, of, question)
+        return artefact.show_levels(ranked, _reasons, as_json=asked.json)
+    named = check.judge_named(of, asked.replacement, question, _note)
+    if asked.json:
         verdict = worst(tuple(judgement.verdict for _, judgement in named))
         data = {"verdict": verdict, "programs": [noun.to_data(one) for _, one in named]}
         print(json.dumps(data, indent=1, ensure_ascii=False))
         return int(EXIT_CODES[verdict])
-    return _show(named, of.root, args.replacement, trees=args.tree)
+    return _show(named, of.root, asked.replacement, trees=asked.tree)
 
 
 def _show(
@@ -62,14 +63,14 @@ def _show(
     return int(EXIT_CODES[worst(tuple(judgement.verdict for judgement in judgements))])
 
 
-def run_manifest(args: argparse.Namespace) -> int:
+def run_manifest(asked: ManifestOptions) -> int:
     """Write the manifest of a place."""
-    manifest = check.manifest_of(args.place, read(ProgramOptions, args, programs=()))
+    manifest = check.manifest_of(asked.place, asked.started)
     text = noun.to_json(manifest, indent=None)
-    if args.output:
-        files.write(args.output, text)
+    if asked.output:
+        files.write(asked.output, text)
         print(
-            f"{args.output}: {len(manifest.files)} files, {len(manifest.programs)} programs, "
+            f"{asked.output}: {len(manifest.files)} files, {len(manifest.programs)} programs, "
             f"MPI: {', '.join(mpi.family for mpi in manifest.mpis) or 'none'}",
             file=sys.stderr,
         )
@@ -78,14 +79,14 @@ def run_manifest(args: argparse.Namespace) -> int:
     return 0
 
 
-def run_container(args: argparse.Namespace) -> int:
+def run_container(asked: ContainerRequest) -> int:
     """Write the definition that puts a replacement into a container."""
     from stackproof.inject.effects import container  # noqa: PLC0415 - not for `check`
 
-    of = read(ProgramOptions, args)
-    text = container.definition(of, read(container.ContainerOptions, args), _say)
-    if args.output:
-        files.write(args.output, text)
+    output = asked.container.output
+    text = container.definition(asked.container.started, asked.container, _say)
+    if output:
+        files.write(output, text)
     else:
         print(text, end="")
     return 0
@@ -120,7 +121,7 @@ def _upgrade(
     named = check.judge_named(of, old, question, _note)
     before = [judgement for _, judgement in named]
     places = {place for place, _ in named}
-    same = replace(of, programs=tuple(text for text in of.programs if text in places))
+    same = of.changed(programs=tuple(text for text in of.programs if text in places))
     after = [judgement for _, judgement in check.judge_named(same, new, question, _note)]
     titles = {id(judgement): _title(place, judgement) for place, judgement in named}
     order = list(EXIT_CODES)

@@ -10,7 +10,6 @@ from stackproof.inject.effects import known_releases, named, override, staging, 
 from stackproof.inject.effects.check import machine_of
 from stackproof.inject.effects.staging import Injection
 from stackproof.inject.effects.wanted import (
-    ApplyOptions,
     Done,
     ProgramNow,
     load_programs,
@@ -18,6 +17,7 @@ from stackproof.inject.effects.wanted import (
 )
 from stackproof.inject.judge import Question, judge
 from stackproof.inject.model import Judgement
+from stackproof.inject.options import ApplyOptions
 from stackproof.inject.replacement import Replacement, find_replacement
 from stackproof.inject.wrapper import Wrapping, plan_wrapping
 from stackproof.linking.effects.view import RootView

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from stackproof.core import harmless, limits
 from stackproof.core.errors import Location, Reason, StackproofError, fail
@@ -18,34 +18,11 @@ from stackproof.inject.findings import launcher as findings_launcher
 from stackproof.inject.judge import Question
 from stackproof.inject.manifest import Manifest, MergedView, describe
 from stackproof.inject.model import Judgement
+from stackproof.inject.options import CheckOptions, ProgramOptions
 from stackproof.inject.replacement import Replacement, find_replacement
 from stackproof.inject.startup import Startup
 from stackproof.linking.effects.view import RootView
 from stackproof.linking.loader import FileView, LoaderSettings, Machine, load_program
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProgramOptions:
-    """Programs, and how they are started: variables as NAME=VALUE, folders for the loader.
-
-    `root` is where they lie: a folder, or a container's image. `isa` is the level of the processors
-    that they will run on, None for this machine's. Without programs it is the root's own command.
-    """
-
-    programs: tuple[str, ...] = ()
-    root: str = "/"
-    isa: str | None = None
-    library_path: str = ""
-    env: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckOptions:
-    """What starts the ranks, which of them share a user namespace, and on which machine."""
-
-    launcher: str = ""
-    namespaces: str = "none"
-    target: str | None = None
 
 
 def question_of(of: ProgramOptions, options: CheckOptions) -> Question:
@@ -64,7 +41,7 @@ def question_of(of: ProgramOptions, options: CheckOptions) -> Question:
 
 def with_command(of: ProgramOptions) -> ProgramOptions:
     """Return the options with the root's own command where no program is named."""
-    return of if of.programs else replace(of, programs=(_command(of.root),))
+    return of if of.programs else of.changed(programs=(_command(of.root),))
 
 
 def judge_named(

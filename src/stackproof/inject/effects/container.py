@@ -14,32 +14,16 @@ from stackproof.inject.container import ANNOTATION, FORMS, HOOKS, Hook, plan_con
 from stackproof.inject.eessi import soname_of
 from stackproof.inject.effects import artefact, levels
 from stackproof.inject.effects import named as inject_named
-from stackproof.inject.effects.check import CheckOptions, ProgramOptions, judge_named, question_of
+from stackproof.inject.effects.check import judge_named, question_of
 from stackproof.inject.effects.wanted import refuse
 from stackproof.inject.hook_manifest import Compact
 from stackproof.inject.judge import Question, judge
 from stackproof.inject.model import Cause, Judgement
+from stackproof.inject.options import CheckOptions, ContainerOptions, ProgramOptions
 from stackproof.inject.replacement import find_replacement
 from stackproof.linking.loader import Closure, FileView, load_program
 
 HOOK = "/usr/libexec/stackproof/stackproof-oci-hook"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerOptions:
-    """What is put into a container, in which form, and what a hook does with it.
-
-    `shs` and `level` choose from an artefact; `hook`, `on_mismatch` and `log` are for hooks alone.
-    """
-
-    replacement: str
-    form: str
-    accept_unknown: bool = False
-    shs: str = ""
-    level: str = ""
-    hook: str = HOOK
-    on_mismatch: str = "fail"
-    log: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

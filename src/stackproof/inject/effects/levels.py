@@ -10,10 +10,11 @@ from stackproof.inject.artefact import ArtefactRequest
 from stackproof.inject.effects import artefact as artefacts
 from stackproof.inject.effects import named
 from stackproof.inject.effects.artefact import Made, ReadArtefact
-from stackproof.inject.effects.check import ProgramOptions, machine_of
+from stackproof.inject.effects.check import machine_of
 from stackproof.inject.hook_manifest import Compact
 from stackproof.inject.judge import Question
 from stackproof.inject.levels import Level, rank
+from stackproof.inject.options import ArtefactOptions, ProgramOptions
 from stackproof.inject.variants import (
     ArtefactMetadata,
     Variant,
@@ -23,21 +24,6 @@ from stackproof.inject.variants import (
 )
 
 ARTEFACT_FOLDER = "/opt/stackproof"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArtefactOptions:
-    """Prefixes that become the variants of an artefact, with a release (`shs`) for each or none.
-
-    `output` is `NAME.squashfs` or a folder; `place` where containers see it.
-    """
-
-    prefixes: tuple[str, ...]
-    output: str
-    name: str | None = None
-    place: str | None = None
-    shs: tuple[str, ...] = ()
-    isa: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,8 +30,9 @@ from stackproof.inject.effects import known_releases, named, staging, versions
 from stackproof.inject.effects import levels as inject_levels
 from stackproof.inject.effects.check import machine_of
 from stackproof.inject.effects.staging import Injection
-from stackproof.inject.effects.wanted import ApplyOptions, Done, ProgramNow, load_programs, refuse
+from stackproof.inject.effects.wanted import Done, ProgramNow, load_programs, refuse
 from stackproof.inject.judge import Question, judge
+from stackproof.inject.options import ApplyOptions
 from stackproof.inject.replacement import Main, Replacement, find_replacement
 from stackproof.inject.site_hook import Settings
 from stackproof.inject.variants import Variant

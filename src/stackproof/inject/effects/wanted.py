@@ -9,6 +9,7 @@ from stackproof.core.errors import Location, Problem, Reason, StackproofError, f
 from stackproof.inject.effects import named
 from stackproof.inject.effects.check import machine_of
 from stackproof.inject.model import Cause, Effect, InjectionVerdict, Judgement
+from stackproof.inject.options import ApplyOptions
 from stackproof.inject.program import Demand, demand_of
 from stackproof.linking.effects.view import RootView
 from stackproof.linking.loader import Closure, LoaderSettings, load_program
@@ -33,32 +34,6 @@ class ProgramNow:
         """Return the path of its loader."""
         elf = self.closure.program.elf
         return elf.interpreter or usual_interpreter(elf)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApplyOptions:
-    """Programs, what is put under them, and where: EESSI's folder, or a folder of start scripts.
-
-    `site` takes EESSI's folder from the environment, and has the site's hook set what the MPI is
-    told, and `settings` (NAME=VALUE). `family`, `compiler` and `accelerator` are EasyBuild's names,
-    for EESSI alone. `level` and `shs` choose what of an artefact is taken; of anything else,
-    `libfabric` takes that alone.
-    """
-
-    programs: tuple[str, ...]
-    replacement: str
-    eessi: str | None = None
-    wrapper: str | None = None
-    site: bool = False
-    settings: tuple[str, ...] = ()
-    level: str = ""
-    shs: str = ""
-    family: str = ""
-    compiler: str = ""
-    accelerator: str = ""
-    isa: str | None = None
-    accept_unknown: bool = False
-    dry_run: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

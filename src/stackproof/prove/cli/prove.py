@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from stackproof.core.cli.parsing import read
 from stackproof.core.errors import ExitCode, Reason, fail
 from stackproof.prove import model as prove_model
 from stackproof.prove.model import ProofOutcome
+from stackproof.prove.options import ProveRequest
 
 _CODES = {
     ProofOutcome.PROVEN: ExitCode.DONE,
@@ -21,23 +21,22 @@ _CODES = {
 }
 
 
-def run(args: argparse.Namespace) -> int:
+def run(asked: ProveRequest) -> int:
     """Judge and run every arm; exit code 0 when proven, 8 when not, 9 when it cannot be told."""
     from stackproof.prove.effects.arms import ProveOptions  # noqa: PLC0415
     from stackproof.prove.effects.prove import prove  # noqa: PLC0415 - `inject check` has no use of it
 
-    wait = args.wait_for_quiet
+    wait = asked.wait_for_quiet
     options = read(
         ProveOptions,
-        args,
-        program=args.command[0],
-        arguments=tuple(args.command[1:]),
-        timeout_s=args.timeout,
-        variables=_variables(args.set),
+        asked,
+        program=asked.command[0],
+        arguments=asked.command[1:],
+        variables=_variables(asked.variables),
         wait_s=None if wait is None else duration_given("--wait-for-quiet", wait),
     )
-    proven = prove(options, Path(args.output), progress.monitor())
-    text = noun.to_json(proven) if args.json else prove_model.render(proven)
+    proven = prove(options, Path(asked.output), progress.monitor())
+    text = noun.to_json(proven) if asked.json else prove_model.render(proven)
     print(text, end="")
     return int(_CODES[proven.answer])
 

@@ -41,13 +41,14 @@ from stackproof.image.container.effects import roots
 from stackproof.image.model import Deployment, Image, MpiFacts
 from stackproof.inject.container import ANNOTATION, plan_containing, render_podman_hook
 from stackproof.inject.effects import job_key, named
-from stackproof.inject.effects.check import CheckOptions, ProgramOptions, question_of, setting_of
-from stackproof.inject.effects.container import HOOK, ContainerOptions, hook_of
+from stackproof.inject.effects.check import question_of, setting_of
+from stackproof.inject.effects.container import HOOK, hook_of
 from stackproof.inject.effects.job_key import MountedImage
 from stackproof.inject.effects.named import NamedPath
 from stackproof.inject.effects.wanted import refuse
 from stackproof.inject.judge import judge
 from stackproof.inject.model import Judgement, worst
+from stackproof.inject.options import CheckOptions, ContainerOptions, ProgramOptions
 from stackproof.inject.replacement import Main, find_replacement
 from stackproof.mpi import families
 
