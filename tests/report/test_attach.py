@@ -23,7 +23,7 @@ from stackproof.share.trust import policy
 from synthetic import Noise, Plan, simulate, write_results
 
 COVERS = (
-    "report/cli/attach.py", "report/cli/attach_arguments.py", "mount/cli/attached.py",
+    "report/cli/attach.py", "report/options.py", "mount/cli/attached.py",
     "report/effects/attached.py", "report/attested.py", "build/effects/build_record.py",
 )  # fmt: skip
 QUIET = Noise(launch=0.003, size=0.003, block=0.02)

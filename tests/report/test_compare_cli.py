@@ -15,9 +15,8 @@ from synthetic import SIZES, Noise, Plan, fault, simulate, write_results
 
 COVERS = (
     "report/cli/compare.py",
-    "report/cli/compare_arguments.py",
+    "report/options.py",
     "report/cli/report.py",
-    "report/cli/report_arguments.py",
     "report/effects/files.py",
 )
 

@@ -17,8 +17,8 @@ from stackproof.share import addresses, chunks, manifests
 from stackproof.share.chunks import Chunk, SourcePart
 from stackproof.share.effects import delta, pulling, pushing, remotes
 from stackproof.share.effects.oci import OciRegistry
-from stackproof.share.effects.remotes import RemoteOptions
 from stackproof.share.effects.repository import ImageRepository
+from stackproof.share.options import RemoteOptions
 
 COVERS = ("share/effects/delta.py",)
 _OLD = addresses.parse_remote("deploy::tiny/1:v1@here%zen2")

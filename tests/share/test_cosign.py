@@ -36,10 +36,10 @@ from stackproof.share.effects import (
     storing,
     trusted,
 )
-from stackproof.share.effects.remotes import RemoteOptions
 from stackproof.share.effects.repository import ImageRepository
 from stackproof.share.effects.storing import AddOptions
 from stackproof.share.labels import parse
+from stackproof.share.options import RemoteOptions
 from stackproof.share.trust import policy, sigstore
 from stackproof.share.trust.effects import cosign
 

@@ -31,8 +31,8 @@ from stackproof.share.effects import (
 )
 from stackproof.share.effects.carrying import Carried
 from stackproof.share.effects.oci import OciRegistry
-from stackproof.share.effects.remotes import RemoteOptions
 from stackproof.share.manifests import OciDescriptor
+from stackproof.share.options import RemoteOptions
 from stackproof.share.trust.effects import seals
 from stackproof.share.trust.effects.seals import Sealed
 

@@ -20,7 +20,7 @@ from need import need
 
 COVERS = (
     "share/cli/image.py",
-    "share/cli/image_arguments.py",
+    "share/options.py",
     "share/effects/naming.py",
     "share/effects/places.py",
 )

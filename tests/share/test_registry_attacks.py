@@ -24,9 +24,9 @@ from stackproof.core.errors import Reason, StackproofError
 from stackproof.share import addresses, manifests
 from stackproof.share.effects import carrying, credentials, pulling, pushing, remotes, uploading
 from stackproof.share.effects.oci import OciRegistry
-from stackproof.share.effects.remotes import RemoteOptions
 from stackproof.share.effects.uploading import FileBlob
 from stackproof.share.manifests import OciDescriptor
+from stackproof.share.options import RemoteOptions
 from wires import Wire, certificate
 
 LABEL = addresses.parse_remote("build::tiny/1:v1@here%zen2")

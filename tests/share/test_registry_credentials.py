@@ -18,7 +18,7 @@ from stackproof.core.errors import Reason, StackproofError
 from stackproof.share import origins
 from stackproof.share.effects import credentials, remotes
 from stackproof.share.effects.credentials import Credential
-from stackproof.share.effects.remotes import RemoteOptions
+from stackproof.share.options import RemoteOptions
 
 COVERS = ("share/effects/credentials.py",)
 _SECRET = "secret-of-this-test"

@@ -22,8 +22,8 @@ from stackproof.core.errors import Reason, StackproofError
 from stackproof.share import addresses, manifests
 from stackproof.share.effects import pulling, pushing, remotes, uploading
 from stackproof.share.effects.oci import OciRegistry
-from stackproof.share.effects.remotes import RemoteOptions
 from stackproof.share.effects.repository import ImageRepository
+from stackproof.share.options import RemoteOptions
 
 COVERS = ("share/effects/http_client.py",)
 LABEL = addresses.parse_remote("build::tiny/1:v1@here%zen2")

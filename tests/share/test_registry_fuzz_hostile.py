@@ -30,8 +30,8 @@ from stackproof import cli
 from stackproof.core.effects import files
 from stackproof.share import addresses
 from stackproof.share.effects import attachments, carrying, pulling, pushing, remotes, signing
-from stackproof.share.effects.remotes import RemoteOptions
 from stackproof.share.effects.repository import ImageRepository
+from stackproof.share.options import RemoteOptions
 from wires import Wire
 
 CASES = int(os.environ.get("STACKPROOF_FUZZ_CASES") or 250)

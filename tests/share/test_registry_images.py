@@ -24,8 +24,8 @@ from stackproof.core.monitor import Event, Monitor, null_monitor
 from stackproof.share import addresses, manifests
 from stackproof.share.effects import attaching, catalogue, pulling, pushing, remotes
 from stackproof.share.effects.oci import OciRegistry
-from stackproof.share.effects.remotes import RemoteOptions
 from stackproof.share.effects.repository import ImageRepository
+from stackproof.share.options import RemoteOptions
 
 COVERS = (
     "share/effects/attaching.py",

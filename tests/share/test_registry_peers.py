@@ -32,8 +32,8 @@ from stackproof.core.errors import Reason, StackproofError
 from stackproof.share import addresses, manifests
 from stackproof.share.effects import catalogue, pulling, pushing, remotes
 from stackproof.share.effects.oci import OciRegistry
-from stackproof.share.effects.remotes import RemoteOptions
 from stackproof.share.effects.repository import ImageRepository
+from stackproof.share.options import RemoteOptions
 
 LABEL = addresses.parse_remote("build::tiny/1:v1@here%zen2")
 _BIG = ("-p", "more f 644 0 0 head -c 3000000 /dev/urandom")

@@ -20,13 +20,13 @@ from registries import OwnRegistry, docker_registry
 from stackproof import cli
 from stackproof.share import labels, listing
 from stackproof.share.effects import catalogue, remotes
-from stackproof.share.effects.remotes import RemoteOptions
 from stackproof.share.labels import LabelRecord
 from stackproof.share.listing import RemoteRecord
+from stackproof.share.options import RemoteOptions
 
 COVERS = (
     "share/cli/remote.py",
-    "share/cli/remote_arguments.py",
+    "share/options.py",
     "share/effects/remembered.py",
 )
 PAGE = documented.ROOT / "docs/how-to/share-images.md"

@@ -15,7 +15,7 @@ from need import need
 from registries import OwnRegistry
 from stackproof.share import addresses
 from stackproof.share.effects import attachments, carrying, pulling, pushing, remotes
-from stackproof.share.effects.remotes import RemoteOptions
+from stackproof.share.options import RemoteOptions
 from swaplab import Race, journal_naming
 
 LABEL = "tiny/1:v1@here%x86_64"

@@ -33,11 +33,11 @@ from stackproof.share.effects import (
     signing,
     trusted,
 )
-from stackproof.share.effects.remotes import RemoteOptions
 from stackproof.share.effects.repository import ImageRepository
+from stackproof.share.options import RemoteOptions
 from trustsite import FULL, Place
 
-COVERS = ("share/cli/trust.py", "share/cli/trust_arguments.py")
+COVERS = ("share/cli/trust.py", "share/options.py")
 
 
 @pytest.fixture

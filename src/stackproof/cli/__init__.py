@@ -59,8 +59,14 @@ VERBS: dict[str, tuple[str, str]] = {
         "start, use or stop a cluster on this machine, with Slurm or without",
     ),
     "bench": ("bench.cli.bench", "run benchmarks: baseline and challengers, interleaved"),
-    "compare": ("report.cli.compare", "judge measured results: PASS, FAIL or INCONCLUSIVE"),
-    "report": ("report.cli.report", "write the report of measured results as one HTML file"),
+    "compare": (
+        "report.options:CompareRequest",
+        "judge measured results: PASS, FAIL or INCONCLUSIVE",
+    ),
+    "report": (
+        "report.options:ReportRequest",
+        "write the report of measured results as one HTML file",
+    ),
     "import": ("bench.cli.import", "turn outputs of OSU or IMB into results to report on"),
     "doctor": (
         "doctor.options:DoctorRequest",
@@ -74,7 +80,7 @@ VERBS: dict[str, tuple[str, str]] = {
         "inject.options:ACTIONS",
         "say whether programs work with another MPI, before they run",
     ),
-    "image": ("share.cli.image", "images by label: in your repository and in registries"),
+    "image": ("share.options:ACTIONS", "images by label: in your repository and in registries"),
     "site": ("site.cli.site", "show, check or probe what a machine offers"),
     "completion": ("cli.options:ScriptOptions", "print what completes command lines in a shell"),
 }
@@ -85,8 +91,8 @@ _FURTHER_ACTIONS: dict[str, tuple[str, ...]] = {
     "image": (
         "mount.cli.inspect",
         "build.options:IMAGE_ACTIONS",
-        "share.cli.remote",
-        "report.cli.attach",
+        "share.options:REMOTE_ACTIONS",
+        "report.options:ACTIONS",
     ),
 }
 

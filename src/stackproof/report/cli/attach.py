@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from stackproof.core.effects import files, ssh_keys
@@ -13,29 +13,30 @@ from stackproof.core.numbers import disk_text
 from stackproof.image.effects.load import load_superblock
 from stackproof.report.effects import attached
 from stackproof.report.effects.attached import NewDocument
+from stackproof.report.options import AttachOptions
 from stackproof.share.attested import kinds
 from stackproof.share.attested.provenance import UNNAMED
 from stackproof.share.effects import measuring, naming
 
 
-def run(args: argparse.Namespace) -> int:
+def run(asked: AttachOptions) -> int:
     """Put documents beside an image, all or none, and print them."""
-    path = os.path.abspath(naming.image_file(args.image))
+    path = os.path.abspath(naming.image_file(asked.image))
     load_superblock(path)
-    if args.builder and args.documents:
+    if asked.builder and asked.documents:
         raise fail(Reason.USAGE, "`--builder` is for the provenance, which FILE takes the place of")
-    if args.builder and ":" not in args.builder:
+    if asked.builder and ":" not in asked.builder:
         raise fail(
-            Reason.USAGE, f"`{args.builder}` is no address", hint="as https://ci.example.org"
+            Reason.USAGE, f"`{asked.builder}` is no address", hint="as https://ci.example.org"
         )
-    if args.sign:
-        ssh_keys.require_key(args.sign)
+    if asked.sign:
+        ssh_keys.require_key(asked.sign)
     sha256 = measuring.measure(path).sha256
-    new = _gathered(path, sha256, args.documents, args.builder or UNNAMED)
-    if args.sign:
-        new = attached.sealed(path, new, sha256, args.sign, force=args.force)
-    written = attached.put(path, new, force=args.force)
-    if args.json:
+    new = _gathered(path, sha256, asked.documents, asked.builder or UNNAMED)
+    if asked.sign:
+        new = attached.sealed(path, new, sha256, asked.sign, force=asked.force)
+    written = attached.put(path, new, force=asked.force)
+    if asked.json:
         rows = [_data(one, place) for one, place in zip(new, written, strict=True)]
         print(json.dumps({"image": path, "sha256": sha256, "documents": rows}, indent=1))
     else:
@@ -44,7 +45,9 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _gathered(image: str, sha256: str, words: list[str], builder: str) -> tuple[NewDocument, ...]:
+def _gathered(
+    image: str, sha256: str, words: Sequence[str], builder: str
+) -> tuple[NewDocument, ...]:
     """Return all documents that are meant; raises `StackproofError` with the problems of all."""
     if not words:
         return attached.of_image(image, sha256, builder)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import shutil
@@ -16,6 +15,7 @@ from stackproof.compare.model import CompareOptions, Comparison, Verdict
 from stackproof.core.cli import streams
 from stackproof.core.errors import ExitCode, Reason, fail
 from stackproof.report.beside import beside_text
+from stackproof.report.options import CompareRequest
 from stackproof.report.render import render_json, terminal_verdicts
 from stackproof.report.terminal import WIDTH
 from stackproof.results.model import Results
@@ -38,23 +38,24 @@ _WORD = re.compile(
 )
 
 
-def run(args: argparse.Namespace) -> int:
+def run(asked: CompareRequest) -> int:
     """Judge and print."""
+    judging = asked.judging
     options = CompareOptions(
-        margins=parse_margins(args.margin), minimum_launches=args.minimum_launches
+        margins=parse_margins(judging.margin), minimum_launches=judging.minimum_launches
     )
-    signed_by = args.signed_by
-    if args.beside and args.json:
+    signed_by = judging.signed_by
+    if asked.beside and asked.json:
         raise fail(
             Reason.USAGE,
             "`--beside` and `--json` exclude each other",
             hint="print each of the two results with --json",
         )
-    if args.beside:
-        code = judge_beside((args.results, args.beside), options, signed_by=signed_by)
+    if asked.beside:
+        code = judge_beside((asked.results, asked.beside), options, signed_by=signed_by)
     else:
-        code = judge(Path(args.results), as_json=args.json, options=options, signed_by=signed_by)
-    return required(code) if args.require_pass else code
+        code = judge(Path(asked.results), as_json=asked.json, options=options, signed_by=signed_by)
+    return required(code) if asked.require_pass else code
 
 
 def judge(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 from stackproof.compare.curve_shapes import curves_of, look
@@ -11,6 +10,7 @@ from stackproof.compare.model import Comparison
 from stackproof.core.effects import outputs
 from stackproof.core.errors import Location, Reason, fail
 from stackproof.knowledge.effects.load import load_curves, load_knowledge
+from stackproof.report.options import ReportOptions
 from stackproof.report.render import (
     render_csv,
     render_html,
@@ -29,31 +29,16 @@ _KINDS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportOptions:
-    """Where a report goes, and which published curves (`overlay`) it shows from the start.
-
-    Without names of their own the data lie beside the page; Markdown is made only under a name.
-    """
-
-    output: str = "report.html"
-    json_file: str | None = None
-    csv: str | None = None
-    transports_csv: str | None = None
-    markdown: str | None = None
-    overlay: tuple[str, ...] = ()
-
-    @property
-    def targets(self) -> dict[str, Path]:
-        """Return the files by what they hold."""
-        stem, _ = os.path.splitext(self.output)
-        found = {
-            "html": Path(self.output),
-            "json": Path(self.json_file or f"{stem}.json"),
-            "csv": Path(self.csv or f"{stem}.csv"),
-            "paths": Path(self.transports_csv or f"{stem}-transports.csv"),
-        }
-        return {**found, "markdown": Path(self.markdown)} if self.markdown else found
+def _targets(options: ReportOptions) -> dict[str, Path]:
+    """Return the files by what they hold."""
+    stem, _ = os.path.splitext(options.output)
+    found = {
+        "html": Path(options.output),
+        "json": Path(options.json_file or f"{stem}.json"),
+        "csv": Path(options.csv or f"{stem}.csv"),
+        "paths": Path(options.transports_csv or f"{stem}-transports.csv"),
+    }
+    return {**found, "markdown": Path(options.markdown)} if options.markdown else found
 
 
 def claim(options: ReportOptions) -> None:
@@ -61,8 +46,8 @@ def claim(options: ReportOptions) -> None:
 
     Raises `StackproofError`: USAGE where files clash, NOT_REPLACED for what is somebody's.
     """
-    _refuse_clashes(options.targets)
-    for kind, target in options.targets.items():
+    _refuse_clashes(_targets(options))
+    for kind, target in _targets(options).items():
         outputs.claim(target, _KINDS[kind])
 
 
@@ -79,7 +64,7 @@ def write_report(comparison: Comparison, options: ReportOptions) -> dict[str, st
         "markdown": render_markdown(comparison, marks),
     }
     written = {}
-    for kind, target in options.targets.items():
+    for kind, target in _targets(options).items():
         if texts[kind]:
             outputs.write(target, texts[kind], _KINDS[kind])
             written[kind] = str(target)

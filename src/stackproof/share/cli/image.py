@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
@@ -16,24 +15,25 @@ from stackproof.share.effects import checking, naming, places, storing
 from stackproof.share.effects.checking import FaultKind, RepositoryFault
 from stackproof.share.effects.storing import AddOptions
 from stackproof.share.labels import Label, LabelRecord
+from stackproof.share.options import ImageAddOptions, ImageCheckOptions, ImageRemoveOptions
 
 
-def run_add(args: argparse.Namespace) -> int:
+def run_add(asked: ImageAddOptions) -> int:
     """Put an image into the repository; print its label and digest."""
     repository = places.own()
-    source = naming.image_file(args.image)
-    known = naming.record_of(args.image) if source != args.image else None
+    source = naming.image_file(asked.image)
+    known = naming.record_of(asked.image) if source != asked.image else None
     here = known is not None and repository.folder_of(known.digest).is_dir()
     options = AddOptions(
-        label=_whole(args.label, known.label if known is not None else Label()),
+        label=_whole(asked.label, known.label if known is not None else Label()),
         file=source,
         known=known.digest if known is not None and here else "",
-        move=args.move and known is None,
-        force=args.force,
+        move=asked.move and known is None,
+        force=asked.force,
     )
-    record = storing.add(repository, options, progress.monitor(quiet=args.json))
+    record = storing.add(repository, options, progress.monitor(quiet=asked.json))
     progress.end_line()
-    if args.json:
+    if asked.json:
         print(json.dumps(data(record), indent=1))
     else:
         print(f"{record.label}\n{record.digest}  {record.file}")
@@ -57,13 +57,13 @@ def _whole(text: str, like: Label) -> Label:
     return label
 
 
-def run_rm(args: argparse.Namespace) -> int:
+def run_rm(asked: ImageRemoveOptions) -> int:
     """Take labels away, and the images that have none then."""
     repository = places.own()
     records = repository.records()
-    meant = {str(one.label): one for word in args.labels for one in _meant(records, word)}
+    meant = {str(one.label): one for word in asked.labels for one in _meant(records, word)}
     gone = storing.remove(repository, tuple(one.label for one in meant.values()))
-    if args.json:
+    if asked.json:
         rows = [{**data(one), "deleted": one.digest in gone} for one in meant.values()]
         print(json.dumps({"records": rows}, indent=1))
         return 0
@@ -96,16 +96,16 @@ def _meant(records: tuple[LabelRecord, ...], word: str) -> tuple[LabelRecord, ..
     return found
 
 
-def run_fsck(args: argparse.Namespace) -> int:
+def run_fsck(asked: ImageCheckOptions) -> int:
     """Print what is wrong with the repository; 6 where images or the index are."""
     repository = places.own()
-    monitor = progress.monitor(quiet=args.json or not args.digests)
-    faults = checking.check(repository, digests=args.digests, monitor=monitor)
+    monitor = progress.monitor(quiet=asked.json or not asked.digests)
+    faults = checking.check(repository, digests=asked.digests, monitor=monitor)
     progress.end_line()
-    if args.repair:
+    if asked.repair:
         faults = checking.mend(repository, faults)
     count = len({record.digest for record in repository.records()})
-    if args.json:
+    if asked.json:
         rows = [_fault_data(one) for one in faults]
         print(json.dumps({"repository": str(repository.folder), "faults": rows}, indent=1))
     else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -27,29 +26,38 @@ from stackproof.share.effects import (
 )
 from stackproof.share.effects.oci import OciRegistry
 from stackproof.share.effects.pushing import Pushed
-from stackproof.share.effects.remotes import RemoteOptions
 from stackproof.share.labels import Label
 from stackproof.share.listing import RemoteRecord
+from stackproof.share.options import (
+    ImageCopyOptions,
+    ImageDeleteOptions,
+    ImageFindOptions,
+    ImageHistoryOptions,
+    ImagePullOptions,
+    ImagePushOptions,
+    ImageRollbackOptions,
+    RemoteOptions,
+)
 
 
-def run_find(args: argparse.Namespace) -> int:
+def run_find(asked: ImageFindOptions) -> int:
     """Print the images of a namespace whose labels have the parts that are said."""
-    registry, remote = _opened(args.label, args.registry, args.ca, args.token, args.username)
-    if args.known:
-        found = remembered.known(registry.address, remote.namespace if args.label else "")
+    registry, remote = _opened(asked.label, asked.remote)
+    if asked.known:
+        found = remembered.known(registry.address, remote.namespace if asked.label else "")
     else:
         found = catalogue.find(
-            registry, remote.namespace, service=remotes.listing_service(), fresh=args.fresh
+            registry, remote.namespace, service=remotes.listing_service(), fresh=asked.fresh
         )
     chosen = catalogue.matching(found, remote.label, system=places.system())
-    if args.json:
+    if asked.json:
         print(json.dumps({"records": [_data(one) for one in chosen]}, indent=1))
-    elif args.names:
+    elif asked.names:
         print("".join(f"{one.remote}\n" for one in chosen), end="")
     else:
-        _print_table(chosen, with_namespace=not args.label)
+        _print_table(chosen, with_namespace=not asked.label)
     if not chosen:
-        print(_none(remote, len(found), known=args.known), file=sys.stderr)
+        print(_none(remote, len(found), known=asked.known), file=sys.stderr)
     return 0
 
 
@@ -62,9 +70,9 @@ def _none(remote: RemoteLabel, others: int, *, known: bool) -> str:
     return f"the namespace `{remote.namespace}` has no image"
 
 
-def run_pull(args: argparse.Namespace) -> int:
+def run_pull(asked: ImagePullOptions) -> int:
     """Bring an image into the repository; print its label and digest."""
-    registry, remote = _opened(args.label, args.registry, args.ca, args.token, args.username)
+    registry, remote = _opened(asked.label, asked.remote)
     with registry.client.within(limits.PULL_METADATA):
         meant = _looked_at(registry, remote, most=limits.ATTACHED.count)
         carried = carrying.fetch(registry, meant)
@@ -72,11 +80,11 @@ def run_pull(args: argparse.Namespace) -> int:
         print(f"warning: {harmless.line(note)}", file=sys.stderr)
     carrying.admit(meant, carried, lambda text: print(f"warning: {text}", file=sys.stderr))
     done = pulling.pull(
-        registry, meant, places.own(), force=args.force, monitor=progress.monitor(quiet=args.json)
+        registry, meant, places.own(), force=asked.force, monitor=progress.monitor(quiet=asked.json)
     )
     progress.end_line()
     carrying.put(done.record.file, carried)
-    if args.json:
+    if asked.json:
         data = {**image.data(done.record), "manifest": meant.listed.manifest}
         print(json.dumps({**data, "received": done.received}, indent=1))
     else:
@@ -84,28 +92,28 @@ def run_pull(args: argparse.Namespace) -> int:
     return 0
 
 
-def run_push(args: argparse.Namespace) -> int:
+def run_push(asked: ImagePushOptions) -> int:
     """Put an image into a registry; print its label there."""
-    registry, remote = _opened(args.label, args.registry, args.ca, args.token, args.username)
-    path = naming.image_file(args.image)
+    registry, remote = _opened(asked.label, asked.remote)
+    path = naming.image_file(asked.image)
     load_superblock(path)  # a file that is not there is told before what its label lacks
-    known = naming.record_of(args.image) if path != args.image else None
+    known = naming.record_of(asked.image) if path != asked.image else None
     like = known.label if known is not None else Label(system=places.system())
     done = pushing.push(
-        registry, path, addresses.inherited(remote, like), force=args.force,
-        monitor=progress.monitor(quiet=args.json),
+        registry, path, addresses.inherited(remote, like), force=asked.force,
+        monitor=progress.monitor(quiet=asked.json),
     )  # fmt: skip
     carrying.send(registry, pulling.look(registry, done.listed.remote), path)
-    return _print_moved(done, as_json=args.json)
+    return _print_moved(done, as_json=asked.json)
 
 
-def run_copy(args: argparse.Namespace) -> int:
+def run_copy(asked: ImageCopyOptions) -> int:
     """Give an image of a registry another label; print it, and how it is signed as that."""
-    registry, source = _opened(args.source, args.registry, args.ca, args.token, args.username)
+    registry, source = _opened(asked.source, asked.remote)
     meant = _looked_at(registry, source)
     done = pushing.copy(
-        registry, meant, _target(args.target, meant.listed.record.label), force=args.force,
-        monitor=progress.monitor(quiet=args.json),
+        registry, meant, _target(asked.target, meant.listed.record.label), force=asked.force,
+        monitor=progress.monitor(quiet=asked.json),
     )  # fmt: skip
     here, there = meant.listed.remote, done.listed.remote
     commands = [
@@ -119,25 +127,25 @@ def run_copy(args: argparse.Namespace) -> int:
         sep="\n",
         file=sys.stderr,
     )
-    return _print_moved(done, as_json=args.json, more={"sign": commands})
+    return _print_moved(done, as_json=asked.json, more={"sign": commands})
 
 
-def run_delete(args: argparse.Namespace) -> int:
+def run_delete(asked: ImageDeleteOptions) -> int:
     """Delete an image of a registry; print the labels that went."""
-    registry, remote = _opened(args.label, args.registry, args.ca, args.token, args.username)
-    gone = pushing.delete(registry, _whole(remote), force=args.force)
-    if args.json:
+    registry, remote = _opened(asked.label, asked.remote)
+    gone = pushing.delete(registry, _whole(remote), force=asked.force)
+    if asked.json:
         print(json.dumps({"deleted": [str(one) for one in gone]}, indent=1))
     else:
         print("".join(f"deleted  {one}\n" for one in gone), end="")
     return 0
 
 
-def run_history(args: argparse.Namespace) -> int:
+def run_history(asked: ImageHistoryOptions) -> int:
     """Print the images that a label has been of, the newest first."""
-    registry, remote = _opened(args.label, args.registry, args.ca, args.token, args.username)
+    registry, remote = _opened(asked.label, asked.remote)
     found = pushing.history(registry, _chosen(registry, remote))
-    if args.json:
+    if asked.json:
         rows = [{"until": one.until or None, **_data(one.listed)} for one in found]
         print(json.dumps({"records": rows}, indent=1))
         return 0
@@ -149,19 +157,14 @@ def run_history(args: argparse.Namespace) -> int:
     return 0
 
 
-def run_rollback(args: argparse.Namespace) -> int:
+def run_rollback(asked: ImageRollbackOptions) -> int:
     """Make a label that of a former image again; print both."""
-    registry, remote = _opened(args.label, args.registry, args.ca, args.token, args.username)
-    done = pushing.rollback(registry, _whole(remote), args.to)
-    return _print_moved(done, as_json=args.json)
+    registry, remote = _opened(asked.label, asked.remote)
+    done = pushing.rollback(registry, _whole(remote), asked.to)
+    return _print_moved(done, as_json=asked.json)
 
 
-def _opened(
-    word: str, registry: str, certificates: str, token: str, username: str
-) -> tuple[OciRegistry, RemoteLabel]:
-    options = RemoteOptions(
-        registry=registry, certificates=certificates, token=token, username=username
-    )
+def _opened(word: str, options: RemoteOptions) -> tuple[OciRegistry, RemoteLabel]:
     return remotes.opened(options), addresses.parse_remote(word)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
@@ -14,34 +13,35 @@ from stackproof.image.effects.image_file import load_head
 from stackproof.share import labels
 from stackproof.share.effects import judging, naming, signing
 from stackproof.share.effects.judging import ImageJudgement
+from stackproof.share.options import ImageSignOptions, ImageVerifyOptions
 from stackproof.share.trust.effects import cosign
 from stackproof.share.trust.policy import TrustAction
 
 
-def run_sign(args: argparse.Namespace) -> int:
+def run_sign(asked: ImageSignOptions) -> int:
     """Sign an image, and print under which label and where the signature is."""
-    path = naming.image_file(args.image)
+    path = naming.image_file(asked.image)
     load_head(path)  # a file that is not there is told before what it lacks to be signed
-    known = naming.record_of(args.image) if path != args.image else None
-    label = args.label or (str(known.label) if known is not None else "")
+    known = naming.record_of(asked.image) if path != asked.image else None
+    label = asked.label or (str(known.label) if known is not None else "")
     if not label or labels.parse(label).missing:
         raise fail(
             Reason.USAGE,
-            f"`{args.image}` is to be signed as what? it lacks a label with all five parts",
+            f"`{asked.image}` is to be signed as what? it lacks a label with all five parts",
             hint="say it: --label mpich/5.0.2:v1@daint%zen2",
         )
     label = str(labels.parse(label))
-    if args.namespace and not labels.is_label(args.namespace):
-        raise fail(Reason.USAGE, f"`{args.namespace}` is no namespace", hint="as build, or deploy")
-    if args.namespace:
-        label = f"{args.namespace}::{label}"
-    _check_kind(args.key)
+    if asked.namespace and not labels.is_label(asked.namespace):
+        raise fail(Reason.USAGE, f"`{asked.namespace}` is no namespace", hint="as build, or deploy")
+    if asked.namespace:
+        label = f"{asked.namespace}::{label}"
+    _check_kind(asked.key)
     said = signing.state(path, label)
-    if args.cosign:
-        place = signing.sign_by_cosign(path, said, args.cosign)
+    if asked.cosign:
+        place = signing.sign_by_cosign(path, said, asked.cosign)
     else:
-        place = signing.sign(path, said, args.key or signing.default_key())
-    if args.json:
+        place = signing.sign(path, said, asked.key or signing.default_key())
+    if asked.json:
         print(json.dumps({"label": label, "sha256": said.image, "signature": str(place)}, indent=1))
     else:
         print(f"{label}\n{said.image}  {place}")
@@ -57,16 +57,16 @@ def _check_kind(key: str | None) -> None:
         )  # fmt: skip
 
 
-def run_verify(args: argparse.Namespace) -> int:
+def run_verify(asked: ImageVerifyOptions) -> int:
     """Print who signed images, and what the policy of this site says of them."""
-    signers = args.signers or judging.default_signers()
-    if args.record and not args.images:
-        return _renew(signers, as_json=args.json)
-    if not args.images:
+    signers = asked.signers or judging.default_signers()
+    if asked.record and not asked.images:
+        return _renew(signers, as_json=asked.json)
+    if not asked.images:
         raise fail(Reason.USAGE, "say which image", hint="`stackproof image ls` lists the labels")
     found: list[ImageJudgement] = []
     problems: list[Problem] = []
-    for word in args.images:
+    for word in asked.images:
         try:
             path, label = naming.image_asked(word)
             load_head(path)  # a file that is not there is no unsigned image
@@ -74,13 +74,13 @@ def run_verify(args: argparse.Namespace) -> int:
             refused = judging.refusal(one)
             if refused is not None:
                 raise refused
-            found.append(replace(one, records=judging.record(one)) if args.record else one)
+            found.append(replace(one, records=judging.record(one)) if asked.record else one)
         except StackproofError as error:
             problems += error.problems
-    if args.json:
+    if asked.json:
         print(json.dumps({"images": [_data(one) for one in found]}, indent=1))
     for one in found:
-        _print(one, as_json=args.json)
+        _print(one, as_json=asked.json)
     if problems:
         raise StackproofError(*problems)
     return 0

@@ -7,7 +7,6 @@ the site that lists them, as uenv asks one. A site sets both where it sets `CLUS
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 
 from stackproof.core.errors import Reason, fail
 from stackproof.share import addresses
@@ -15,19 +14,10 @@ from stackproof.share.effects import credentials
 from stackproof.share.effects.credentials import Credential
 from stackproof.share.effects.http_client import HttpClient
 from stackproof.share.effects.oci import OciRegistry
+from stackproof.share.options import RemoteOptions
 
 VARIABLE = "STACKPROOF_REGISTRY"
 LISTING = "STACKPROOF_LISTING"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemoteOptions:
-    """An address in the place of the variable's; certificates, and who the user is, as files."""
-
-    registry: str = ""
-    certificates: str = ""
-    token: str = ""
-    username: str = ""
 
 
 def opened(options: RemoteOptions) -> OciRegistry:

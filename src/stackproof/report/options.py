@@ -1,0 +1,103 @@
+"""Options of `compare`, `report` and `image attach`."""
+
+from __future__ import annotations
+
+from stackproof.core import choices
+from stackproof.core.options import REQUIRE_PASS, Options, argument, flag, option, part
+
+_RESULTS = argument("RESULTS", "results folder that `bench` wrote")
+
+
+class JudgingOptions(Options):
+    """How results are judged, and whose are believed."""
+
+    margin: tuple[str, ...] = option(
+        "KIND=FRACTION", "how much worse a challenger may be, such as `bandwidth=0.05` or "
+        f"`latency=10%%`; kinds: {', '.join(choices.MARGINS)}; may be given several times",
+    )  # fmt: skip
+    minimum_launches: int | None = option(
+        "N", "judge from N launches per arm on (default 10; below 5 nothing is ever judged)"
+    )
+    signed_by: str | None = option(
+        "FILE", "only results that one of the allowed signers of this file has signed "
+        "(ssh-keygen(1))",
+    )  # fmt: skip
+
+
+class CompareRequest(Options, run="report.cli.compare:run"):
+    """Results that are judged."""
+
+    results: str = _RESULTS
+    beside: str | None = option(
+        "RESULTS", "print the ratios beside those of other results of the same arms, such as of "
+        "another place; the exit code is that of both",
+    )  # fmt: skip
+    judging: JudgingOptions = part(JudgingOptions)
+    require_pass: bool = REQUIRE_PASS
+    json: bool = flag("print the comparison as JSON")
+
+
+class ReportOptions(Options):
+    """Where a report goes, and which published curves (`overlay`) it shows from the start.
+
+    Without names of their own the data lie beside the page; Markdown is made only under a name.
+    """
+
+    output: str = option(
+        "FILE", "the HTML file (default: report.html)", words="-o --output", default="report.html",
+        output="report",
+    )  # fmt: skip
+    overlay: tuple[str, ...] = option(
+        "CURVE_ID", "show this published curve from the start; any can be chosen in the page"
+    )
+    json_file: str | None = option(
+        "FILE", "where the comparison goes as JSON (default: beside the HTML)", output="comparison"
+    )
+    csv: str | None = option(
+        "FILE", "where the CSV goes (default: beside the HTML)", output="points"
+    )
+    transports_csv: str | None = option(
+        "FILE", "where every point by path goes as CSV, where arms took different paths (default: "
+        "beside the HTML)", output="points",
+    )  # fmt: skip
+    markdown: str | None = option(
+        "FILE", "write the verdict tables as Markdown; left out: no such file", output="verdicts"
+    )
+
+
+class ReportRequest(Options, run="report.cli.report:run"):
+    """Results that are reported on."""
+
+    results: str = _RESULTS
+    report: ReportOptions = part(ReportOptions)
+    json: bool = flag("print the verdict and what was written as JSON")
+    judging: JudgingOptions = part(JudgingOptions)
+
+
+class AttachOptions(
+    Options,
+    run="report.cli.attach:run",
+    text="put documents beside an image, which go with it to registries: its bill of materials and "
+    "provenance, verdicts, reports, files",
+):
+    """Documents that are put beside an image."""
+
+    image: str = argument("IMAGE", "a label, or an image file")
+    documents: tuple[str, ...] = argument(
+        "FILE|RESULTS", "a file as it is; of a results folder that `bench` wrote the verdict and "
+        "the report (left out: the bill of materials of the image, and its provenance by the lock "
+        "inside)", default=(),
+    )  # fmt: skip
+    builder: str = option(
+        "URI", "who answers for the machine that built it, as an address, for the provenance "
+        "(default: urn:stackproof:builder, which says nobody)", default="",
+    )  # fmt: skip
+    sign: str = option(
+        "KEY", "sign these documents for this image with a key of ssh; `image sign` signs the "
+        "image with all of them (default: nobody signs them)", default="",
+    )  # fmt: skip
+    force: bool = flag("replace documents of the same names")
+    json: bool = flag("print what was attached as JSON")
+
+
+ACTIONS = {"attach": AttachOptions}
