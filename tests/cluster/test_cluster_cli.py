@@ -13,7 +13,7 @@ from stackproof.core.errors import ExitCode
 
 COVERS = (
     "cluster/cli/cluster.py",
-    "cluster/cli/cluster_arguments.py",
+    "cluster/options.py",
 )
 
 

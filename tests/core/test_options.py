@@ -104,6 +104,42 @@ def test_one_of_some_must_be_given() -> None:
     assert parsing.value_of(PickOptions, args) == PickOptions(second="x", rest=("ls", "-l"))
 
 
+class WrapOptions(Options, run="toy:wrap", text="run a command"):
+    """A command, and options that may also stand behind the place."""
+
+    place: str = argument("PLACE", "where")
+    views: tuple[str, ...] = option("VIEW", "what it sees", words="--view")
+    rest: tuple[str, ...] = argument("COMMAND", "what to run", rest=True, must=True, between=True)
+
+
+def wrapped(*words: str) -> WrapOptions:
+    parser = parsing.Parser(prog="wrap")
+    parsing.declare(parser, WrapOptions)
+    args = parser.parse_args(list(words))
+    parsing.finish(args)
+    return parsing.value_of(WrapOptions, args)
+
+
+def test_options_may_stand_between_an_argument_and_a_command() -> None:
+    plain = WrapOptions(place="x", rest=("ls", "-l", "--", "a"))
+    assert wrapped("x", "--", "ls", "-l", "--", "a") == plain
+    assert wrapped("x", "ls", "-l", "--", "a") == plain
+    both = wrapped("--view", "a", "x", "--view", "b", "--", "--view")
+    assert both == WrapOptions(place="x", views=("a", "b"), rest=("--view",))
+
+
+@pytest.mark.parametrize("words", [["x"], ["x", "--"], ["x", "--view", "a"]])
+def test_a_command_must_be_given(words: list[str]) -> None:
+    with pytest.raises(StackproofError, match="say what to run: -- COMMAND"):
+        wrapped(*words)
+
+
+def test_help_between_is_that_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        wrapped("x", "--help")
+    assert capsys.readouterr().out.startswith("usage: wrap")
+
+
 def test_help_and_reference_show_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     command = commandtree.of_parser(toy_parser()).commands[0]

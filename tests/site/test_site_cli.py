@@ -18,7 +18,7 @@ from stackproof.site.model import Site
 
 COVERS = (
     "site/cli/site.py",
-    "site/cli/site_arguments.py",
+    "site/options.py",
 )
 
 CAPTURES = Path(__file__).parents[1] / "captures" / "probe"

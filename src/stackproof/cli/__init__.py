@@ -55,7 +55,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "start": ("mount.cli.start", "start a shell with an image mounted"),
     "activate": ("mount.cli.activate", "print what a job must mount and set to see images"),
     "cluster": (
-        "cluster.cli.cluster",
+        "cluster.options:ACTIONS",
         "start, use or stop a cluster on this machine, with Slurm or without",
     ),
     "bench": ("bench.cli.bench", "run benchmarks: baseline and challengers, interleaved"),
@@ -81,7 +81,7 @@ VERBS: dict[str, tuple[str, str]] = {
         "say whether programs work with another MPI, before they run",
     ),
     "image": ("share.options:ACTIONS", "images by label: in your repository and in registries"),
-    "site": ("site.cli.site", "show, check or probe what a machine offers"),
+    "site": ("site.options:ACTIONS", "show, check or probe what a machine offers"),
     "completion": ("cli.options:ScriptOptions", "print what completes command lines in a shell"),
 }
 
@@ -235,7 +235,12 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     known = verb in VERBS
     # With `--help` before the verb, help on all of them is asked for.
     alone = known and set(before) <= {"--debug"}
-    return build_parser(verb if known else None, alone=alone).parse_args(argv)
+    args = build_parser(verb if known else None, alone=alone).parse_args(argv)
+    if hasattr(args, "options"):
+        from stackproof.core.cli import parsing  # noqa: PLC0415 - as in build_parser
+
+        parsing.finish(args)
+    return args
 
 
 def _claim_outputs(args: argparse.Namespace) -> None:

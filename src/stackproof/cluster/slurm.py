@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from stackproof.cluster.options import SlurmOptions
 from stackproof.core.errors import Problem, Reason, StackproofError, fail
 
 _Value = TypeVar("_Value")
@@ -95,33 +96,6 @@ class SlurmSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SlurmOptions:
-    """What is said of Slurm, in words: `NAME:UID`, `PLUGIN[=ARGUMENTS]`, `KEY=VALUE`.
-
-    `no_images` leaves this package's own plug-in out, `no_pin` lets nodes run on all cores.
-    """
-
-    wanted: bool = True
-    users: tuple[str, ...] = ()
-    spank: tuple[str, ...] = ()
-    no_images: bool = False
-    plugstack: str | None = None
-    cpus: str | None = None
-    no_pin: bool = False
-    settings: tuple[str, ...] = ()
-
-    @property
-    def given(self) -> tuple[str, ...]:
-        """Return the options that were said and mean nothing without Slurm."""
-        said = {
-            "--user": self.users, "--spank": self.spank, "--no-images": self.no_images,
-            "--plugstack": self.plugstack, "--cpus": self.cpus, "--no-pin": self.no_pin,
-            "--set": self.settings,
-        }  # fmt: skip
-        return tuple(name for name, value in said.items() if value)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmFacts:
     """Slurm as it runs on a cluster: its release, what `srun --mpi` takes, daemons that died."""
 
@@ -182,8 +156,8 @@ def parse_count(text: str, what: str, possible: str) -> int:
 def slurm_spec(options: SlurmOptions) -> SlurmSpec | None:
     """Return what is wanted of Slurm, None without it; raises `StackproofError` for every slip."""
     if not options.wanted:
-        if options.given:
-            raise fail(Reason.USAGE, f"{', '.join(options.given)} means nothing without --slurm")
+        if given := options.given():
+            raise fail(Reason.USAGE, f"{', '.join(given)} means nothing without --slurm")
         return None
     wrong: list[Problem] = []
     users = _parsed(parse_user, options.users, wrong)

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
         `words` is how it is written, such as `-o --output`, where that is not the field's name with
         `--`. `excludes` is the field of the first of some options that exclude each other; where
         that one says `must`, one of them has to be given. `bare` is the value of an option that is
-        given without one, `least` the smallest number. `rest` takes all further words as they are.
+        given without one, `least` the smallest number. `rest` takes all further words as they are,
+        but for a `--` before them; with `must` there has to be one, and with `between` options may
+        stand before the `--`.
         `output` is a kind of `core/effects/outputs.py`, `complete` what completes a value, as of
         `kind_of` in `cli/completing.py`.
         """
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
         bare: str
         least: int
         rest: bool
+        between: bool
         output: str
         complete: str
 
@@ -53,8 +56,8 @@ else:
 
 
 _FACTS = {
-    "bare", "choices", "complete", "default", "excludes", "least", "must", "output", "rest",
-    "words",
+    "bare", "between", "choices", "complete", "default", "excludes", "least", "must", "output",
+    "rest", "words",
 }  # fmt: skip
 
 

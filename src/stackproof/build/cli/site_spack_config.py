@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
@@ -13,11 +12,12 @@ from stackproof.build.engines.spack.stackinator import defaults
 from stackproof.core.effects import files
 from stackproof.core.errors import Reason, fail
 from stackproof.site.effects import probe
+from stackproof.site.options import SpackConfigOptions
 
 
-def run(args: argparse.Namespace) -> int:
+def run(asked: SpackConfigOptions) -> int:
     """Write or print a cluster configuration for Spack stacks, and say what is missing in it."""
-    facts, left_out = machine.facts_of(probe.load_site(args.site or probe.LOCAL))
+    facts, left_out = machine.facts_of(probe.load_site(asked.site or probe.LOCAL))
     cluster = defaults.default_cluster_config(facts)
     heads = defaults.comments(facts)
     texts = {
@@ -25,10 +25,10 @@ def run(args: argparse.Namespace) -> int:
         + yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=100)
         for name, data in defaults.cluster_documents(cluster).items()
     }
-    if args.output is None:
+    if asked.output is None:
         print("".join(f"--- # {name}\n{text}" for name, text in texts.items()), end="")
     else:
-        _write_new(Path(args.output), texts)
+        _write_new(Path(asked.output), texts)
     for line in left_out:
         print(f"note: left out: {line}", file=sys.stderr)
     return 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
@@ -14,71 +13,72 @@ from stackproof.cluster.effects import plugin, power, up
 from stackproof.cluster.effects import slurm as cluster_slurm
 from stackproof.cluster.effects import state as cluster_state
 from stackproof.cluster.model import ClusterSpec, ClusterState
-from stackproof.cluster.slurm import SlurmOptions, parse_count, slurm_spec
+from stackproof.cluster.options import (
+    ClusterDownOptions,
+    ClusterExecOptions,
+    ClusterKillOptions,
+    ClusterListOptions,
+    ClusterRestartOptions,
+    ClusterStatusOptions,
+    ClusterUpOptions,
+)
+from stackproof.cluster.slurm import parse_count, slurm_spec
 from stackproof.core import noun
 from stackproof.core.cli import progress
-from stackproof.core.cli.parsing import read
 from stackproof.core.errors import ExitCode, StackproofError
 
 
-def run_up(args: argparse.Namespace) -> int:
+def run_up(asked: ClusterUpOptions) -> int:
     """Bring a cluster up and print what it is."""
-    nodes = parse_count(args.nodes, "nodes", f"1 to {model.MAX_NODES}")
-    options = read(
-        SlurmOptions,
-        args,
-        wanted=args.slurm,
-        users=tuple(args.user),
-        settings=tuple(args.set),
-    )
-    slurm, note = plugin.with_own(slurm_spec(options), options)
+    nodes = parse_count(asked.nodes, "nodes", f"1 to {model.MAX_NODES}")
+    slurm, note = plugin.with_own(slurm_spec(asked.slurm), asked.slurm)
     spec = ClusterSpec(
-        name=args.name,
+        name=asked.name,
         nodes=nodes,
-        rate=args.rate,
-        delay=args.delay,
-        shared=tuple(map(os.path.abspath, args.share)),
+        rate=asked.rate,
+        delay=asked.delay,
+        shared=tuple(map(os.path.abspath, asked.share)),
         slurm=slurm,
     )
-    state = up.up(spec, progress.monitor(quiet=args.json))
+    state = up.up(spec, progress.monitor(quiet=asked.json))
     if note:  # a list of packages, which a refusal has as well
         print(f"note: {note}", file=sys.stderr)
-    _show(state, as_json=args.json)
+    _show(state, as_json=asked.json)
     return int(ExitCode.DONE)
 
 
-def run_down(args: argparse.Namespace) -> int:
+def run_down(asked: ClusterDownOptions) -> int:
     """Take a cluster down; that there was none is worth a word, not an error."""
-    existed = up.down(args.name)
-    if args.json:
-        print(json.dumps({"name": args.name, "up": False, "was_up": existed}, indent=1))
+    existed = up.down(asked.name)
+    if asked.json:
+        print(json.dumps({"name": asked.name, "up": False, "was_up": existed}, indent=1))
     else:
         said = "is down" if existed else "was not up"
-        print(f"cluster `{args.name}` {said}", file=sys.stderr)
+        print(f"cluster `{asked.name}` {said}", file=sys.stderr)
     return int(ExitCode.DONE)
 
 
-def run_status(args: argparse.Namespace) -> int:
+def run_status(asked: ClusterStatusOptions) -> int:
     """Print the state of a cluster; NOT_POSSIBLE when it is not up or has lost something."""
-    state = up.status(args.name)
+    state = up.status(asked.name)
     if state is not None:
-        _show(state, as_json=args.json)
-    elif args.json:
-        print(json.dumps({"name": args.name, "up": False}, indent=1))
+        _show(state, as_json=asked.json)
+    elif asked.json:
+        print(json.dumps({"name": asked.name, "up": False}, indent=1))
     try:
-        up.require(args.name)
+        up.require(asked.name)
     except StackproofError as error:
-        if not args.json:
+        if not asked.json:
             raise
         print(error, file=sys.stderr)  # standard output has its JSON already
         return int(error.reason.exit_code)
     return int(ExitCode.DONE)
 
 
-def run_list(args: argparse.Namespace) -> int:
+def run_list(asked: ClusterListOptions) -> int:
     """Print a line for each cluster, also for what is left of one that is not up."""
     found = cluster_state.every()
-    if args.json:
+    if asked.json:
         print(json.dumps([_brief(name, state) for name, state in found.items()], indent=1))
         return int(ExitCode.DONE)
     if not found:
@@ -109,33 +109,30 @@ def _brief(name: str, state: ClusterState | None) -> dict[str, object]:
     }  # fmt: skip
 
 
-def run_kill(args: argparse.Namespace) -> int:
+def run_kill(asked: ClusterKillOptions) -> int:
     """Kill a node or its daemon; that it was dead already is worth a word, not an error."""
-    killed = power.kill(args.name, args.node, daemon=args.daemon)
-    what = "its Slurm daemon" if args.daemon else "it"
-    if args.json:
-        print(json.dumps({"name": args.name, "node": args.node, "killed": killed}, indent=1))
+    killed = power.kill(asked.name, asked.node, daemon=asked.daemon)
+    what = "its Slurm daemon" if asked.daemon else "it"
+    if asked.json:
+        print(json.dumps({"name": asked.name, "node": asked.node, "killed": killed}, indent=1))
     else:
         said = f"{what} was killed" if killed else f"{what} was not running"
-        print(f"{args.node} of cluster `{args.name}`: {said}", file=sys.stderr)
+        print(f"{asked.node} of cluster `{asked.name}`: {said}", file=sys.stderr)
     return int(ExitCode.DONE)
 
 
-def run_restart(args: argparse.Namespace) -> int:
+def run_restart(asked: ClusterRestartOptions) -> int:
     """Start a node or its daemon again and print the cluster."""
-    state = power.restart(args.name, args.node, daemon=args.daemon)
-    _show(state, as_json=args.json)
+    state = power.restart(asked.name, asked.node, daemon=asked.daemon)
+    _show(state, as_json=asked.json)
     return int(ExitCode.DONE)
 
 
-def run_exec(args: argparse.Namespace) -> int:
+def run_exec(asked: ClusterExecOptions) -> int:
     """Run a command in a cluster, also in one that has lost a node."""
-    command = args.rest[1:] if args.rest[:1] == ["--"] else args.rest
-    if not command:
-        raise args.parser.wrong("say what to run: -- COMMAND")
-    state = up.reach(args.name)
-    who = cluster_exec.user(state, args.who) if args.who else None
-    return cluster_exec.execute(state, args.on, command, who=who, cwd=os.getcwd())
+    state = up.reach(asked.name)
+    who = cluster_exec.user(state, asked.who) if asked.who else None
+    return cluster_exec.execute(state, asked.on, list(asked.rest), who=who, cwd=os.getcwd())
 
 
 def _show(state: ClusterState, *, as_json: bool) -> None:

@@ -15,7 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from stackproof.cluster.effects import link
-from stackproof.cluster.slurm import PACKAGES, SlurmOptions, SlurmSpec, SpankPlugin
+from stackproof.cluster.options import SlurmOptions
+from stackproof.cluster.slurm import PACKAGES, SlurmSpec, SpankPlugin
 from stackproof.core.command import Command
 from stackproof.core.effects import cache_folder, cache_kinds
 from stackproof.core.effects.run import run

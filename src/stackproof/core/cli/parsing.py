@@ -256,8 +256,10 @@ def declare_actions(actions: Any, kinds: Mapping[str, type[Options]]) -> None:
         declare(actions.add_parser(name, help=short, description=text), kind)
 
 
-def add_options(parser: argparse.ArgumentParser, kind: type[Options]) -> None:
-    """Add the arguments that a class declares, those of its parts where these stand."""
+def add_options(
+    parser: argparse.ArgumentParser, kind: type[Options], *, arguments: bool = True
+) -> None:
+    """Add what a class declares, its parts where these stand; without `arguments` options alone."""
     excluded = {
         field.facts["excludes"]
         for _, field in kind.option_fields.values()
@@ -267,8 +269,8 @@ def add_options(parser: argparse.ArgumentParser, kind: type[Options]) -> None:
     for name, (type_name, field) in kind.option_fields.items():
         if isinstance(field, OptionPart):
             group = parser.add_argument_group(field.title, field.about) if field.title else parser
-            add_options(group, field.kind)  # type: ignore[arg-type] # a group is added to alike
-        elif field is not None:
+            add_options(group, field.kind, arguments=arguments)  # type: ignore[arg-type] # alike
+        elif field is not None and (arguments or not field.positional):
             first = field.facts.get("excludes", name if name in excluded else "")
             if first and first not in groups:
                 must = field.facts.get("must", False)
@@ -330,6 +332,37 @@ def _at_least(least: int, text: str) -> int:
     if not text.isdecimal() or int(text) < least:
         raise argparse.ArgumentTypeError(f"must be a whole number from {least} on")
     return int(text)
+
+
+def finish(args: argparse.Namespace) -> None:
+    """Take a command apart from what stands before it; raises `StackproofError` (USAGE)."""
+    for name, (_, field) in args.options.option_fields.items():
+        if isinstance(field, OptionPart) or not field or "rest" not in field.facts:
+            continue
+        words = getattr(args, name)
+        if words[:1] == ["--"]:
+            del words[0]
+        elif field.facts.get("between") and words and words[0].startswith("-"):
+            words = _take_between(args, words)
+        setattr(args, name, words)
+        if field.facts.get("must") and not words:
+            raise args.parser.wrong("say what to run: -- COMMAND")
+
+
+def _take_between(args: argparse.Namespace, words: list[str]) -> list[str]:
+    """Read the options that stand between the arguments and `--`; return what stands behind it.
+
+    argparse cannot do this by itself: it takes away a `--` that belongs to the command.
+    """
+    at = words.index("--") if "--" in words else len(words)
+    behind = Parser(prog=args.parser.prog, usage=args.parser.usage, add_help=False)
+    behind.add_argument("-h", "--help", action="store_true")
+    add_options(behind, args.options, arguments=False)
+    behind.parse_args(words[:at], namespace=args)
+    if args.help:
+        args.parser.print_help()
+        raise SystemExit(0)
+    return words[at + 1 :]
 
 
 def value_of(kind: type[Declared], args: argparse.Namespace) -> Declared:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import os
@@ -26,6 +25,12 @@ from stackproof.site.model import (
     parse_site,
     to_document,
 )
+from stackproof.site.options import (
+    SiteCheckOptions,
+    SiteListOptions,
+    SiteProbeOptions,
+    SiteShowOptions,
+)
 
 Row = tuple[str, ...]
 _WIDTH = 100
@@ -33,27 +38,27 @@ _LEAST = 20
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
 
-def run_probe(args: argparse.Namespace) -> int:
+def run_probe(asked: SiteProbeOptions) -> int:
     """Print what this machine offers, or what a capture of another one shows."""
-    if args.complete:
-        return _complete(parsing.read(CompletionOptions, args, site_file=args.complete))
-    taken = probe.captured(args.capture_file)
+    if asked.complete:
+        return _complete(parsing.read(CompletionOptions, asked, site_file=asked.complete))
+    taken = probe.captured(asked.capture_file)
     site = read_capture(taken, name=probe.LOCAL)
-    if args.capture:
+    if asked.capture:
         print(noun.to_json(taken), end="")
-    elif args.json:
+    elif asked.json:
         print(noun.to_json(site), end="")
-    elif args.yaml:
+    elif asked.yaml:
         _print_yaml(to_document(site))
     else:
         _print_site(site)
     return 0
 
 
-def run_list(args: argparse.Namespace) -> int:
+def run_list(asked: SiteListOptions) -> int:
     """Print the sites that come with stackproof."""
     sites = [parse_site(probe.read_site_file(name)) for name in shipped.names("sites")]
-    if args.json:
+    if asked.json:
         print(json.dumps([_summary(site) for site in sites], indent=1, ensure_ascii=False))
     else:
         rows = [tuple(str(value) for value in _summary(site).values()) for site in sites]
@@ -61,28 +66,28 @@ def run_list(args: argparse.Namespace) -> int:
     return 0
 
 
-def run_show(args: argparse.Namespace) -> int:
+def run_show(asked: SiteShowOptions) -> int:
     """Print the facts of one site and their sources."""
-    site = probe.load_site(args.site)
-    if args.json:
+    site = probe.load_site(asked.site)
+    if asked.json:
         print(noun.to_json(site), end="")
     else:
         _print_site(site)
     return 0
 
 
-def run_check(args: argparse.Namespace) -> int:
+def run_check(asked: SiteCheckOptions) -> int:
     """Raise with every problem of a site file, or say that there is none."""
-    document, own = probe.read_site_file(args.site), probe.own_source(args.site)
+    document, own = probe.read_site_file(asked.site), probe.own_source(asked.site)
     site = parse_site(document, own=own)
     if own is not None and is_without_sources(document.data):
         print(
-            f"note: {args.site}: it names no sources, so that its facts are said to be from "
+            f"note: {asked.site}: it names no sources, so that its facts are said to be from "
             f"{own.title}, {own.date}; `sources` and `facts` say where they are really from",
             file=sys.stderr,
         )
     print(
-        f"{args.site}: valid ({len(leaves(site))} facts, {len(site.sources)} sources)",
+        f"{asked.site}: valid ({len(leaves(site))} facts, {len(site.sources)} sources)",
         file=sys.stderr,
     )
     return 0
