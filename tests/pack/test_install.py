@@ -15,8 +15,9 @@ from stackproof import cli
 from stackproof.core.errors import ExitCode
 from stackproof.inject.effects import versions
 from stackproof.pack.effects import install
+from stackproof.pack.options import InstallOptions
 
-COVERS = ("pack/cli/install.py", "pack/cli/install_arguments.py")
+COVERS = ("pack/cli/install.py", "pack/options.py")
 
 
 @pytest.fixture(scope="module")
@@ -160,7 +161,7 @@ def test_words_that_do_not_go_together(tmp_path, capsys):
 
 def test_the_record_names_the_image(image, tmp_path, capsys):
     called(capsys, image, "--to", tmp_path / "stack")
-    record = install.undo(install.InstallOptions(image=None, to=str(tmp_path / "stack"), undo=True))
+    record = install.undo(InstallOptions(image=None, to=str(tmp_path / "stack"), undo=True))
     assert record.image == str(image)
     assert record.before == ""
     assert len(record.image_sha256) == 64

@@ -20,7 +20,7 @@ from packs import CALLS_ANSWER, MOUNT, Stack, out, pack
 from stackproof.image.effects import tree
 from stackproof.linking.effects import runpath
 
-COVERS = ("pack/cli/pack.py", "pack/cli/pack_arguments.py")
+COVERS = ("pack/cli/pack.py", "pack/options.py")
 
 pytestmark = pytest.mark.slow
 

@@ -46,9 +46,12 @@ VERBS: dict[str, tuple[str, str]] = {
     ),
     "shell": ("build.options:BuildShellOptions", "open a shell in the sandbox of a build"),
     "inspect": ("mount.cli.inspect", "show what an image holds"),
-    "pack": ("pack.cli.pack", "make a pack: a stack that runs where nothing may be installed"),
+    "pack": (
+        "pack.options:PackOptions",
+        "make a pack: a stack that runs where nothing may be installed",
+    ),
     "install": (
-        "pack.cli.install",
+        "pack.options:InstallOptions",
         "install an image at a prefix of its own, and go back to what was there",
     ),
     "run": ("mount.cli.run", "run a command with images mounted"),

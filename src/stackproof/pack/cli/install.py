@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import shlex
 
 from stackproof.core import noun
-from stackproof.core.cli import parsing
 from stackproof.core.errors import Reason, fail
 from stackproof.pack.effects import install
-from stackproof.pack.effects.install import Installed, InstallOptions
+from stackproof.pack.effects.install import Installed
+from stackproof.pack.options import InstallOptions
 from stackproof.share.effects import naming
 
 
-def run(args: argparse.Namespace) -> int:
+def run(asked: InstallOptions) -> int:
     """Install, or go back, and print what is there now."""
-    asked = parsing.read(InstallOptions, args)
     if asked.undo == bool(asked.image):
         raise fail(
             Reason.USAGE,
@@ -31,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         record = install.install(asked, naming.image_file(asked.image or ""))
         said = _said(record)
-    print(json.dumps(noun.to_data(record), indent=1) if args.json else "\n".join(said))
+    print(json.dumps(noun.to_data(record), indent=1) if asked.json else "\n".join(said))
     return 0
 
 

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from stackproof.build.effects import images
 from stackproof.build.options import RecipeOptions
 from stackproof.core import noun
-from stackproof.core.cli import parsing, progress
+from stackproof.core.cli import progress
 from stackproof.core.errors import Problem, Reason, fail
 from stackproof.image.container.effects import roots
 from stackproof.pack.effects import deliver
 from stackproof.pack.effects.make import PackWishes
 from stackproof.pack.model import Moved, Pack, TextKind
+from stackproof.pack.options import PackOptions
 
 _NOT_HANDED_ON = Problem(
     reason=Reason.NOT_PERMITTED,
@@ -25,31 +24,8 @@ _NOT_HANDED_ON = Problem(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PackOptions:
-    """What is packed, how it is written, and what is shown of it."""
-
-    image: str
-    programs: tuple[str, ...]
-    output: str | None
-    format: str | None
-    view: str | None
-    entry: tuple[str, ...]
-    symlink: tuple[str, ...]
-    provenance: str
-    tier: int | None
-    explain: bool
-    json: bool
-    site: str | None
-    fact: tuple[str, ...]
-    swap: tuple[str, ...]
-    with_source: tuple[str, ...]
-    with_patch: tuple[str, ...]
-
-
-def run(args: argparse.Namespace) -> int:
+def run(asked: PackOptions) -> int:
     """Make a pack, or show what would be done for it."""
-    asked = parsing.read(PackOptions, args)
     if not asked.output and not asked.explain:
         raise fail(Reason.USAGE, "nothing says where the pack is to be", hint="name it: -o FILE")
     if asked.output and asked.explain:
@@ -66,6 +42,7 @@ def run(args: argparse.Namespace) -> int:
         recipe = RecipeOptions(
             recipe=image,
             site=asked.site,
+            profile=asked.profile,
             fact=asked.fact,
             swap=asked.swap,
             with_source=asked.with_source,

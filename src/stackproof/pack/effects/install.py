@@ -19,18 +19,9 @@ from stackproof.image.effects.load import load_image
 from stackproof.inject.effects import versions
 from stackproof.pack.effects.make import PackWishes, make
 from stackproof.pack.model import Moved
+from stackproof.pack.options import InstallOptions
 
 _RECORD = "meta/installed.json"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InstallOptions:
-    """An image and the prefix that it goes to; without an image, the version before comes back."""
-
-    image: str | None
-    to: str
-    view: str | None = None
-    undo: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
