@@ -21,6 +21,8 @@ COVERS = (
     "bench/effects/aside.py",
     "bench/effects/launching.py",
     "bench/options.py",
+    "bench/cli/bench.py",
+    "bench/specifying.py",
 )
 
 pytestmark = pytest.mark.in_turn

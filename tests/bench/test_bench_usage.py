@@ -8,16 +8,16 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from unittest import mock
 
 import pytest
 
-from stackproof.bench.cli import bench, bench_arguments
 from stackproof.bench.effects import dry_run
 from stackproof.bench.effects.dry_run import notes
 from stackproof.bench.effects.request import specification
+from stackproof.bench.options import BenchOptions
 from stackproof.bench.spec import BenchSpec
 from stackproof.cli import main
+from stackproof.core.cli import parsing
 from stackproof.core.effects import quiet
 from stackproof.core.errors import ExitCode, Reason, StackproofError
 from stackproof.results.model import RECOMMENDED_LAUNCHES
@@ -100,11 +100,9 @@ def test_a_misspelt_arm_is_told_before_the_cluster_that_is_not_there(
 
 def asked(*words: str, tell: Callable[[str], None] = print) -> BenchSpec:
     parser = argparse.ArgumentParser()
-    bench_arguments.configure(parser)
+    parsing.add_options(parser, BenchOptions)
     args = parser.parse_args(["--baseline", "v.squashfs", "--challenger", "o.squashfs", *words])
-    with mock.patch.object(bench, "bench", return_value=0) as made:
-        bench.run(args)
-    return specification(made.call_args.args[0], tell)
+    return specification(parsing.value_of(BenchOptions, args), tell)
 
 
 def test_several_transports_are_as_many_arms_and_shm_stays_within_a_node() -> None:

@@ -12,7 +12,7 @@ from stackproof import cli
 
 COVERS = (
     "bench/cli/import_.py",
-    "bench/cli/import_arguments.py",
+    "bench/options.py",
     "bench/effects/import_files.py",
 )
 

@@ -1,359 +1,181 @@
-"""The options of a bench, as words, to the specification that they mean."""
+"""Options of `bench` and `import`."""
 
 from __future__ import annotations
 
-import difflib
-import math
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
+from stackproof.build import options as build_options
+from stackproof.core import choices
+from stackproof.core.options import (
+    REQUIRE_PASS,
+    WAIT_FOR_QUIET,
+    Options,
+    argument,
+    flag,
+    option,
+    required,
+)
 
-from stackproof.bench import layout, schedule
-from stackproof.bench.amounts import duration_given, parse_sizes
-from stackproof.bench.spec import Arm, BenchSpec, memory_of
-from stackproof.compare.model import MOST_LAUNCHES
-from stackproof.core.document import schema
-from stackproof.core.errors import Problem, Reason, StackproofError, fail
-from stackproof.launch.schedulers import REGISTRY
-from stackproof.mpi import transports
-from stackproof.results.case import Locality
-from stackproof.results.metrics import CORE
-
-# Transports that no placement with several nodes can have.
-_ONE_NODE = frozenset({"shm"})
-
-# Of each cost one size: per message, protocol, per byte. Short launches, since there are many.
-_QUICK: Mapping[str, Any] = {
-    "benchmarks": ("latency", "bandwidth"),
-    "sizes": (8, 1 << 10, 64 << 10, 1 << 20),
-    "samples": 10,
-    "seconds_per_size": 0.01,
-    "window": 16,
-}
+_BATCH = "as a batch job"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BenchOptions:
+class BenchOptions(Options, run="bench.cli.bench:run"):
     """What `stackproof bench` is asked for, in its own words; `stackproof bench --help` has them.
 
     `spec` is a file. Without it `baseline` and `challengers` are `[NAME=]IMAGE`, and `transports`,
     `ranks`, `benchmarks` and `sizes` lists with commas. What is None or empty is not said, and the
     specification's own holds. `resume` is a results folder that keeps what it was begun with.
+
+    Of the topic `spec` is what a specification says, of `short` what makes one unnecessary.
     """
 
-    spec: str | None = None
-    baseline: str | None = None
-    challengers: tuple[str, ...] = ()
-    launches: int | None = None
-    until_decided: bool = False
-    budget: str | None = None
-    seed: int | None = None
-    placements: tuple[str, ...] = ()
-    transports: str | None = None
-    ranks: str | None = None
-    benchmarks: str | None = None
-    sizes: str | None = None
-    memory: str | None = None
-    quick: bool = False
-    equal: bool = False
-    cluster: str | None = None
-    on: str | None = None
-    scheduler_options: tuple[str, ...] = ()
-    resume: str | None = None
-    output: str | None = None
-    wait_for_quiet: str | None = None
-
-    @property
-    def wait_s(self) -> float | None:
-        """Return the seconds to wait for a quiet machine; raises `StackproofError` (USAGE)."""
-        text = self.wait_for_quiet
-        return None if text is None else duration_given("--wait-for-quiet", text)
-
-    @property
-    def folder(self) -> Path:
-        """Return the results folder."""
-        return Path(self.resume or self.output or "results")
-
-    @property
-    def given(self) -> tuple[str, ...]:
-        """Return what cannot be said of a results folder that has its specification."""
-        said = {
-            "SPEC": self.spec, "--baseline": self.baseline, "--challenger": self.challengers,
-            "--launches": self.launches is not None, "--seed": self.seed is not None,
-            "--placement": self.placements, "--transport": self.transports, "--ranks": self.ranks,
-            "--cluster": self.cluster, "--on": self.on, "--sizes": self.sizes,
-            "--benchmarks": self.benchmarks, "--memory": self.memory, "--quick": self.quick,
-            "--output": self.output, "--until-decided": self.until_decided,
-            "--equal": self.equal,
-        }  # fmt: skip
-        return tuple(name for name, value in said.items() if value)
-
-
-def refuse_changes(options: BenchOptions) -> None:
-    """Raise `StackproofError` (USAGE) where a folder that is continued would become another."""
-    if options.resume and options.given:
-        raise fail(
-            Reason.USAGE,
-            f"{', '.join(options.given)} cannot be changed with --resume",
-            hint="a results folder keeps its specification",
-        )
-
-
-def refuse_short_form(options: BenchOptions) -> None:
-    """Raise `StackproofError` (USAGE) where options say what a specification says already."""
-    short = {
-        "baseline": options.baseline, "challenger": options.challengers,
-        "transport": options.transports, "ranks": options.ranks,
-        "benchmarks": options.benchmarks, "sizes": options.sizes, "memory": options.memory,
-        "quick": options.quick,
-    }  # fmt: skip
-    given = [f"--{name}" for name, value in short.items() if value]
-    if given:
-        raise fail(
-            Reason.USAGE,
-            f"a specification already says what {', '.join(given)} would",
-            hint="write it into the specification, or leave SPEC out and give --baseline",
-        )
-
-
-def scheduled(spec: BenchSpec, options: BenchOptions) -> BenchSpec:
-    """Return the specification with the options for its scheduler, and its budget.
-
-    Raises `StackproofError` (USAGE).
-    """
-    named = dict(spec.scheduler_options)
-    for text in options.scheduler_options:
-        name, _, value = text.partition("=")
-        named[name] = value
-    if (named or spec.allocations > 1) and not REGISTRY[spec.on].queues:
-        raise fail(
-            Reason.USAGE,
-            "options of a scheduler, and several allocations, need one",
-            hint="say `--on slurm` or `on: slurm`",
-        )
-    if options.wait_s is not None and REGISTRY[spec.on].queues:
-        raise fail(
-            Reason.USAGE,
-            "`--wait-for-quiet` is for launches on this machine, and a job waits in its queue",
-            hint="leave it out; ask for nodes of your own with `--sbatch-option exclusive`",
-        )
-    budget = spec.budget_s if options.budget is None else duration_given("--budget", options.budget)
-    if budget is not None and not spec.until_decided:
-        raise fail(
-            Reason.USAGE,
-            "a budget is for launches that are made until enough is decided",
-            hint="say `--until-decided` too",
-        )
-    if spec.until_decided and spec.allocations > 1:
-        raise fail(
-            Reason.USAGE,
-            "launches until all is decided are made in one allocation",
-            hint="say `allocations: 1`, or leave `--until-decided` out",
-        )
-    return replace(spec, scheduler_options=named, budget_s=budget)
-
-
-def short_form(options: BenchOptions) -> dict[str, Any]:
-    """Return what is measured without a specification; raises `StackproofError` (USAGE)."""
-    found: dict[str, Any] = dict(_QUICK) if options.quick else {}
-    if options.benchmarks:
-        names = list(dict.fromkeys(options.benchmarks.split(",")))
-        if unknown := [name for name in names if name not in CORE]:
-            near = difflib.get_close_matches(unknown[0], CORE, n=1)
-            raise fail(
-                Reason.USAGE,
-                f"there is no benchmark `{unknown[0]}`",
-                hint=(f"did you mean `{near[0]}`? " if near else "")
-                + f"there are: {', '.join(CORE)}",
-            )
-        found["benchmarks"] = tuple(names)
-    if options.sizes:
-        try:
-            found["sizes"] = parse_sizes(options.sizes)
-        except ValueError:
-            raise fail(
-                Reason.USAGE,
-                f"--sizes is {options.sizes}; these are no message sizes",
-                hint="for example `--sizes 8,64KiB,1MiB`, or `--sizes 8..1MiB` for all powers of "
-                "two between, the smaller one first",
-            ) from None
-    if options.memory:
-        kinds = options.memory.split(",")
-        if len(kinds) > 2 or not set(kinds) <= set(transports.Memory):
-            raise fail(
-                Reason.USAGE,
-                f"--memory is {options.memory}; it must be where both sides' buffers lie",
-                hint=f"one of {', '.join(transports.Memory)}, or two of them as in host,cuda",
-            )
-        found["memory"] = memory_of(kinds)
-    return found
-
-
-def challengers(arms: Sequence[Arm], options: BenchOptions) -> tuple[Arm, ...]:
-    """Return an arm for each challenger, or for each of its transports when several are named.
-
-    Raises `StackproofError` (USAGE, and UNSUPPORTED for an unknown transport).
-    """
-    if not options.transports:
-        return tuple(arms)
-    names = list(dict.fromkeys(options.transports.split(",")))
-    _require_transports(names)
-    if not arms:
-        raise fail(
-            Reason.USAGE,
-            "there is no challenger to force on a transport",
-            hint="the baseline runs as it is by default; name a challenger with --challenger",
-        )
-    places = _places(options)
-    inside = tuple(place for place in places if schedule.shape(place)[0] == 1)
-    if not inside and (alone := [name for name in names if name in _ONE_NODE]):
-        raise fail(
-            Reason.UNSUPPORTED,
-            f"the transport `{alone[0]}` is for ranks of one node, and no placement asked for is",
-            hint="add --placement intra-node, or name another transport",
-        )
-    return tuple(
-        replace(
-            arm,
-            name=f"{arm.name or arm.label}-{name}" if len(names) > 1 else arm.name,
-            transports=dict.fromkeys(inside if name in _ONE_NODE else places, name),
-            placements=inside if name in _ONE_NODE and len(places) > 1 else (),
-        )
-        for arm in arms
-        for name in names
+    spec: str | None = argument("SPEC", "bench specification (YAML)", default=None, topic="spec")
+    baseline: str | None = option(
+        "[NAME=]IMAGE", "the baseline, without SPEC: an image, a recipe, whose image is built "
+        "then, pack:DIR, prefix:DIR, module:NAME[,NAME], vendor, or container:REF@/MPI; NAME is "
+        "what tables say", topic="short",
+    )  # fmt: skip
+    challengers: tuple[str, ...] = option(
+        "[NAME=]IMAGE", "a challenger, without SPEC; may be given several times",
+        words="--challenger", topic="short",
+    )  # fmt: skip
+    launches: int | None = option("N", "launches per arm and placement (default: 10)", topic="spec")
+    until_decided: bool = flag(
+        "look at the results while they come in, and make launches only for points that are still "
+        "open; --launches is then the most per arm (default: 40)", topic="spec",
+    )  # fmt: skip
+    budget: str | None = option(
+        "TIME", "with --until-decided: stop when the timed launches have taken so long in all, "
+        "such as 20m or 1h; probes and the launches before them, which only check bytes, are "
+        "not counted (default: no limit)",
+    )  # fmt: skip
+    wait_for_quiet: str | None = WAIT_FOR_QUIET
+    no_give_up: bool = flag(
+        "go on where other programs disturb nearly every launch, so that nothing will be decided "
+        "(default: end after a minute or two of that, with the verdict INCONCLUSIVE)"
     )
-
-
-def _require_transports(names: Sequence[str]) -> None:
-    """Raise `StackproofError` (UNSUPPORTED) with every name that is no transport."""
-    problems: list[Problem] = []
-    for name in names:
-        try:
-            transports.get(name)
-        except StackproofError as error:
-            problems += error.problems
-    if problems:
-        raise StackproofError(*problems)
-
-
-def _places(options: BenchOptions) -> tuple[str, ...]:
-    """Return the placements, each once; raises `StackproofError` (USAGE) with all that are none."""
-    ready = tuple(locality.value for locality in Locality)
-    names = tuple(dict.fromkeys(options.placements)) or ready
-    problems = [
-        Problem(
-            reason=Reason.USAGE,
-            message=f"--placement is `{name}`, which is no placement",
-            hint=_placement_hint(name, ready),
-        )
-        for name in names
-        if name not in ready and not layout.is_layout(name)
-    ]
-    if problems:
-        raise StackproofError(*problems)
-    return names
-
-
-def _placement_hint(text: str, ready: Sequence[str]) -> str:
-    """Return what was meant, and all that can be said."""
-    shape = re.match(r"[1-9]\d{0,3}x[1-9]\d{0,3}(?=-|$)", text)
-    known = [*ready, *(layout.names_of(shape[0]) if shape else ())]
-    near = difflib.get_close_matches(text, known, n=1)
-    return (f"did you mean `{near[0]}`? " if near else "") + (
-        f"there are: {', '.join(ready)}; NODESxRANKS such as 2x8; and NODESxRANKS-by-PART, with "
-        f"`-packed` behind it or not, where PART is one of {', '.join(layout.By)}"
+    seed: int | None = option(
+        "N", "seed of the order of launches (default: 20260101)", topic="spec"
     )
-
-
-def _room(options: BenchOptions, cpus: int) -> float:
-    """Return how many ranks are timed at most."""
-    return math.inf if options.on and REGISTRY[options.on].queues else max(2, cpus)
-
-
-def _rank_counts(options: BenchOptions) -> list[int]:
-    """Return the numbers of ranks, with 2; empty where the text is no list of numbers."""
-    try:
-        return sorted({2, *(int(text) for text in (options.ranks or "2").split(","))})
-    except ValueError:
-        return []
-
-
-def untimed_note(options: BenchOptions, cpus: int) -> str:
-    """Return which ranks are too many to be timed on this machine, empty where none are."""
-    many = [number for number in _rank_counts(options) if number > _room(options, cpus)]
-    if not many:
-        return ""
-    return (
-        f"{', '.join(map(str, many))} ranks are more than the {max(2, cpus)} CPUs here: what "
-        "they receive is checked, and nothing of it is timed"
+    placements: tuple[str, ...] = option(
+        "PLACEMENT", "only this placement: intra-node, inter-node, nodes by ranks on each such "
+        "as 2x8, or by parts of the nodes such as 2x8-by-gpu or 4x16-by-l3-packed; may be given "
+        "several times", words="--placement", topic="spec",
+    )  # fmt: skip
+    transports: str | None = option(
+        "NAME[,NAME]", "paths that the challengers are forced on, without SPEC; with several, "
+        "each challenger becomes as many arms; `shm` runs within one node only",
+        words="--transport", topic="short",
+    )  # fmt: skip
+    ranks: str | None = option(
+        "N[,N]", "numbers of ranks, without SPEC: beside 2, collectives and the message rate run "
+        "over as many; more ranks than CPUs are checked and not timed", topic="short",
+    )  # fmt: skip
+    benchmarks: str | None = option(
+        "NAME[,NAME]", f"only these, without SPEC: {', '.join(choices.BENCHMARKS)}", topic="short"
     )
+    sizes: str | None = option(
+        "SIZE[,SIZE]", "only these message sizes, without SPEC: `8,64KiB,1MiB`, or all powers "
+        "of two between two, `8..1MiB` (default: 0..4MiB)", topic="short",
+    )  # fmt: skip
+    memory: str | None = option(
+        "KIND[,KIND]", "where message buffers lie, without SPEC: host, cuda or rocm; with two "
+        "kinds, of the first and of the second rank (default: host)", topic="short",
+    )  # fmt: skip
+    quick: bool = flag(
+        "a first answer in minutes, without SPEC: latency and bandwidth at 8 B, 1 KiB, 64 KiB and "
+        "1 MiB, in short launches; --benchmarks and --sizes still say otherwise", topic="short",
+    )  # fmt: skip
+    swapped: tuple[str, ...] = option(
+        "PACKAGE=NAME[@VERSION]", "measure the recipe that the baseline is once more with another "
+        "package, such as mpi=mpich, and say whether the two are equal; several words are one "
+        "swap", words="--swap",
+    )  # fmt: skip
+    equal: bool = flag(
+        "ask whether challengers are neither slower nor faster than the baseline: PASS is then "
+        "equal, and FAIL not equal", topic="spec",
+    )  # fmt: skip
+    swap: tuple[str, ...] = build_options.SWAP
+    with_source: tuple[str, ...] = build_options.WITH_SOURCE
+    with_patch: tuple[str, ...] = build_options.WITH_PATCH
+    dry_run: bool = flag(
+        "measure nothing: check everything, say what would run and about how long it takes; of a "
+        "batch job print its script"
+    )
+    topology: str | None = option(
+        "FILE", "with --dry-run: place ranks on nodes like that of this XML (`lstopo --of xml`)"
+    )
+    cluster: str | None = option("NAME", "cluster of this machine to run on", topic="spec")
+    output: str | None = option(
+        "FOLDER", "results folder; an interrupted bench continues in it (default: results)",
+        words="-o --output", topic="spec",
+    )  # fmt: skip
+    no_verdict: bool = flag("only measure; `stackproof compare` judges later")
+    require_pass: bool = REQUIRE_PASS
+    json: bool = flag("print the comparison as JSON")
+    on: str | None = option(
+        choices.BENCH_ON, "slurm: hand a job in and wait for it; allocation: use the nodes of the "
+        "Slurm job that this command runs in, by salloc or in a script of your own", topic="spec",
+        group=_BATCH,
+    )  # fmt: skip
+    scheduler_options: tuple[str, ...] = option(
+        "NAME[=VALUE]", "an option of sbatch, such as partition=debug; NAME=no takes a default "
+        "away; may be given several times", words="--sbatch-option", group=_BATCH,
+    )  # fmt: skip
+    resume: str | None = option(
+        "FOLDER", "continue what was begun in this results folder, without SPEC: wait for its "
+        "job, or have the launches made that have no result", group=_BATCH,
+    )  # fmt: skip
+    sign: str | None = option(
+        "KEY", "sign the results with a key of ssh (ssh-keygen -Y), so that nobody can change "
+        "them unseen; with --resume also later", group=_BATCH,
+    )  # fmt: skip
+    cancel: bool = flag("with --resume: end the job instead", group=_BATCH)
+    # for the job's own script: not a way for people to start anything
+    in_job: bool = flag("", group=_BATCH)
 
 
-def _over_ranks(options: BenchOptions, cpus: int) -> dict[str, tuple[str, ...]]:
-    """Return the placements for `--ranks`, those with more ranks than CPUs to be validated only.
+class ImportOptions(Options, run="bench.cli.import_:run"):
+    """Files of one placement, as `[ARM=]FILE`, and what is known of how they were measured.
 
-    The nodes here are namespaces of this machine; those of a scheduler are looked at in the job.
+    `output` is the results folder, to which `add` adds. `ranks`, `nodes` and `distribution` are
+    those of `likeness.Whereabouts`, `site` one whose link limit counts between nodes.
     """
-    places = _places(options)
-    if not options.ranks:
-        return {"placements": places} if options.placements else {}
-    counts = _rank_counts(options)
-    if shapes := [place for place in places if place not in {*Locality}]:
-        raise fail(
-            Reason.USAGE,
-            f"--placement {shapes[0]} says its number of ranks, and so does --ranks",
-            hint="leave --ranks out, or say --placement intra-node or inter-node",
-        )
-    between = Locality.INTER.value in places
-    wrong = [n for n in counts if n < 2 or (between and n % 2)]
-    if not counts or wrong:
-        raise fail(
-            Reason.USAGE,
-            f"--ranks is {options.ranks}; it must be numbers of ranks from 2 on"
-            + (", even ones for two nodes" if between else ""),
-            hint="for example --ranks 2,4,8",
-        )
-    room = _room(options, cpus)
-    few = tuple(n for n in counts if n <= room)
-    many = tuple(n for n in counts if n > room)
-    return {"placements": _grids(places, few), "validated": _grids(places, many)}
 
-
-def _grids(places: Sequence[str], counts: Sequence[int]) -> tuple[str, ...]:
-    return tuple(
-        place if count == 2 else f"1x{count}" if place == Locality.INTRA else f"2x{count // 2}"
-        for place in places
-        for count in counts
+    files: tuple[str, ...] = argument(
+        "[ARM=]FILE", "output of OSU (5 to 7.5) or IMB-MPI1 (4.1 to 2021.11; MB/s from 2018 on); "
+        "the n-th table of a benchmark in an arm goes with the n-th of the others; `-` is standard "
+        "input",
+    )  # fmt: skip
+    output: str = required("FOLDER", "results folder to write", words="-o --output")
+    placement: str = required(
+        choices.PLACEMENTS, "where the ranks of these runs were; it is not read off the numbers"
     )
-
-
-def changes(options: BenchOptions, cpus: int) -> dict[str, Any]:
-    """Return what the options say in the place of the specification; raises USAGE.
-
-    `cpus` are those of this machine, which more ranks cannot be timed on.
-    """
-    limits = schema("bench")["properties"]
-    for key in ("launches", "seed"):
-        value, lowest, highest = getattr(options, key), *_range(limits[key])
-        if value is not None and not lowest <= value <= highest:
-            raise fail(
-                Reason.USAGE,
-                f"--{key} is {value}; it must be between {lowest} and {highest}",
-                hint=limits[key]["description"],
-            )
-    said = {
-        "launches": options.launches or (MOST_LAUNCHES if options.until_decided else None),
-        "until_decided": options.until_decided or None,
-        "equal": options.equal or None,
-        "seed": options.seed,
-        "cluster": options.cluster,
-        "on": options.on,
-        **_over_ranks(options, cpus),
-    }
-    return {key: value for key, value in said.items() if value is not None}
-
-
-def _range(node: dict[str, Any]) -> tuple[int, int]:
-    return node["minimum"], node["maximum"]
+    memory: str = option(
+        choices.BUFFERS, "where the message buffers were (default: host)",
+        default=choices.BUFFERS[0],
+    )  # fmt: skip
+    ranks: int | None = option(
+        "N", "all ranks of these runs, needed for collectives of OSU, which do not print it; "
+        "tests that say themselves that fewer took part keep their own number",
+    )  # fmt: skip
+    nodes: int | None = option(
+        "N", "nodes that all ranks were on, as many on each (default: 1, or 2 for inter-node)"
+    )
+    distribution: str | None = option(
+        choices.DISTRIBUTIONS, "how ranks were dealt to several nodes: a node filled before the "
+        "next, or in turn; needed for tests of IMB in which other processes waited, which are left "
+        "out without it",
+    )  # fmt: skip
+    arm: str = option(
+        "NAME", f"the arm of files that name none (default: {choices.IMPORTED})",
+        default=choices.IMPORTED,
+    )  # fmt: skip
+    add: bool = flag(
+        "add to results that were imported before; further tables of an arm become further launches"
+    )
+    baseline: str | None = option("ARM", "the arm to compare with (default: first)")
+    name: str = option("NAME", "name of the results (default: import)", default="import")
+    site: str | None = option("SITE", "site whose link limit counts between nodes")
+    transport: str = option(
+        "NAME", "the path that these runs were forced on, such as lnx; arms by different paths "
+        "are compared in the report's section on transports", default="auto",
+    )  # fmt: skip

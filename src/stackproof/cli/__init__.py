@@ -61,7 +61,10 @@ VERBS: dict[str, tuple[str, str]] = {
         "cluster.options:ACTIONS",
         "start, use or stop a cluster on this machine, with Slurm or without",
     ),
-    "bench": ("bench.cli.bench", "run benchmarks: baseline and challengers, interleaved"),
+    "bench": (
+        "bench.options:BenchOptions",
+        "run benchmarks: baseline and challengers, interleaved",
+    ),
     "compare": (
         "report.options:CompareRequest",
         "judge measured results: PASS, FAIL or INCONCLUSIVE",
@@ -70,7 +73,10 @@ VERBS: dict[str, tuple[str, str]] = {
         "report.options:ReportRequest",
         "write the report of measured results as one HTML file",
     ),
-    "import": ("bench.cli.import", "turn outputs of OSU or IMB into results to report on"),
+    "import": (
+        "bench.options:ImportOptions",
+        "turn outputs of OSU or IMB into results to report on",
+    ),
     "doctor": (
         "doctor.options:DoctorRequest",
         "find known problems of a stack, a machine or results",

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         given without one, `least` the smallest number. `rest` takes all further words as they are,
         but for a `--` before them; with `must` there has to be one, and with `between` options may
         stand before the `--`.
+        `group` is a title that the option stands under in help, `topic` a word that `given` takes.
         `output` is a kind of `core/effects/outputs.py`, `complete` what completes a value, as of
         `kind_of` in `cli/completing.py`.
         """
@@ -42,10 +43,12 @@ if TYPE_CHECKING:
         excludes: str
         must: bool
         bare: str
+        group: str
         least: int
         rest: bool
         between: bool
         output: str
+        topic: str
         complete: str
 
 else:
@@ -56,8 +59,8 @@ else:
 
 
 _FACTS = {
-    "bare", "between", "choices", "complete", "default", "excludes", "least", "must", "output",
-    "rest", "words",
+    "bare", "between", "choices", "complete", "default", "excludes", "group", "least", "must",
+    "output", "rest", "topic", "words",
 }  # fmt: skip
 
 
@@ -185,14 +188,19 @@ class Options:
         """Return the same with other values."""
         return type(self)(**{**self._values(), **values})
 
-    def given(self) -> tuple[str, ...]:
-        """Return how what has another value than its default is said: `--jobs`, `SPEC`."""
+    def given(self, *topics: str) -> tuple[str, ...]:
+        """Return how what has another value than its default is said: `--jobs`, `SPEC`.
+
+        With topics only what is of one of them.
+        """
         found: list[str] = []
         for name, (_, field) in self.option_fields.items():
             value = getattr(self, name)
             if isinstance(field, OptionPart):
-                found += value.given()
-            elif field and (field.required or value != getattr(type(self), name)):
+                found += value.given(*topics)
+            elif not field or (topics and field.facts.get("topic") not in topics):
+                continue
+            elif field.required or value != getattr(type(self), name):
                 found.append((field.words(name) or (str(field.value),))[-1])
         return tuple(found)
 

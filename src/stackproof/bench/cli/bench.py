@@ -2,70 +2,39 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
+from stackproof.bench import specifying
 from stackproof.bench.effects import batch_job, nodes
 from stackproof.bench.effects.dry_run import notes, plan_text, planned
 from stackproof.bench.effects.request import RecipeWords, build_recipes, measure, specification
 from stackproof.bench.effects.run import prepare
-from stackproof.bench.options import BenchOptions, refuse_changes
+from stackproof.bench.options import BenchOptions
 from stackproof.bench.spec import BenchSpec
 from stackproof.compare.model import Verdict
 from stackproof.core.cli import progress
-from stackproof.core.cli.parsing import read
 from stackproof.core.effects import quiet, ssh_keys
 from stackproof.core.errors import Reason, fail
 from stackproof.launch.schedulers import REGISTRY
 from stackproof.results.effects import signing
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
-    """What is done with a bench: measured and judged unless it says otherwise."""
-
-    dry_run: bool
-    topology: str | None
-    cancel: bool
-    in_job: bool
-    sign: str | None
-    no_verdict: bool
-    require_pass: bool
-    no_give_up: bool
-    json: bool
-
-
-def run(args: argparse.Namespace) -> int:
+def run(asked: BenchOptions) -> int:
     """Measure and, unless told otherwise, judge; exit code 0 for PASS, 8 for FAIL, else 9."""
-    options = read(
-        BenchOptions,
-        args,
-        challengers=tuple(args.challenger),
-        placements=tuple(args.placement or ()),
-        transports=args.transport,
-        scheduler_options=tuple(args.sbatch_option),
-    )
-    words = read(RecipeWords, args, swap=tuple(args.swapped), all=tuple(args.swap))
-    return bench(options, words, read(_Asked, args))
-
-
-def bench(options: BenchOptions, words: RecipeWords, asked: _Asked) -> int:
-    """Measure, or do what is asked for instead; return the exit code."""
     if asked.no_verdict and asked.require_pass:
         raise fail(Reason.USAGE, "`--no-verdict` and `--require-pass` exclude each other")
-    refuse_changes(options)
-    if (asked.cancel or asked.in_job) and not options.resume:
+    specifying.refuse_changes(asked)
+    if (asked.cancel or asked.in_job) and not asked.resume:
         raise fail(Reason.USAGE, "say which results folder with --resume FOLDER")
     if asked.sign:
         ssh_keys.require_key(asked.sign)
-    folder = options.folder
+    folder = specifying.folder_of(asked)
     if asked.in_job:
         batch_job.work_in_job(folder, progress.monitor())
         return 0
-    spec = _specification(options, words, measured=not (asked.dry_run or asked.cancel))
+    spec = _specification(asked, measured=not (asked.dry_run or asked.cancel))
     if asked.dry_run or asked.topology:
         return _dry_run(spec, folder, asked)
     if asked.cancel:
@@ -85,11 +54,17 @@ def bench(options: BenchOptions, words: RecipeWords, asked: _Asked) -> int:
     return _judged(spec, folder, asked)
 
 
-def _specification(options: BenchOptions, words: RecipeWords, *, measured: bool) -> BenchSpec:
+def _specification(options: BenchOptions, *, measured: bool) -> BenchSpec:
     """Return the specification to measure; recipes in the place of images are built for it.
 
     Where it is `measured` now and here, the machine is looked at before anything takes time.
     """
+    words = RecipeWords(
+        swap=options.swapped,
+        all=options.swap,
+        with_source=options.with_source,
+        with_patch=options.with_patch,
+    )
     if options.resume and words != RecipeWords():
         raise fail(
             Reason.USAGE,
@@ -98,11 +73,11 @@ def _specification(options: BenchOptions, words: RecipeWords, *, measured: bool)
         )
     spec = specification(options, _note)
     if measured and not REGISTRY[spec.on].queues:
-        quiet.watch(_note, Verdict.INCONCLUSIVE.value, options.wait_s)
+        quiet.watch(_note, Verdict.INCONCLUSIVE.value, specifying.wait_s(options))
     return spec if options.resume else build_recipes(spec, words, progress.monitor())
 
 
-def _judged(spec: BenchSpec, folder: Path, asked: _Asked) -> int:
+def _judged(spec: BenchSpec, folder: Path, asked: BenchOptions) -> int:
     """Say what the launches tell; return the exit code."""
     from stackproof.report.cli import compare  # noqa: PLC0415 - numpy only when there is a verdict
 
@@ -132,7 +107,7 @@ def _settings(spec: BenchSpec, folder: Path, *, as_json: bool) -> int:
     return compare.exit_code(comparison) if found is None else 0
 
 
-def _dry_run(spec: BenchSpec, folder: Path, asked: _Asked) -> int:
+def _dry_run(spec: BenchSpec, folder: Path, asked: BenchOptions) -> int:
     """Say what would run; of a batch job the script, unless somebody says what its nodes are."""
     if not asked.dry_run:
         raise fail(Reason.USAGE, "`--topology` is for `--dry-run`: a launch asks its nodes itself")

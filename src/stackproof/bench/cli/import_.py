@@ -6,19 +6,17 @@ and other placements to the same results.
 
 from __future__ import annotations
 
-import argparse
 import shlex
 import sys
 from pathlib import Path
 
-from stackproof.bench.effects.import_files import ImportOptions, import_files
-from stackproof.core.cli.parsing import read
+from stackproof.bench.effects.import_files import import_files
+from stackproof.bench.options import ImportOptions
 from stackproof.core.errors import ExitCode
 
 
-def run(args: argparse.Namespace) -> int:
+def run(options: ImportOptions) -> int:
     """Read the files, write the results folder, and say what does not count."""
-    options = read(ImportOptions, args)
     imported = import_files(options, command=tuple(sys.argv))
     for note in imported.notes:
         print(f"note: {note}", file=sys.stderr)

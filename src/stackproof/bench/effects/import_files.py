@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 import stackproof
 from stackproof.bench.import_outputs import Imported, ImportSetup, OutputFile, add, import_outputs
 from stackproof.bench.likeness import Distribution
+from stackproof.bench.options import ImportOptions
 from stackproof.compare.effects.results import load_results
 from stackproof.core import limits, noun
 from stackproof.core.effects import documents, files
@@ -23,29 +23,6 @@ from stackproof.site.effects import probe
 
 _RANKS_AT_MOST = 1 << 20
 """More than any machine of today has cores for; each rank is written down."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImportOptions:
-    """Files of one placement, as `[ARM=]FILE`, and what is known of how they were measured.
-
-    `output` is the results folder, to which `add` adds. `ranks`, `nodes` and `distribution` are
-    those of `likeness.Whereabouts`, `site` one whose link limit counts between nodes.
-    """
-
-    files: tuple[str, ...]
-    output: str
-    placement: str
-    memory: str = "host"
-    ranks: int | None = None
-    nodes: int | None = None
-    distribution: str | None = None
-    arm: str = "imported"
-    add: bool = False
-    baseline: str | None = None
-    name: str = "import"
-    site: str | None = None
-    transport: str = "auto"
 
 
 def import_files(options: ImportOptions, *, command: tuple[str, ...] = ()) -> Imported:

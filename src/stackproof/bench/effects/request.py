@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stackproof.bench import arms
-from stackproof.bench import options as bench_options
+from stackproof.bench import arms, specifying
 from stackproof.bench.effects import batch_job, kinds, planning
 from stackproof.bench.effects.kinds import Tell
 from stackproof.bench.effects.run import Bench, prepare, run_bench
@@ -45,15 +44,19 @@ def specification(options: BenchOptions, tell: Tell = lambda _: None) -> BenchSp
 
     Raises `StackproofError`: USAGE, UNSUPPORTED, and what a file that is no specification raises.
     """
-    bench_options.refuse_changes(options)
+    specifying.refuse_changes(options)
     tell = functools.cache(tell)  # arms of a sweep are one MPI, which is told of once
-    spec = batch_job.load(options.folder) if options.resume else _specification(options, tell)
-    return bench_options.scheduled(spec, options)
+    spec = (
+        batch_job.load(specifying.folder_of(options))
+        if options.resume
+        else _specification(options, tell)
+    )
+    return specifying.scheduled(spec, options)
 
 
 def _specification(options: BenchOptions, tell: Tell) -> BenchSpec:
     if options.spec:
-        bench_options.refuse_short_form(options)
+        specifying.refuse_short_form(options)
         folder = os.path.dirname(os.path.abspath(options.spec))
         spec = parse_bench(load(options.spec, wanted="bench"), folder=folder)
         challengers = tuple(_located(arm, folder, tell) for arm in spec.challengers)
@@ -62,8 +65,8 @@ def _specification(options: BenchOptions, tell: Tell) -> BenchSpec:
     elif options.baseline:
         baseline = _arm(options.baseline, tell)
         others = [_arm(text, tell) for text in options.challengers]
-        challengers = bench_options.challengers(others, options)
-        measured = bench_options.short_form(options)
+        challengers = specifying.challengers(others, options)
+        measured = specifying.short_form(options)
         spec = BenchSpec(baseline=baseline, challengers=challengers, **measured)
     else:
         raise fail(
@@ -72,8 +75,8 @@ def _specification(options: BenchOptions, tell: Tell) -> BenchSpec:
             hint="give a specification, or --baseline IMAGE --challenger IMAGE",
         )
     cpus = len(os.sched_getaffinity(0))
-    changes = bench_options.changes(options, cpus)
-    if note := bench_options.untimed_note(options, cpus):
+    changes = specifying.changes(options, cpus)
+    if note := specifying.untimed_note(options, cpus):
         tell(note)
     return replace(spec, **changes)
 

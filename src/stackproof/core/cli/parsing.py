@@ -266,16 +266,20 @@ def add_options(
         if field is not None and not isinstance(field, OptionPart) and "excludes" in field.facts
     }
     groups: dict[str, Any] = {}
+    titled: dict[str, Any] = {}
     for name, (type_name, field) in kind.option_fields.items():
         if isinstance(field, OptionPart):
             group = parser.add_argument_group(field.title, field.about) if field.title else parser
             add_options(group, field.kind, arguments=arguments)  # type: ignore[arg-type] # alike
         elif field is not None and (arguments or not field.positional):
+            title = field.facts.get("group", "")
+            if title and title not in titled:
+                titled[title] = parser.add_argument_group(title)
             first = field.facts.get("excludes", name if name in excluded else "")
             if first and first not in groups:
                 must = field.facts.get("must", False)
                 groups[first] = parser.add_mutually_exclusive_group(required=must)
-            _add_option(groups.get(first, parser), name, type_name, field)
+            _add_option(groups.get(first) or titled.get(title, parser), name, type_name, field)
 
 
 def _add_option(parser: argparse.ArgumentParser, name: str, kind: str, field: OptionField) -> None:
