@@ -17,7 +17,7 @@ from stackproof.mount import undo
 
 COVERS = (
     "mount/cli/activate.py",
-    "mount/cli/activate_arguments.py",
+    "mount/options.py",
     "mount/effects/activation.py",
 )
 

@@ -15,7 +15,7 @@ from stackproof.image.effects import tree
 
 COVERS = (
     "mount/cli/inspect.py",
-    "mount/cli/inspect_arguments.py",
+    "mount/options.py",
 )
 
 

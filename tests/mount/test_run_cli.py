@@ -12,14 +12,15 @@ import pytest
 
 from images import MOUNT, env_json, make_image
 from mounting import Way, way
+from stackproof.mount.effects.entering import PlainOptions
+from stackproof.mount.options import StartOptions
 from terminals import read_until
 
 COVERS = (
     "core/effects/locale.py",
     "mount/cli/run.py",
-    "mount/cli/run_arguments.py",
+    "mount/options.py",
     "mount/cli/start.py",
-    "mount/cli/start_arguments.py",
     "mount/effects/entering.py",
 )
 
@@ -390,3 +391,13 @@ def test_the_prompt_of_bash_names_the_image(verb: Verb, mounter: Way) -> None:
     assert "hello from the image" in text
     assert f"a.squashfs:{MOUNT}" in text
     assert "\r\n4\r\n" in text, "the start-up file must be closed"
+
+
+def test_a_plain_run_has_the_defaults_of_the_options() -> None:
+    plain, whole = PlainOptions("x"), StartOptions(images="x")
+    for options, names in ((whole, ("images", "how", "join", "verbose")), (whole.mpi, ("path",))):
+        for name in names:
+            assert getattr(plain, name) == getattr(options, name)
+    assert tuple(plain.views or ()) == tuple(whole.views or ()) == ()
+    for name in whole.mpi.option_fields:
+        assert getattr(plain.mpi, name) == getattr(whole.mpi, name)

@@ -45,7 +45,7 @@ VERBS: dict[str, tuple[str, str]] = {
         "bring the sources of Spack stacks to machines without internet",
     ),
     "shell": ("build.options:BuildShellOptions", "open a shell in the sandbox of a build"),
-    "inspect": ("mount.cli.inspect", "show what an image holds"),
+    "inspect": ("mount.options:InspectOptions", "show what an image holds"),
     "pack": (
         "pack.options:PackOptions",
         "make a pack: a stack that runs where nothing may be installed",
@@ -54,9 +54,12 @@ VERBS: dict[str, tuple[str, str]] = {
         "pack.options:InstallOptions",
         "install an image at a prefix of its own, and go back to what was there",
     ),
-    "run": ("mount.cli.run", "run a command with images mounted"),
-    "start": ("mount.cli.start", "start a shell with an image mounted"),
-    "activate": ("mount.cli.activate", "print what a job must mount and set to see images"),
+    "run": ("mount.options:RunOptions", "run a command with images mounted"),
+    "start": ("mount.options:StartOptions", "start a shell with an image mounted"),
+    "activate": (
+        "mount.options:ActivateOptions",
+        "print what a job must mount and set to see images",
+    ),
     "cluster": (
         "cluster.options:ACTIONS",
         "start, use or stop a cluster on this machine, with Slurm or without",
@@ -98,7 +101,7 @@ VERBS: dict[str, tuple[str, str]] = {
 _FURTHER_ACTIONS: dict[str, tuple[str, ...]] = {
     "inject": ("prove.options:ACTIONS",),
     "image": (
-        "mount.cli.inspect",
+        "mount.options:IMAGE_ACTIONS",
         "build.options:IMAGE_ACTIONS",
         "share.options:REMOTE_ACTIONS",
         "report.options:ACTIONS",

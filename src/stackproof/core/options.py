@@ -188,6 +188,9 @@ class Options:
         """Return the same with other values."""
         return type(self)(**{**self._values(), **values})
 
+    def refuse(self) -> None:
+        """Raise `StackproofError` (USAGE) for what does not go together, before a verb begins."""
+
     def given(self, *topics: str) -> tuple[str, ...]:
         """Return how what has another value than its default is said: `--jobs`, `SPEC`.
 

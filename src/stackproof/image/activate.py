@@ -17,49 +17,6 @@ if TYPE_CHECKING:
     AnyView = View | DescribedView
 
 
-class MpiOptions:
-    """Which MPI the programs of a job get, and the path that it takes; both as they are by default.
-
-    `inject` is an image, a folder or a library. `transport` is a name; `site` says which machine
-    the job will run on, `memory` where the buffers of messages lie: what an MPI needs for a GPU's
-    comes with a transport, the MPI's own choice where none is named.
-    """
-
-    __slots__ = ("accept_unknown", "inject", "memory", "site", "transport")
-
-    def __init__(
-        self, *, inject: str | None = None, accept_unknown: bool = False,
-        transport: str | None = None, site: str | None = None, memory: str = "host",
-    ) -> None:  # fmt: skip
-        self.inject = inject
-        self.accept_unknown = accept_unknown
-        self.transport = transport or ("auto" if memory != "host" else None)
-        self.site = site
-        self.memory = memory
-
-
-class MountOptions:
-    """Images, `IMAGE[:MOUNT][,…]`, and how a job is to see them.
-
-    `views` are called `VIEW` or `NAME:VIEW`; without names each image has its default view, and
-    None leaves the environment as it is. `how` is a name in `mount/effects/methods.py` or `auto`,
-    `join` `auto`, `yes` or `no`.
-    """
-
-    __slots__ = ("how", "images", "join", "mpi", "verbose", "views")
-
-    def __init__(
-        self, images: str, *, views: Sequence[str] | None = (), mpi: MpiOptions | None = None,
-        how: str = "auto", join: str = "auto", verbose: bool = False,
-    ) -> None:  # fmt: skip
-        self.images = images
-        self.views = views
-        self.mpi = mpi or MpiOptions()
-        self.how = how
-        self.join = join
-        self.verbose = verbose
-
-
 def environment_patch(
     image: Image, view: str | None = None, *, environment: Mapping[str, str] | None = None
 ) -> EnvPatch:

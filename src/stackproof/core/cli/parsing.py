@@ -370,14 +370,16 @@ def _take_between(args: argparse.Namespace, words: list[str]) -> list[str]:
 
 
 def value_of(kind: type[Declared], args: argparse.Namespace) -> Declared:
-    """Return the options of a command from what was parsed."""
+    """Return the options of a command from what was parsed; raises as their `refuse` does."""
     values: dict[str, Any] = {}
     for name, (_, field) in kind.option_fields.items():
         if isinstance(field, OptionPart):
             values[name] = value_of(field.kind, args)
         elif hasattr(args, name):
             values[name] = _frozen(getattr(args, name))
-    return kind(**values)
+    made = kind(**values)
+    made.refuse()
+    return made
 
 
 def add_output(parser: argparse.ArgumentParser, kind: str, *names: str, **options: Any) -> None:

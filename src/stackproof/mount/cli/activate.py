@@ -11,14 +11,11 @@ also what labels the images were asked for, for the plug-in on the nodes.
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 
 from stackproof.core import choices, harmless
 from stackproof.core.cli import streams
-from stackproof.core.cli.parsing import read
-from stackproof.image.activate import MountOptions, MpiOptions
 from stackproof.mount import undo
 from stackproof.mount.effects import job_mpi
 from stackproof.mount.effects.activation import activated, check_names
@@ -28,32 +25,29 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from stackproof.core.errors import StackproofError
+    from stackproof.mount.options import ActivateOptions
 
 _PROTOCOL = "stackproof-activate 1"
 _LABELS = "SLURM_STACKPROOF_LABELS"
 """Where the nodes look for what images were asked for: `native/spank/names.h`."""
 
 
-def run(args: argparse.Namespace) -> int:
+def run(asked: ActivateOptions) -> int:
     """Print the mount list and the change to the environment."""
-    names = [name for text in args.view for name in text.split(",")]
-    if names and args.no_view:
-        raise _usage("`--view` and `--no-view` exclude each other")
-    before = dict(os.environ) if args.keep else undo.left(os.environ)
-    mpi = read(MpiOptions, args)
-    if args.images == choices.NO_IMAGES:
+    names, mpi = asked.views, asked.mpi
+    before = dict(os.environ) if asked.keep else undo.left(os.environ)
+    if asked.images == choices.NO_IMAGES:
         job_mpi.requested(mpi)
-        if names or mpi.transport or mpi.inject:
+        if names or mpi.path or mpi.inject:
             raise _usage("`none` has no views, no transport and no injection")
         mounts, labels, after = "", "", before
     else:
-        options = MountOptions(args.images, views=None if args.no_view else names, mpi=mpi)
-        mounts, labels, after = activated(options, before, _note)
+        mounts, labels, after = activated(asked, before, _note)
     to_set, to_unset = undo.difference(os.environ, after)
     check_names(to_set)
-    if args.null:
+    if asked.null:
         _write_records(mounts, {**to_set, **({_LABELS: labels} if labels else {})}, to_unset)
-    elif args.json:
+    elif asked.json:
         import json  # noqa: PLC0415 - not for the plug-in
 
         data = {"mounts": mounts, "set": to_set, "unset": list(to_unset)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
@@ -20,49 +19,50 @@ from stackproof.image.superblock import Superblock
 from stackproof.mount import methods
 from stackproof.mount.cli import attached
 from stackproof.mount.effects.facts import load_mount_facts
+from stackproof.mount.options import InspectOptions
 from stackproof.share.effects import documents, judging, naming, signing
 
 _NOT_HANDED_ON = "no: it holds files of a vendor, which stay at the sites that have them from it"
 _OTHER_KINDS = {Reason.IMAGE_NOT_SQUASHFS, Reason.IMAGE_NO_META, Reason.IMAGE_MISSING}
 
 
-def run(args: argparse.Namespace) -> int:
+def run(asked: InspectOptions) -> int:
     """Print what an image says of itself."""
-    if args.signers is not None:
-        signing.require_signers(args.signers)
-    (path, label), record = naming.image_asked(args.image), ""
-    if path != args.image and (found := naming.record_of(args.image)):
+    if asked.signers is not None:
+        signing.require_signers(asked.signers)
+    (path, label), record = naming.image_asked(asked.image), ""
+    if path != asked.image and (found := naming.record_of(asked.image)):
         record = found.digest
-    digest = None if args.verify is None else _verified(path, args.verify or record)
+    digest = None if asked.verify is None else _verified(path, asked.verify or record)
     try:
         image = load_image(path)
     except StackproofError as error:
         raise _other_kind(path, error) or error from None
-    if args.site is not None and not args.needs:
+    if asked.site is not None and not asked.needs:
         raise fail(Reason.USAGE, "`--site` is what `--needs` is held against", hint="say `--needs`")
-    if args.needs:
+    if asked.needs:
         from stackproof.mount.cli import needs  # noqa: PLC0415 - reads every program of the image
 
-        return needs.show(path, args.site, as_json=args.json)
+        return needs.show(path, asked.site, as_json=asked.json)
     head, _ = load_superblock(path)
     if digest:
         image = replace(image, sha256=digest)
-    elif args.digest:
+    elif asked.digest:
         image = replace(image, sha256=files.sha256(path))
-    known = tree.recorded(path) if args.tree is None else _whole(path, args.tree)
+    known = tree.recorded(path) if asked.tree is None else _whole(path, asked.tree)
     facts = load_mount_facts()
-    verified = args.verify is not None
+    verified = asked.verify is not None
     labels = naming.labels_of(path)
-    beside = documents.look(path, args.signers or judging.default_signers(), label=label)
+    beside = documents.look(path, asked.signers or judging.default_signers(), label=label)
     parts = attached.parts(path) if image.lock_digest else ()
-    if args.json:
+    if asked.json:
         data = _data(image, head, facts, labels, known) | {
             "parts": list(parts), "attached": beside and attached.data(beside),
         }  # fmt: skip
         print(json.dumps(data, indent=1))
     else:
         text = "" if known is None else known.sha256
-        said = f"{text}, as found" if args.tree is not None else text
+        said = f"{text}, as found" if asked.tree is not None else text
         print(render(image, head, facts, verified=verified, labels=labels, tree_text=said))
         rows = [("parts", attached.listed(parts)), *(attached.rows(beside) if beside else ())]
         print(_lined(rows), end="\n" if parts or beside else "")

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 
-from stackproof.core.cli.parsing import read
-from stackproof.image.activate import MountOptions, MpiOptions
-from stackproof.mount.cli.run import become, note, view_names
+from stackproof.mount.cli.run import become, note
 from stackproof.mount.effects.entering import enter
 from stackproof.mount.effects.mount_exec import MARKER
+from stackproof.mount.options import StartOptions
 
 
-def run(args: argparse.Namespace) -> int:
+def run(options: StartOptions) -> int:
     """Mount, and become the user's shell; raises `StackproofError` (BUSY) inside of another."""
     if MARKER in os.environ:
         from stackproof.core.errors import Reason, fail  # noqa: PLC0415 - most have no use of it
@@ -23,8 +21,6 @@ def run(args: argparse.Namespace) -> int:
             f"images are mounted in this session: {os.environ[MARKER]}",
             hint="leave it with `exit`, or start all images at once: IMAGE,IMAGE",
         )
-    views = view_names(args.view, no_view=args.no_view)
-    options = read(MountOptions, args, views=views, mpi=read(MpiOptions, args))
     entered = enter(options, say=note)
     names = ",".join(image.name for image in entered.images)
     shell = os.environ.get("SHELL") or "/bin/sh"

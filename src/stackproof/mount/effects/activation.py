@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from stackproof.core.errors import Problem, StackproofError
-    from stackproof.image.activate import MountOptions
     from stackproof.image.described import Described
+    from stackproof.mount.options import ActivateOptions
 
 # Bash and its like run what these hold, or what they name, without anything of an image started.
 _OF_SHELLS = frozenset({
@@ -37,7 +37,7 @@ _OF_EVERY_PROGRAM = frozenset({
 
 
 def activated(
-    options: MountOptions, before: Mapping[str, str], say: Callable[[str], None] = lambda _: None
+    options: ActivateOptions, before: Mapping[str, str], say: Callable[[str], None] = lambda _: None
 ) -> tuple[str, str, dict[str, str]]:
     """Return the mount list, its labels, and the environment with the views; `say` hears notes.
 
@@ -60,7 +60,7 @@ def activated(
 
         for request in requests:
             admission.require(request.image, request.label)
-    optional = options.views is None and not mpi.transport and not mpi.inject
+    optional = options.views is None and not mpi.path and not mpi.inject
     images = _load(requests, say, optional=optional)
     if injected:
         job_mpi.check_places(
@@ -75,7 +75,7 @@ def activated(
     own = images[:-1] if injected else images
     known = tuple(image for image in own if image)
     views = () if options.views is None else activate.choose_views(known, options.views)
-    activate.forced_transport(known, views, mpi.transport)
+    activate.forced_transport(known, views, mpi.path)
     patch = activate.combined(views, environment=before)
     _judge({*patch.set, *patch.prepend, *patch.append, *patch.unset}, say)
     last = (images[-1], placed[-1].mount_point or "") if injected else (None, "")
@@ -85,7 +85,7 @@ def activated(
         together = list(zip(known, points, strict=False))
         around = patch.apply(before)
         patch = patch.then(job_mpi.injection(mpi, together, part, around).all)
-    if mpi.transport:
+    if mpi.path:
         patch = patch.then(job_mpi.transport(mpi, known, part, say))
     asked = ",".join(labels) if any(labels) else ""
     return mountlist.render(placed), asked, undo.entered(before, patch)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from stackproof.core.errors import StackproofError
-    from stackproof.image.activate import MountOptions
     from stackproof.image.described import Described
+    from stackproof.mount.options import MpiOptions, StartOptions
 
 
 _OF_MPI = (
@@ -28,6 +28,25 @@ _OF_MPI = (
     "mpirun",
 )  # fmt: skip
 """What every MPI calls its compilers and its launcher; several MPIs lie on many a PATH."""
+
+
+class PlainOptions:
+    """What `run IMAGE -- COMMAND` asks for: `StartOptions` by default, without what parses them."""
+
+    __slots__ = ("images",)
+    views: Sequence[str] | None = ()
+    how = join = "auto"
+    verbose = accept_unknown = False
+    inject = transport = path = site = None
+    memory = "host"
+
+    def __init__(self, images: str) -> None:
+        self.images = images
+
+    @property
+    def mpi(self) -> MpiOptions:
+        """Which MPI the command gets: its own."""
+        return self  # type: ignore[return-value]  # what they have is above
 
 
 class Entered:
@@ -54,7 +73,9 @@ class Entered:
 
 
 def enter(
-    options: MountOptions, words: Sequence[str] = (), say: Callable[[str], None] = lambda _: None
+    options: StartOptions | PlainOptions,
+    words: Sequence[str] = (),
+    say: Callable[[str], None] = lambda _: None,
 ) -> Entered:
     """Mount the images for this process, or have them mounted by the helper that it becomes.
 
@@ -105,7 +126,7 @@ class EntryRequest:
 
 
 def _by_itself(
-    options: MountOptions, wanted: Sequence[mount_exec.Wanted], asked: EntryRequest
+    options: StartOptions | PlainOptions, wanted: Sequence[mount_exec.Wanted], asked: EntryRequest
 ) -> Entered:
     places: list[tuple[Described, str]] = []
 
@@ -143,7 +164,7 @@ def _tell_of_others(asked: EntryRequest, points: Sequence[str], path: str) -> No
 
 
 def _by_helper(
-    options: MountOptions, wanted: Sequence[mount_exec.Wanted], asked: EntryRequest
+    options: StartOptions | PlainOptions, wanted: Sequence[mount_exec.Wanted], asked: EntryRequest
 ) -> Entered | None:
     """Return how to start the helper; None where it cannot serve and nobody insists on it."""
     from stackproof.mount.effects import helper  # noqa: PLC0415 - see above
@@ -182,7 +203,7 @@ def _by_helper(
 
 
 def _environment(
-    options: MountOptions,
+    options: StartOptions | PlainOptions,
     images: Sequence[Described],
     points: Sequence[str],
     asked: EntryRequest,
@@ -195,7 +216,7 @@ def _environment(
     """
     own = images[:-1] if asked.injected else images
     views = () if options.views is None else activate.choose_views(own, options.views)
-    activate.forced_transport(own, views, options.mpi.transport)
+    activate.forced_transport(own, views, options.mpi.path)
     for image, point in zip(own, points, strict=False):
         if point != image.mount and image.views and options.views is not None:
             asked.say(
@@ -203,7 +224,7 @@ def _environment(
             )
     change = activate.combined(views, environment=os.environ)
     words = asked.words
-    if options.mpi.inject or options.mpi.transport:
+    if options.mpi.inject or options.mpi.path:
         from stackproof.mount.effects import job_mpi  # noqa: PLC0415 - see above
 
         last = (images[-1], points[-1]) if asked.injected else (None, "")
@@ -215,7 +236,7 @@ def _environment(
                 options.mpi, placed, injected, before, words=words, mounted=mounted
             )
             change = change.then(job.all)
-        if options.mpi.transport:
+        if options.mpi.path:
             change = change.then(job_mpi.transport(options.mpi, own, injected, asked.say))
         environment = undo.entered(os.environ, change)
         return environment, job.command(words, environment) if injected else words

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
     from stackproof.core.command import EnvPatch
     from stackproof.core.mountlist import MountRequest
-    from stackproof.image.activate import MpiOptions
     from stackproof.image.described import Described
     from stackproof.inject.effects.job import JobChange
     from stackproof.inject.effects.job_key import MountedImage
+    from stackproof.mount.options import MpiOptions
     from stackproof.mpi.transports import Libfabric, Memory
 
 
@@ -123,7 +123,7 @@ def transport(
     from stackproof.results.case import Placement, Rank  # noqa: PLC0415
     from stackproof.results.path import Medium  # noqa: PLC0415
 
-    path = transports.get(options.transport or "")
+    path = transports.get(options.path or "")
     other = injected.described if injected else None
     with_mpi = [other] if other and other.mpi else [image for image in images if image.mpi]
     if len(with_mpi) != 1 or with_mpi[0].mpi is None:
