@@ -2,12 +2,12 @@
 
     python tools/thin_verbs.py
 
-Of each command one function may take the `Namespace`: the one that its parser names, which turns it
-into options. Behind it everything is typed. The second figure is the part of the lines of functions
-in verbs that do none of what verbs are for: declare arguments, turn them into options, print, and
-word what is printed (a function that returns text, or data for `--json`, and stands in a `print`
-or in another such function). The rest is logic that no program could call. What all verbs stand on,
-the parser and the standard streams, is no verb: `core/cli` and the table in `cli/__init__`.
+None but those that turn it into options may take the `Namespace`: the function of a command takes a
+value of the class that declares them. The second figure is the part of the lines of functions in
+verbs that do none of what verbs are for: print, and word what is printed (a function that returns
+text, or data for `--json`, and stands in a `print` or in another such function); what their options
+declare counts as theirs. The rest is logic that no program could call. What all verbs stand on, the
+parser and the standard streams, is no verb: `core/cli` and the table in `cli/__init__`.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from pathlib import Path
 from stackproof.cli import build_parser
 
 PACKAGE = Path(__file__).resolve().parents[1] / "src" / "stackproof"
-# These make the `Namespace`, or turn any into options; they belong to no verb.
+# These turn the `Namespace` into options; they belong to no verb.
 OF_ALL_VERBS = frozenset(
     {
-        "cli:_parse", "cli:_claim_outputs", "cli:_options", "core.cli.parsing:read",
-        "core.cli.parsing:value_of", "core.cli.parsing:finish", "core.cli.parsing:_take_between",
+        "cli:_claim_outputs", "core.cli.parsing:finish", "core.cli.parsing:_take_between",
+        "core.cli.parsing:value_of",
     }
 )  # fmt: skip
 
@@ -35,7 +35,7 @@ _TEXT = re.compile(
 )
 
 # What a command was asked for.
-_OF_COMMANDS = re.compile(r"Namespace|(Options|Request)$")
+_OF_COMMANDS = re.compile(r"(Options|Request)$")
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -91,11 +91,6 @@ def _taking(kind: re.Pattern[str]) -> set[str]:
         for argument in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
         if argument.annotation is not None and kind.search(ast.unparse(argument.annotation))
     }
-
-
-def beyond_entries() -> set[str]:
-    """Return the functions that take a `Namespace` although no parser names them."""
-    return of_namespace() - entries() - OF_ALL_VERBS
 
 
 def speaks(function: _Function) -> bool:
@@ -163,10 +158,8 @@ def lines() -> tuple[int, int]:
 
 def main() -> None:
     """Print the figures."""
-    taking, beyond = of_namespace(), beyond_entries()
-    print(
-        f"{len(taking)} functions take a Namespace, {len(beyond)} of them are no entry of a verb:"
-    )
+    beyond = of_namespace() - OF_ALL_VERBS
+    print(f"{len(beyond)} functions of verbs take a Namespace:")
     print("".join(f"  {one}\n" for one in sorted(beyond)), end="")
     total, silent = lines()
     print(

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from stackproof.core.errors import StackproofError
 
 # verb -> (where it is declared, one line of help), in the order of use: MODULE:NAME of the class of
-# its options, or of a table with the classes of its actions; or its room and name, where what it
-# takes is in the module of that name with `_arguments` at its end.
+# its options, or of a table with the classes of its actions.
 VERBS: dict[str, tuple[str, str]] = {
     "check": (
         "build.options:RecipeCheckOptions",
@@ -133,12 +132,12 @@ def build_parser(verb: str | None = None, *, alone: bool = False) -> Parser:
     )  # fmt: skip
     parser.add_argument("--debug", action="store_true", help="show a traceback for every error")
     subparsers = parser.add_subparsers(dest="verb", metavar="VERB", title="verbs")
-    for name, (module, text) in VERBS.items():
+    for name, (place, text) in VERBS.items():
         if alone and name != verb:
             continue
         sub = subparsers.add_parser(name, help=text, description=text)
         if verb in {name, "*"}:
-            _configure(sub, module, *_FURTHER_ACTIONS.get(name, ()))
+            _configure(sub, place, *_FURTHER_ACTIONS.get(name, ()))
     return parser
 
 
@@ -149,24 +148,12 @@ def _configure(parser: Parser, *places: str) -> None:
     actions: Any = None
     for place in places:
         module, _, name = place.partition(":")
-        if not name:
-            actions = _add_arguments(module, parser, actions)
-            continue
         declared = getattr(importlib.import_module(f"stackproof.{module}"), name)
         if isinstance(declared, type):
             parsing.declare(parser, declared)
         else:
             actions = actions or parsing.add_actions(parser)
             parsing.declare_actions(actions, declared)
-
-
-def _add_arguments(module: str, parser: Parser, actions: Any) -> Any:
-    """Add what is not declared, but added by a module's functions; return what takes actions."""
-    arguments = importlib.import_module(f"stackproof.{module}_arguments")
-    if actions is None:
-        return arguments.configure(parser)
-    arguments.add_to(actions)
-    return actions
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -222,20 +209,15 @@ def _run(argv: list[str]) -> int:
         streams.prepare_for_json()
     import signal  # noqa: PLC0415 - slow, and the kernel takes mounts away by itself
 
+    from stackproof.core.cli import parsing  # noqa: PLC0415 - imported by who parsed
+
     # SIGTERM unwinds like Ctrl-C, so that nothing half-written stays behind.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if hasattr(args, "outputs"):
         _claim_outputs(args)
     module, _, function = args.run.partition(":")
     verb = importlib.import_module(f"stackproof.{module}")
-    return int(getattr(verb, function)(_options(args)))
-
-
-def _options(args: argparse.Namespace) -> Any:
-    """Return what the function of a verb takes."""
-    from stackproof.core.cli.parsing import value_of  # noqa: PLC0415 - imported by who parsed
-
-    return value_of(args.options, args) if hasattr(args, "options") else args
+    return int(getattr(verb, function)(parsing.value_of(args.options, args)))
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:
@@ -248,7 +230,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     # With `--help` before the verb, help on all of them is asked for.
     alone = known and set(before) <= {"--debug"}
     args = build_parser(verb if known else None, alone=alone).parse_args(argv)
-    if hasattr(args, "options"):
+    if hasattr(args, "options") and not args.version:
         from stackproof.core.cli import parsing  # noqa: PLC0415 - as in build_parser
 
         parsing.finish(args)

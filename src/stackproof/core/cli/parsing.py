@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from stackproof.core.errors import StackproofError
     from stackproof.core.options import OptionField, Options
 
-    OfOptions = TypeVar("OfOptions")
     Declared = TypeVar("Declared", bound=Options)
 
 BEFORE_THE_VERB = ("--debug", "-V", "--version")
@@ -223,13 +222,6 @@ def help_of(action: argparse.Action) -> str:
     return f"{text} (default: %(default)s)"
 
 
-def read(kind: type[OfOptions], args: object, **others: Any) -> OfOptions:
-    """Return options of a kind with slots: each from the argument of its name, or from `others`."""
-    slots: tuple[str, ...] = kind.__slots__  # type: ignore[attr-defined] # a dataclass has them too
-    found = {name: _frozen(getattr(args, name)) for name in slots if name not in others}
-    return kind(**found, **others)
-
-
 def _frozen(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
@@ -380,33 +372,6 @@ def value_of(kind: type[Declared], args: argparse.Namespace) -> Declared:
     made = kind(**values)
     made.refuse()
     return made
-
-
-def add_output(parser: argparse.ArgumentParser, kind: str, *names: str, **options: Any) -> None:
-    """Add an option that names a file to write, of one of the kinds of `core/effects/outputs.py`.
-
-    What is there already is looked at before the verb begins.
-    """
-    action = parser.add_argument(*names, **options)
-    parser.set_defaults(outputs=(*(parser.get_default("outputs") or ()), (action.dest, kind)))
-
-
-def add_require_pass(parser: argparse.ArgumentParser) -> None:
-    """Add the option that takes INCONCLUSIVE for a failure."""
-    parser.add_argument(
-        "--require-pass", action="store_true",
-        help="end with exit code 8 unless the verdict is PASS: INCONCLUSIVE, otherwise 9, counts "
-        "as FAIL",
-    )  # fmt: skip
-
-
-def add_wait_for_quiet(parser: argparse.ArgumentParser) -> None:
-    """Add the option that waits while a machine is busy."""
-    parser.add_argument(
-        "--wait-for-quiet", metavar="TIME",
-        help="where this machine is busy, wait until it is quiet, at most so long, such as 30m or "
-        "1h (default: say what to expect, and begin)",
-    )  # fmt: skip
 
 
 def _named(action: argparse.Action) -> str:

@@ -8,7 +8,6 @@ from pathlib import Path
 from stackproof.bench.amounts import duration_given
 from stackproof.core import noun
 from stackproof.core.cli import progress
-from stackproof.core.cli.parsing import read
 from stackproof.core.errors import ExitCode, Reason, fail
 from stackproof.prove import model as prove_model
 from stackproof.prove.model import ProofOutcome
@@ -27,12 +26,19 @@ def run(asked: ProveRequest) -> int:
     from stackproof.prove.effects.prove import prove  # noqa: PLC0415 - `inject check` has no use of it
 
     wait = asked.wait_for_quiet
-    options = read(
-        ProveOptions,
-        asked,
+    options = ProveOptions(
         program=asked.command[0],
+        replacement=asked.replacement,
         arguments=asked.command[1:],
+        own=asked.own,
+        wrong=asked.wrong,
+        ranks=asked.ranks,
+        launches=asked.launches,
+        cluster=asked.cluster,
+        timeout_s=asked.timeout_s,
         variables=_variables(asked.variables),
+        expect=asked.expect,
+        transport=asked.transport,
         wait_s=None if wait is None else duration_given("--wait-for-quiet", wait),
     )
     proven = prove(options, Path(asked.output), progress.monitor())

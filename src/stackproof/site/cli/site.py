@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from stackproof.core import noun
-from stackproof.core.cli import parsing, streams
+from stackproof.core.cli import streams
 from stackproof.core.effects import shipped
 from stackproof.site.capture import read_capture
 from stackproof.site.effects import completing, probe
@@ -41,7 +41,14 @@ _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 def run_probe(asked: SiteProbeOptions) -> int:
     """Print what this machine offers, or what a capture of another one shows."""
     if asked.complete:
-        return _complete(parsing.read(CompletionOptions, asked, site_file=asked.complete))
+        options = CompletionOptions(
+            site_file=asked.complete,
+            part=asked.part,
+            partition=asked.partition,
+            capture_file=asked.capture_file,
+            json=asked.json,
+        )
+        return _complete(options)
     taken = probe.captured(asked.capture_file)
     site = read_capture(taken, name=probe.LOCAL)
     if asked.capture:
