@@ -157,8 +157,8 @@ def test_an_id_that_stands_twice():
         ("libfabric-2.4.0-lnx-cxi", ("libfabric@2.5.1 fabrics=cxi,lnx",), NOT_THERE),
         ("libfabric-shm-rocm-device", ("libfabric@2.5.0 fabrics=shm +rocm",), THERE),
         ("libfabric-shm-rocm-device", ("libfabric@2.5.1 fabrics=shm +rocm",), NOT_THERE),
-        ("libfabric-shm-xpmem-ignored", ("libfabric@2.3.1 fabrics=shm,xpmem",), THERE),
-        ("libfabric-shm-xpmem-ignored", ("libfabric@2.5.1 fabrics=shm,xpmem",), NOT_THERE),
+        ("libfabric-shm-xpmem-ignored", ("libfabric@1.19.1 fabrics=shm,xpmem",), THERE),
+        ("libfabric-shm-xpmem-ignored", ("libfabric@2.3.1 fabrics=shm,xpmem",), NOT_THERE),
         ("libfabric-2.1-cxi-defaults", ("libfabric@2.1.0 fabrics=cxi",), THERE),
         ("libfabric-2.2-eager-size", ("libfabric@2.3.1 fabrics=cxi",), THERE),
         ("libfabric-2.2-eager-size", ("libfabric@2.4 fabrics=cxi",), NOT_THERE),
@@ -191,6 +191,7 @@ def test_what_a_recipe_asks_for(conflict, specs, expected):
         ("mpich-cxi-any-source", ("mpich@4.2.3", "libfabric@2.3 fabrics=cxi"), "mpich", THERE),
         ("mpich-cxi-any-source", ("mpich@4.3.0", "libfabric@2.3 fabrics=cxi"), "mpich", NOT_THERE),
         ("mpich-4.3-xpmem-dip", ("mpich@4.3.2 +xpmem",), "mpich", THERE),
+        ("mpich-4.3-xpmem-dip", ("mpich@4.3.0 +xpmem",), "mpich", NOT_THERE),
         ("mpich-4.3-xpmem-dip", ("mpich@5.0.0 +xpmem",), "mpich", NOT_THERE),
         # One MPI rules out the others.
         ("mpich-cxi-any-source", ("libfabric@2.3 fabrics=cxi",), "openmpi", NOT_THERE),

@@ -100,7 +100,7 @@ def test_every_entry_has_a_public_source_and_says_how_it_is_known() -> None:
 def test_conclusions_that_nobody_confirmed_are_marked() -> None:
     guessed = {rule.id for rule in KNOWLEDGE.rules if "inferred" in rule.evidence}
     assert guessed == {
-        "K04", "K16", "K17", "K26", "K34", "K90", "K95", "K102", "K105", "K106", "K112", "K116",
+        "K04", "K16", "K17", "K26", "K34", "K53", "K90", "K95", "K102", "K105", "K106", "K112", "K116",
         "K118", "K121", "K123", "K125", "K126", "K134", "K136", "K137", "K143", "K150", "K152", "K156",
         "K157", "K159", "K161", "K162", "K163", "K164", "K168", "K170", "K171", "K177", "K178",
     }  # fmt: skip
