@@ -86,9 +86,9 @@ PLANTED: dict[str, tuple[str, Asked]] = {
     "numaa": ("K78", Asked((*SITE, *CRAY), {"MPICH_OFI_NIC_POLICY": "NUMAA"})),
     "hardware-alone": ("K84", Asked((*SITE, *MPICH), {"FI_CXI_RX_MATCH_MODE": "hardware"})),
     "queue-of-64": ("K85", Asked((*SITE, *MPICH), {"FI_CXI_DEFAULT_CQ_SIZE": "64"})),
-    "queue-of-64k": ("K179", Asked((*SITE, *MPICH), {"FI_CXI_DEFAULT_CQ_SIZE": "64K"})),
-    "cvar-of-2g": ("K179", Asked((*SITE, *MPICH), {"MPIR_CVAR_CH4_OFI_EAGER_MAX_MSG_SIZE": "2g"})),
-    "threshold-16kb": ("K179", Asked((*SITE, *MPICH), {"FI_CXI_RDZV_THRESHOLD": "16kb"})),
+    "queue-of-64k": ("K200", Asked((*SITE, *MPICH), {"FI_CXI_DEFAULT_CQ_SIZE": "64K"})),
+    "cvar-of-2g": ("K200", Asked((*SITE, *MPICH), {"MPIR_CVAR_CH4_OFI_EAGER_MAX_MSG_SIZE": "2g"})),
+    "threshold-16kb": ("K200", Asked((*SITE, *MPICH), {"FI_CXI_RDZV_THRESHOLD": "16kb"})),
     "threshold-256": ("K86", Asked((*SITE, *MPICH), {"FI_CXI_RDZV_THRESHOLD": "256"})),
     "threshold-16-mib": (
         "K86", Asked((*SITE, *MPICH), {"FI_CXI_RDZV_THRESHOLD": "16777216"})),

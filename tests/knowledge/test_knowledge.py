@@ -83,10 +83,10 @@ def refused(**changes: Any) -> StackproofError:
 
 
 def test_everything_that_is_shipped_is_read() -> None:
-    assert len(KNOWLEDGE.settings) == 135
+    assert len(KNOWLEDGE.settings) == 168
     numbers = {rule.number for rule in KNOWLEDGE.rules}
     assert set(range(1, 91)) <= numbers
-    assert len(KNOWLEDGE.rules) == len(numbers) == 176
+    assert len(KNOWLEDGE.rules) == len(numbers) == 191
     assert {rule.id for rule in KNOWLEDGE.curve_rules} == {f"S{n:02}" for n in range(1, 23)}
 
 
@@ -102,7 +102,8 @@ def test_conclusions_that_nobody_confirmed_are_marked() -> None:
     assert guessed == {
         "K04", "K16", "K17", "K26", "K34", "K53", "K90", "K95", "K102", "K105", "K106", "K112", "K116",
         "K118", "K121", "K123", "K125", "K126", "K134", "K136", "K137", "K143", "K150", "K152", "K156",
-        "K157", "K159", "K161", "K162", "K163", "K164", "K168", "K170", "K171", "K177", "K178",
+        "K157", "K159", "K161", "K162", "K163", "K164", "K168", "K170", "K171", "K177", "K178", "K184",
+        "K189", "K190", "K193",
     }  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from stackproof.knowledge.evidence import Evidence, FactValue
 from stackproof.knowledge.model import Knowledge
 
-_READ = re.compile(r"^(?:FI_|OMPI_MCA_|PRTE_MCA_|PMIX_MCA_|MPIR_CVAR_|MPICH_|I_MPI_|UCX_|CXI_)")
+_READ = re.compile(r"^(?:FI_|(?:OMPI|PRTE|PMIX)_MCA_|MPIR_CVAR_|MPICH_|I_MPI_|UCX_|CXI_|MV2_|MVP_)")
 _FRAMEWORK = re.compile(r"^(OMPI_MCA_[a-z]+)(?:_.*)?$")
 _SHORTEST = 5
 """Characters of a name below which one slip makes it anything."""

@@ -232,7 +232,13 @@ MPIS: tuple[tuple[str, str], ...] = (
             r"|PMI server not found"
         ),
     ),
-    ("mvapich", r"MVAPICH|\[mvapich|mpirun_rsh|mpispawn|MV2_\w+|\[cli_\d+\]: (?:aborting|read)"),
+    (
+        "mvapich",
+        (
+            r"MVAPICH|\[mvapich|mpirun_rsh|mpispawn|M(?:V2|VP)_\w+|\[cli_\d+\]: (?:aborting|read)"
+            r"|:mpi_rank_\d+\]\[|mv2_\w+"
+        ),
+    ),
     (
         "openmpi",
         (
@@ -264,7 +270,10 @@ VERSIONS: tuple[tuple[str, str], ...] = (
             r"|Open MPI v?(\d+\.\d+\.\d+)"
         ),
     ),
-    ("mvapich", r"MVAPICH2?(?:-\w+)? [Vv]ersion *:?\s*(\d+\.\d+(?:\.\d+)?)"),
+    (
+        "mvapich",
+        r"MVAPICH2?(?:-[A-Za-z]\w*)?(?: [Vv]ersion *:?\s*| |-)(\d+\.\d+(?:\.\d+)?)\b",
+    ),
     ("mpich", r"(?<!CRAY )MPICH [Vv]ersion:?\s*(\d+\.\d+(?:\.\d+)?)"),
     ("libfabric", r"libfabric[ /](?:version: ?|[Vv])?(\d+\.\d+\.\d+)"),
 )
