@@ -25,9 +25,9 @@ OTHER_AT_MOST = 0.003
 SILENT_AT_MOST = 0.0
 ALARMS_AT_MOST = 0
 TOO_LARGE_AT_MOST = 0.0
-OPEN_AT_LEAST = 276
+OPEN_AT_LEAST = 290
 HELD_AT_LEAST = 120
-HEALTHY_AT_LEAST = 43
+HEALTHY_AT_LEAST = 46
 
 FILES = sorted(file for part in corpus.PARTS for file in (corpus.CORPUS / part).glob("*/*.txt"))
 CAUSES = corpus.load_yaml(corpus.CORPUS / "causes.yaml")
