@@ -19,6 +19,7 @@ import uenvsql
 from need import as_unprivileged
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.share import labels
+from stackproof.share.effects import places
 from stackproof.share.effects.repository import ImageRepository
 from stackproof.share.labels import LabelRecord
 
@@ -322,3 +323,39 @@ def _as_another(python: str, checkout: Path, folder: Path) -> str:
         cwd="/", capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
     return done.stdout
+
+
+def test_one_label_is_found_as_among_all(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What SQLite finds for a word has all that the word means among the records of all."""
+    digests = [f"{number:064x}" for number in range(2**255, 2**255 + 4)]
+    texts = [
+        "mpich/5.0:v1",
+        "mpich/5.0:v2",
+        "MPICH_x/5:v1",
+        "mpichXx/5:v1",
+        f"{digests[2][:16]}/1:v1",
+    ]
+    repositories = ImageRepository(folder / "one"), ImageRepository(folder / "two")
+    for repository, turn in zip(repositories, (0, 1), strict=True):
+        with repository.changing() as change:
+            for number, text in enumerate(texts[: 5 - turn]):
+                for system in ("here", "there"):
+                    whole = f"{text}@{system}%zen{number % 2}"
+                    change.add(record(whole, digests[(number + turn) % 4]))
+    words = [
+        *texts, "mpich", "mpich_x", "mp", ":v1", "/5.0", "@there", "@*%zen1", "mpich@here", "no/1",
+        *digests, *(digest[:16] for digest in digests), f"{digests[0][:16]}@here", "a" * 64,
+    ]  # fmt: skip
+    for named in ((folder / "one",), (folder / "one", folder / "two")):
+        monkeypatch.setenv("STACKPROOF_REPOSITORY", ":".join(map(str, named)))
+        for word in words:
+            for system in ("", "here"):
+                for beginning in (False, True):
+                    label = labels.parse(word)
+                    few = places.candidates(label, beginning=beginning)
+                    found, meant = (
+                        set(labels.matching(known, label, system=system, beginning=beginning))
+                        for known in (few, places.records())
+                    )
+                    assert found == meant, word
+    assert len(places.candidates(labels.parse("mpich/5.0:v1"))) == 2

@@ -164,9 +164,14 @@ def matching(
 
     here = _with_parts(records, replace(label, system=system_of(label) or system))
     found = tuple(one for one in here if named(one.label.name))
-    if found or label.version or label.tag or len(label.name) not in {_ID, _DIGEST}:
+    if found or not may_be_digest(label):
         return found
     return tuple(one for one in _with_parts(records, label) if label.name in {one.id, one.digest})
+
+
+def may_be_digest(label: Label) -> bool:
+    """Return true for a label whose name can be an id or a digest."""
+    return not label.version and not label.tag and len(label.name) in {_ID, _DIGEST}
 
 
 def _with_parts(records: Sequence[LabelRecord], label: Label) -> tuple[LabelRecord, ...]:

@@ -82,14 +82,17 @@ def _labelled(asked: Sequence[str], *, every: bool) -> list[LabelRecord]:
     here = [word for word in asked if not os.path.exists(word)]
     if not here:
         return list(places.records()) if every and not asked else []
-    known = places.records()
     found: dict[str, LabelRecord] = {}
     for word in here:
         usable = not naming.looks_like_a_file(word) and labels.is_label(word)
         meant: tuple[LabelRecord, ...] = ()
         if usable:
             label = labels.parse(word)
-            meant = labels.matching(known, label, system=places.system(), beginning=True)
+            meant = labels.matching(
+                places.candidates(label, beginning=True), label, system=places.system(),
+                beginning=True,
+            )  # fmt: skip
+        known = () if meant else places.records()
         if usable and not meant:
             meant = tuple(record for record in known if str(record.label).startswith(word))
         if not meant:

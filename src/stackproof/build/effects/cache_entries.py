@@ -17,6 +17,7 @@ from stackproof.core.effects.cache_kinds import IMAGES, KINDS, MEMORY, Entries, 
 from stackproof.core.effects.foreign.folder import private_folder
 from stackproof.core.errors import Reason, StackproofError, fail
 from stackproof.share.effects import checking, naming, places, storing
+from stackproof.share.labels import Label
 
 _KEPT_BUILDS = 2
 _ABANDONED_S = 6 * 3600.0
@@ -234,10 +235,12 @@ def _images() -> Iterator[DeletableEntry | None]:
     repository = places.own()
     records = repository.records()
     mounted = _loop_files()
-    for digest in dict.fromkeys(record.digest for record in records):
-        labels = sorted(str(one.label) for one in records if one.digest == digest)
+    named: dict[str, list[str]] = {}
+    for record in records:
+        named.setdefault(record.digest, []).append(str(record.label))
+    for digest, labels in named.items():
         path = repository.folder_of(digest)
-        yield _image(path, ", ".join(labels), in_use=f"{path}/" in mounted)
+        yield _image(path, ", ".join(sorted(labels)), in_use=f"{path}/" in mounted)
     for fault in checking.unnamed(repository, records):
         path = Path(fault.path)
         busy = checking.is_busy(repository, path)
@@ -361,7 +364,8 @@ def _remove_image(entry: DeletableEntry) -> bool:
     repository = places.own()
     if entry.left:
         return checking.clear(repository, str(entry.path))
-    labels = tuple(one.label for one in repository.records() if one.digest == entry.path.name)
+    known = repository.candidates(Label(name=entry.path.name))
+    labels = tuple(one.label for one in known if one.digest == entry.path.name)
     return entry.path.name in storing.remove(repository, labels)
 
 

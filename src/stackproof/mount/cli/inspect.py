@@ -31,7 +31,7 @@ def run(asked: InspectOptions) -> int:
     if asked.signers is not None:
         signing.require_signers(asked.signers)
     (path, label), record = naming.image_asked(asked.image), ""
-    if path != asked.image and (found := naming.record_of(asked.image)):
+    if path != asked.image and asked.verify == "" and (found := naming.record_of(asked.image)):
         record = found.digest
     digest = None if asked.verify is None else _verified(path, asked.verify or record)
     try:

@@ -13,6 +13,7 @@ from stackproof.core.numbers import disk_text
 from stackproof.share import labels
 from stackproof.share.effects import checking, naming, places, storing
 from stackproof.share.effects.checking import FaultKind, RepositoryFault
+from stackproof.share.effects.repository import ImageRepository
 from stackproof.share.effects.storing import AddOptions
 from stackproof.share.labels import Label, LabelRecord
 from stackproof.share.options import ImageAddOptions, ImageCheckOptions, ImageRemoveOptions
@@ -60,8 +61,7 @@ def _whole(text: str, like: Label) -> Label:
 def run_rm(asked: ImageRemoveOptions) -> int:
     """Take labels away, and the images that have none then."""
     repository = places.own()
-    records = repository.records()
-    meant = {str(one.label): one for word in asked.labels for one in _meant(records, word)}
+    meant = {str(one.label): one for word in asked.labels for one in _meant(repository, word)}
     gone = storing.remove(repository, tuple(one.label for one in meant.values()))
     if asked.json:
         rows = [{**data(one), "deleted": one.digest in gone} for one in meant.values()]
@@ -75,15 +75,16 @@ def run_rm(asked: ImageRemoveOptions) -> int:
     return 0
 
 
-def _meant(records: tuple[LabelRecord, ...], word: str) -> tuple[LabelRecord, ...]:
+def _meant(repository: ImageRepository, word: str) -> tuple[LabelRecord, ...]:
     """Return what goes for a word; raises IMAGE_MISSING, LABEL_AMBIGUOUS."""
+    records = repository.candidates(labels.parse(word))
     whole = tuple(record for record in records if word in {record.id, record.digest})
     found = whole or labels.chosen(records, word, system=places.system())
     if not found:
         raise fail(
             Reason.IMAGE_MISSING,
-            f"no image of `{places.own().folder}` has the label `{word}`",
-            hint=f"{labels.guess(records, word, system=places.system())}"
+            f"no image of `{repository.folder}` has the label `{word}`",
+            hint=f"{labels.guess(repository.records(), word, system=places.system())}"
             "`stackproof image ls` lists the labels",
         )
     if len(found) > 1 and not whole:

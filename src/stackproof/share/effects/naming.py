@@ -16,7 +16,7 @@ from stackproof.core.errors import Location, Problem, Reason, StackproofError, f
 from stackproof.core.mountlist import MountRequest
 from stackproof.share import labels
 from stackproof.share.effects import places
-from stackproof.share.labels import LabelRecord
+from stackproof.share.labels import Label, LabelRecord
 
 _USE_NOTED_S = 3600.0
 
@@ -34,7 +34,7 @@ def record_of(word: str) -> LabelRecord | None:
     """
     if looks_like_a_file(word) or not labels.is_label(word):
         return None
-    found = labels.only(places.records(), word, system=places.system())
+    found = labels.only(places.candidates(labels.parse(word)), word, system=places.system())
     if found is not None and not os.path.isfile(found.file):
         raise fail(
             Reason.IMAGE_MISSING,
@@ -161,8 +161,9 @@ def labels_of(path: str) -> tuple[str, ...]:
     folder, name = os.path.split(os.path.abspath(path))
     if name != labels.IMAGE:
         return ()
+    meant = Label(name=os.path.basename(folder))
     with contextlib.suppress(StackproofError):
-        return tuple(str(one.label) for one in places.records() if one.folder == folder)
+        return tuple(str(one.label) for one in places.candidates(meant) if one.folder == folder)
     return ()
 
 

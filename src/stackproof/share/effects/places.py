@@ -8,11 +8,12 @@ out, it is the one that uenv takes where nothing is configured: `$SCRATCH/.uenv-
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from stackproof.share import labels
 from stackproof.share.effects.repository import ImageRepository
-from stackproof.share.labels import LabelRecord
+from stackproof.share.labels import Label, LabelRecord
 
 VARIABLE = "STACKPROOF_REPOSITORY"
 SYSTEM = "CLUSTER_NAME"
@@ -39,10 +40,25 @@ def own() -> ImageRepository:
 
 def records() -> tuple[LabelRecord, ...]:
     """Return the labels of all repositories; of one that stands in several the first counts."""
-    found: dict[str, LabelRecord] = {}
-    for repository in repositories():
-        for record in repository.records():
-            found.setdefault(str(record.label), record)
+    return _merged(one.records() for one in repositories())
+
+
+def candidates(label: Label, *, beginning: bool = False) -> tuple[LabelRecord, ...]:
+    """Return at least the records of all repositories that `labels.matching` takes, as `records`.
+
+    What a digest means in one of several shows only when all labels of those before it are read.
+    """
+    several = repositories()
+    if len(several) > 1 and labels.may_be_digest(label):
+        return records()
+    return _merged(one.candidates(label, beginning=beginning) for one in several)
+
+
+def _merged(parts: Iterable[tuple[LabelRecord, ...]]) -> tuple[LabelRecord, ...]:
+    found: dict[Label, LabelRecord] = {}
+    for part in parts:
+        for record in part:
+            found.setdefault(record.label, record)
     return tuple(found.values())
 
 

@@ -17,8 +17,7 @@ import errno
 import os
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
-from operator import attrgetter
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from stackproof.core import limits
@@ -27,16 +26,33 @@ from stackproof.core.effects.foreign import folder as folders
 from stackproof.core.effects.foreign import index_file
 from stackproof.core.effects.foreign.folder import OpenFolder, umask
 from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.share import labels
 from stackproof.share.index_schema import SCHEMA, is_ours
 from stackproof.share.labels import Label, LabelRecord
 
 INDEX = "index.db"
 IMAGES = "images"
+_FIELDS = "name, version, tag, system, uarch, date, size, sha256"
+# In these orders, by these indices: of what else a file may have, nothing is used.
+_BY_TAG = (
+    f"SELECT {_FIELDS} FROM tags NOT INDEXED "  # noqa: S608 - constants
+    "CROSS JOIN uenv NOT INDEXED USING (version_id) "
+    "CROSS JOIN images INDEXED BY sqlite_autoindex_images_1 USING (sha256)"
+)
+_BY_NAME = (
+    f"SELECT {_FIELDS} FROM uenv NOT INDEXED "  # noqa: S608 - constants
+    "CROSS JOIN tags INDEXED BY sqlite_autoindex_tags_1 USING (version_id) "
+    "CROSS JOIN images INDEXED BY sqlite_autoindex_images_1 USING (sha256)"
+)
 _BUSY_S = 30.0
 _STEPS = 100_000
 _OBJECTS = 100
 _SHARED_TEXTS = 16  # a text of one row may be that of many labels
 _DIGEST_DIGITS = 64
+_HEX = "0123456789abcdef"
+
+
+_Row = tuple[str, str, str, str, str, str, int, str]
 
 
 class ImageRepository:
@@ -49,6 +65,7 @@ class ImageRepository:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._index = folder / INDEX
+        self._images = str(folder / IMAGES)
 
     def exists(self) -> bool:
         """Return true where something has the name of the index, whatever it is."""
@@ -85,8 +102,27 @@ class ImageRepository:
         if not self.exists():
             return ()
         with self._connected() as (connection, size):
-            found = self._read(connection, size)
-        return tuple(sorted(found, key=attrgetter("label")))
+            return tuple(map(self._record, sorted(self._rows(connection.execute(_BY_TAG), size))))
+
+    def candidates(self, label: Label, *, beginning: bool = False) -> tuple[LabelRecord, ...]:
+        """Return at least the records that `labels.matching` takes, of any system, as SQLite finds.
+
+        Those with the parts of a label, and those of a digest that its name may begin.
+        """
+        if not self.exists():
+            return ()
+        parts = {"name": label.name, "version": label.version, "tag": label.tag}
+        wanted = {part: text for part, text in (parts | {"uarch": label.uarch}).items() if text}
+        terms = [f"{part} LIKE ? || '%'" if beginning and part == "name" else f"{part} = ?"
+                 for part in wanted]  # fmt: skip
+        query = f"{_BY_NAME} WHERE {' AND '.join(terms or ['1'])}"
+        with self._connected() as (connection, size):
+            found = set(self._rows(connection.execute(query, tuple(wanted.values())), size))
+            if labels.may_be_digest(label):
+                query = f"{_BY_TAG} WHERE substr(sha256, 1, ?) = ?"
+                rows = connection.execute(query, (len(label.name), label.name))
+                found.update(self._rows(rows, size))
+        return tuple(map(self._record, sorted(found)))
 
     def unlabelled(self) -> frozenset[str]:
         """Return the digests of images that the index has without any label."""
@@ -161,29 +197,26 @@ class ImageRepository:
         if not is_ours(rows.fetchmany(_OBJECTS), whole=whole):
             raise index_file.OtherIndexError
 
-    def _read(self, connection: sqlite3.Connection, size: int) -> list[LabelRecord]:
-        names = ("name", "version", "tag", "system", "uarch")
-        # In this order, by these indices: of what else a file may have, nothing is used.
-        rows = connection.execute(
-            f"SELECT {', '.join(names)}, date, size, sha256 FROM tags NOT INDEXED "  # noqa: S608 - constants
-            "CROSS JOIN uenv NOT INDEXED USING (version_id) "
-            "CROSS JOIN images INDEXED BY sqlite_autoindex_images_1 USING (sha256)"
-        )
-        found: list[LabelRecord] = []
+    def _rows(self, rows: Iterable[_Row], size: int) -> Iterator[_Row]:
+        """Yield the rows of a query as they come; raises REPOSITORY_DAMAGED for what is none."""
         texts = 0
-        for *parts, date, bytes_, digest in rows:
-            fine = all(isinstance(text, str) for text in (*parts, date, digest))
-            if not fine or not isinstance(bytes_, int) or not is_digest(digest):
+        for count, row in enumerate(rows):
+            name, version, tag, system, uarch, date, bytes_, digest = row
+            for text in (name, version, tag, system, uarch, date):
+                if type(text) is not str:
+                    raise self._damaged(f"it names an image `{str(digest)[:_DIGEST_DIGITS]}`")
+            if type(bytes_) is not int or not is_digest(digest):
                 raise self._damaged(f"it names an image `{str(digest)[:_DIGEST_DIGITS]}`")
-            texts += sum(map(len, parts)) + _DIGEST_DIGITS
-            if len(found) == limits.INDEX.count or texts > _SHARED_TEXTS * size:
+            texts += len(name) + len(version) + len(tag) + len(system) + len(uarch) + _DIGEST_DIGITS
+            if count == limits.INDEX.count or texts > _SHARED_TEXTS * size:
                 raise self._damaged("it has more rows than there can be")
-            label = Label(**dict(zip(names, parts, strict=True)))
-            folder = str(self.folder_of(digest))
-            found.append(
-                LabelRecord(label=label, date=date, size=bytes_, digest=digest, folder=folder)
-            )
-        return found
+            yield row
+
+    def _record(self, row: _Row) -> LabelRecord:
+        name, version, tag, system, uarch, date, size, digest = row
+        label = Label(name=name, version=version, tag=tag, system=system, uarch=uarch)
+        folder = f"{self._images}/{digest}"
+        return LabelRecord(label=label, date=date, size=size, digest=digest, folder=folder)
 
     def _damaged(self, why: str) -> StackproofError:
         return fail(
@@ -298,8 +331,4 @@ class IndexChange:
 
 def is_digest(text: object) -> bool:
     """Return whether a text can be the name of an image's folder."""
-    return (
-        isinstance(text, str)
-        and len(text) == _DIGEST_DIGITS
-        and all(digit in "0123456789abcdef" for digit in text)
-    )
+    return isinstance(text, str) and len(text) == _DIGEST_DIGITS and not text.strip(_HEX)

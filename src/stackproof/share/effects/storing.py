@@ -158,8 +158,9 @@ def label_present(repository: ImageRepository, record: LabelRecord, *, force: bo
 
 def refuse_taken(repository: ImageRepository, label: Label, digest: str, *, force: bool) -> None:
     """Raise LABEL_TAKEN before anything is copied; looked at again when the label is given."""
-    taken = {str(one.label): one.digest for one in repository.records()}
-    _refuse(taken.get(str(label), ""), label, digest, force=force)
+    for one in repository.candidates(label):
+        if one.label == label:
+            _refuse(one.digest, label, digest, force=force)
 
 
 def _check_free(change: IndexChange, label: Label, digest: str, *, force: bool) -> None:

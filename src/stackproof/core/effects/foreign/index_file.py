@@ -211,10 +211,10 @@ def _sound(
 
 def _content(descriptor: int) -> bytes:
     most = limits.INDEX.bytes
-    if os.fstat(descriptor).st_size > most:
+    if (size := os.fstat(descriptor).st_size) > most:
         raise DamagedIndexError(f"it, or its journal, has more than {most} bytes")
     pieces, at = [], 0
-    while at <= most and (piece := os.pread(descriptor, _CHUNK, at)):
+    while at <= most and (piece := os.pread(descriptor, max(_CHUNK, size - at), at)):
         pieces.append(piece)
         at += len(piece)
     return b"".join(pieces)
