@@ -115,7 +115,7 @@ def test_a_label_moves_and_the_last_one_takes_the_image_along(folder: Path) -> N
         change.add(record(str(label), DIGESTS[0]))
         change.add(record(str(label), DIGESTS[1], size=43))
         assert change.digest_of(label) == DIGESTS[1]
-        assert (change.has(DIGESTS[0]), change.has(DIGESTS[1])) == (False, True)
+        assert change.without_label(DIGESTS[:2]) == (DIGESTS[0],)
     (found,) = repository.records()
     assert (found.digest, found.size) == (DIGESTS[1], 43)
     with repository.changing() as change:

@@ -128,7 +128,7 @@ def test_a_label_is_taken_by_force_alone(repository: ImageRepository, image: Pat
     assert [one.digest for one in repository.records()] == [second.digest]
     (fault,) = checking.check(repository)
     assert (fault.fault, fault.path) == (FaultKind.UNLABELLED, first.folder)
-    assert checking.clear(repository, first.folder)
+    assert checking.cleared(repository, [first.folder])
     assert left(repository) == [second.digest]
 
 
@@ -400,13 +400,13 @@ def test_what_uenv_brings_is_not_left_over(
             os.utime(path, (_LONG_AGO, _LONG_AGO))
     (fault,) = checking.check(repository)
     assert fault.fault is FaultKind.UNLABELLED
-    assert not checking.clear(repository, fault.path)
+    assert not checking.cleared(repository, [fault.path])
     assert folder.exists()
     if how == "pull":
         lock.close()
     for path in (folder / "store.squashfs", folder):
         os.utime(path, (_LONG_AGO, _LONG_AGO))
-    assert checking.clear(repository, fault.path)
+    assert checking.cleared(repository, [fault.path])
     assert not folder.exists()
 
 
@@ -414,7 +414,7 @@ def test_an_image_that_lost_its_label_is_nobodys(repository: ImageRepository, im
     """However young: it is in the index."""
     first = storing.add(repository, options(image))
     storing.add(repository, options(larger(image, 9), force=True))
-    assert checking.clear(repository, first.folder)
+    assert checking.cleared(repository, [first.folder])
     assert not os.path.exists(first.folder)
 
 
@@ -431,7 +431,7 @@ def test_what_is_being_added_is_not_left_over(repository: ImageRepository, image
         running.send_signal(signal.SIGSTOP)
         try:
             for one in faults:
-                assert not checking.clear(repository, one.path)
+                assert not checking.cleared(repository, [one.path])
         finally:
             running.send_signal(signal.SIGCONT)
         assert running.wait(60) == 0
@@ -494,3 +494,23 @@ def test_a_file_system_without_locks(fault: str, tmp_path: Path) -> None:
     assert image("fsck").returncode == 0
     done = image("ls", "--names", LD_PRELOAD=str(library))
     assert (done.returncode, "[not-permitted]" in done.stderr) == (4, True), done.stdout
+
+
+def test_the_index_is_changed_as_often_for_many_faults_as_for_one(
+    repository: ImageRepository, image: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storing.add(repository, options(image))
+
+    for number in range(20):
+        folder = repository.folder_of(f"{number:064x}")
+        folder.mkdir()
+        os.utime(folder, (_LONG_AGO, _LONG_AGO))
+    changes: list[None] = []
+    changing = ImageRepository.changing
+    monkeypatch.setattr(
+        ImageRepository, "changing", lambda one: (changes.append(None), changing(one))[1]
+    )
+    faults = checking.mend(repository, checking.check(repository))
+    assert [one.mended for one in faults] == [True] * 20
+    assert len(changes) == 1
+    assert checking.check(repository) == ()

@@ -241,9 +241,10 @@ def _images() -> Iterator[DeletableEntry | None]:
     for digest, labels in named.items():
         path = repository.folder_of(digest)
         yield _image(path, ", ".join(sorted(labels)), in_use=f"{path}/" in mounted)
+    unlabelled = repository.unlabelled()
     for fault in checking.unnamed(repository, records):
         path = Path(fault.path)
-        busy = checking.is_busy(repository, path)
+        busy = checking.is_busy(path, unlabelled)
         yield _image(path, path.name, in_use=busy or f"{path}/" in mounted, left=True)
 
 
@@ -363,7 +364,7 @@ def remove(entry: DeletableEntry) -> bool:
 def _remove_image(entry: DeletableEntry) -> bool:
     repository = places.own()
     if entry.left:
-        return checking.clear(repository, str(entry.path))
+        return bool(checking.cleared(repository, [str(entry.path)]))
     known = repository.candidates(Label(name=entry.path.name))
     labels = tuple(one.label for one in known if one.digest == entry.path.name)
     return entry.path.name in storing.remove(repository, labels)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -136,39 +136,55 @@ def mend(
     labels = tuple(one.label for one in repository.records() if str(one.label) in gone)
     if labels:
         storing.remove(repository, labels)
-    return tuple(_mended(repository, one) for one in faults)
-
-
-def _mended(repository: ImageRepository, one: RepositoryFault) -> RepositoryFault:
-    mended = one.fault is FaultKind.GONE
-    if one.fault is FaultKind.LEFT or (
-        one.fault is FaultKind.UNLABELLED and not os.path.exists(f"{one.path}/{IMAGE}")
-    ):
-        mended = clear(repository, one.path)
-    return RepositoryFault(
-        fault=one.fault, path=one.path, text=one.text, label=one.label, mended=mended
+    gone_now = cleared(repository, [one.path for one in faults if _may_go(one)])
+    return tuple(
+        replace(one, mended=one.fault is FaultKind.GONE or one.path in gone_now) for one in faults
     )
 
 
-def is_busy(repository: ImageRepository, path: Path) -> bool:
-    """Return whether a command works with what no label names: uenv labels an image last.
+def _may_go(one: RepositoryFault) -> bool:
+    return one.fault is FaultKind.LEFT or (
+        one.fault is FaultKind.UNLABELLED and not os.path.exists(f"{one.path}/{IMAGE}")
+    )
 
-    An image that has lost its label is in the index still, and so it is nobody's. Raises what
-    reading the index raises.
+
+def is_busy(path: Path, unlabelled: Container[str]) -> bool:
+    """Return true where a command works with what no label names: uenv labels an image last.
+
+    An image that has lost its label is in the index still (`unlabelled`), and so it is nobody's.
     """
-    return path.name not in repository.unlabelled() and storing.in_use(path)
+    return path.name not in unlabelled and storing.in_use(path)
 
 
-def clear(repository: ImageRepository, path: str) -> bool:
-    """Delete what no label names; return whether that could be done: nobody is using it."""
-    name = os.path.basename(path)
+def cleared(repository: ImageRepository, paths: Sequence[str]) -> frozenset[str]:
+    """Delete what no label names, unless somebody is using it; return the paths that are gone."""
     try:
-        if is_busy(repository, Path(path)):
-            return False
-        if is_digest(name):
-            return bool(storing.sweep(repository, name))
-        with folders.open_folder(Path(path).parent) as parent:
-            parent.remove(name)
+        unlabelled = repository.unlabelled() if paths else frozenset()
+    except StackproofError:
+        return frozenset()
+    every = list(map(Path, paths))
+    swept = [one for one in every if is_digest(one.name) and not is_busy(one, unlabelled)]
+    # The index is changed once for all folders; where one of them stays, each is tried by itself.
+    gone = _swept(repository, swept) or [one for one in swept if _swept(repository, [one])]
+    for one in every:
+        if not is_digest(one.name) and not is_busy(one, unlabelled) and _removed(one):
+            gone.append(one)
+    return frozenset(map(str, gone))
+
+
+def _swept(repository: ImageRepository, paths: Sequence[Path]) -> list[Path]:
+    try:
+        names = storing.sweep(repository, *(path.name for path in paths)) if paths else ()
+    except StackproofError:
+        return []
+    named = frozenset(names)
+    return [path for path in paths if path.name in named]
+
+
+def _removed(path: Path) -> bool:
+    try:
+        with folders.open_folder(path.parent) as parent:
+            parent.remove(path.name)
     except StackproofError:
         return False
     return True

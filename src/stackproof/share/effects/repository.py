@@ -281,10 +281,12 @@ class IndexChange:
         ).fetchone()
         return str(row[0]) if row else ""
 
-    def has(self, digest: str) -> bool:
-        """Return whether an image has a label."""
-        query = "SELECT 1 FROM tags WHERE sha256 = ?"
-        return self._connection.execute(query, (digest,)).fetchone() is not None
+    def without_label(self, digests: Iterable[str]) -> tuple[str, ...]:
+        """Return those of some images that no label names; the labels are looked at once."""
+        left = dict.fromkeys(digests)
+        for (digest,) in self._connection.execute("SELECT sha256 FROM tags"):
+            left.pop(digest, None)
+        return tuple(left)
 
     def add(self, record: LabelRecord) -> None:
         """Add a label, or move it to another image."""

@@ -359,7 +359,7 @@ def sweep(repository: ImageRepository, *digests: str) -> tuple[str, ...]:
     """Delete the images of these that no label names; return which these are."""
     with repository.opened_images() as images:
         with repository.changing() as change:
-            nobodys = tuple(digest for digest in digests if not change.has(digest))
+            nobodys = change.without_label(digests)
             change.forget_unlabelled()
             gone = [_away(images, digest) for digest in nobodys]
         for name in filter(None, gone):
