@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from stackproof.core import document, ids, limits
 from stackproof.core.effects import shipped
-from stackproof.core.errors import Location, Reason, StackproofError
+from stackproof.core.errors import Location, Problem, Reason, StackproofError
 
 TEXT = """\
 # a comment
@@ -338,3 +338,29 @@ def test_what_comes_with_stackproof_is_the_same_by_libyaml() -> None:
         text = path.read_bytes()
         ours = document.parse(text, file=path.name, ours=True)
         assert ours == document.parse(text, file=path.name), path
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("".join(f"namex{number}: 1\n" for number in range(500)), Reason.UNKNOWN_KEY),
+        ("mount-points:\n" + "  - 5\n" * 500, Reason.WRONG_TYPE),
+    ],
+)
+def test_no_more_problems_are_listed_than_somebody_reads(text: str, reason: Reason) -> None:
+    found = document.problems(document.parse(text, file="a.yaml"), "site")
+    assert len(found) == limits.PROBLEMS.count + 1
+    assert reason in {one.reason for one in found}
+    assert "not listed" in found[-1].message
+
+
+def test_of_keys_that_stand_twice_no_more_are_listed_either() -> None:
+    text = "name: a\n" * 500 + "other: !!python/object:os.system x\n"
+    with pytest.raises(StackproofError) as caught:
+        document.parse(text, file="a.yaml")
+    assert len(caught.value.problems) == limits.PROBLEMS.count + 1
+    repeated: list[Problem] = []
+    with pytest.raises(StackproofError) as caught:
+        document.parse(text, file="a.yaml", repeated=repeated)
+    assert [one.reason for one in caught.value.problems] == [Reason.UNSAFE_TAG]
+    assert len(repeated) == limits.PROBLEMS.count + 1

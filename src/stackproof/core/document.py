@@ -15,7 +15,8 @@ import json
 import math
 import pkgutil
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -111,8 +112,23 @@ def parse(
         repeated += [p for p in builder.problems if p.reason is Reason.DUPLICATE_KEY]
         builder.problems = [p for p in builder.problems if p.reason is not Reason.DUPLICATE_KEY]
     if builder.problems:
-        raise StackproofError(*builder.problems)
+        raise StackproofError(*_told(builder.problems))
     return Document(file=file, data=data, positions=builder.positions)
+
+
+def _told(found: Sequence[Problem]) -> tuple[Problem, ...]:
+    """Return as many problems as one person reads, and one that says that there are more."""
+    most = limits.PROBLEMS.count
+    more = (
+        Problem(
+            reason=one.reason,
+            message=f"there are more than {most} problems: those from here on are not listed",
+            where=one.where,
+            hint="check that this is the file you meant",
+        )
+        for one in found[most : most + 1]
+    )
+    return (*found[:most], *more)
 
 
 def _decode(text: str | bytes, file: str) -> str:
@@ -186,6 +202,7 @@ class _Builder:
         self.positions: dict[Path, Location] = {}
         self.problems: list[Problem] = []
         self._nodes = 0
+        self._counts: Counter[Reason] = Counter()
         self._constructor = yaml.constructor.SafeConstructor()
 
     def _at(self, node: yaml.Node) -> Location:
@@ -221,9 +238,10 @@ class _Builder:
     def _problem(
         self, reason: Reason, message: str, node: yaml.Node, *, hint: str | None = None
     ) -> None:
-        self.problems.append(
-            Problem(reason=reason, message=message, hint=hint, where=self._at(node))
-        )
+        self._counts[reason] += 1
+        if self._counts[reason] <= limits.PROBLEMS.count + 1:  # one more tells that there are
+            problem = Problem(reason=reason, message=message, hint=hint, where=self._at(node))
+            self.problems.append(problem)
 
     def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, Any]:
         result: dict[str, Any] = {}
@@ -302,8 +320,10 @@ def problems(document: Document, kind: str) -> tuple[Problem, ...]:
     found: list[Problem] = []
     for error in validator.iter_errors(document.data):
         found += _explain(error, document)
+        if len(found) > limits.PROBLEMS.count:
+            break
     unique = {(p.reason, p.message, p.where): p for p in found}
-    return tuple(sorted(unique.values(), key=_place))
+    return _told(sorted(unique.values(), key=_place))
 
 
 def _place(problem: Problem) -> tuple[int, int]:
@@ -323,11 +343,13 @@ def _named(path: Path) -> str:
 def _unknown_keys(error: Any, document: Document, path: Path) -> list[Problem]:
     known = sorted(error.schema.get("properties", {}))
     patterns = error.schema.get("patternProperties", {})
-    return [
-        _unknown_key(document, path, key, known)
+    unknown = (
+        key
         for key in error.instance
         if key not in known and not any(re.search(pattern, key) for pattern in patterns)
-    ]
+    )
+    told = itertools.islice(unknown, limits.PROBLEMS.count + 1)
+    return [_unknown_key(document, path, key, known) for key in told]
 
 
 def _missing_keys(error: Any, document: Document, path: Path) -> list[Problem]:

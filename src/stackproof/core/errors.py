@@ -6,6 +6,7 @@ it, never on prose. Problems are collected and raised together in one `Stackproo
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
@@ -458,11 +459,14 @@ def fail(
     )
 
 
+_MOST_GUESSES = 2000  # comparing a word with one name takes some 10 us
+
+
 def did_you_mean(word: str, names: Iterable[str]) -> str:
     """Return the beginning of a hint that guesses at a mistyped name; empty where none is near."""
     import difflib  # noqa: PLC0415 - only where something was mistyped
 
-    known = list(names)
+    known = list(itertools.islice(names, _MOST_GUESSES))
     bare = word.lstrip("-")
     begun = [name for name in known if bare and name.lstrip("-").startswith(bare)]
     close = begun if len(begun) == 1 else difflib.get_close_matches(word, known, n=1)

@@ -58,6 +58,7 @@ FOLDER = Limit(
     "hundreds of files",
     bytes=GIB, count=(20_000, "files"), depth=64,
 )  # fmt: skip
+PROBLEMS = Limit("problems of one document that are listed", "a few", count=(100, "problems"))
 LOCK = Limit(
     "JSON: locks, captures, plans, records of builds and clusters",
     "kilobytes a package",

@@ -8,16 +8,16 @@ below it, and the longest one counts. What is not known is left out: a key that 
 from __future__ import annotations
 
 import dataclasses
-import difflib
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, ClassVar
 
 from stackproof.core import document as documents
-from stackproof.core import noun
+from stackproof.core import limits, noun
 from stackproof.core.document import Document
-from stackproof.core.errors import Problem, Reason, StackproofError
+from stackproof.core.errors import Problem, Reason, StackproofError, did_you_mean
 from stackproof.core.mountlist import bad_mount_point
 
 # Keys of a site that are not facts about the machine.
@@ -381,12 +381,13 @@ def _underscored(value: Any) -> Any:
 
 def _meaning_problems(document: Document) -> list[Problem]:
     """Return what the schema cannot say; values of a wrong type are left to the schema."""
-    return [
-        *_source_problems(document),
-        *_uncovered_problems(document),
-        *_fabric_problems(document),
-        *_mount_point_problems(document),
-    ]
+    found = itertools.chain(
+        _source_problems(document),
+        _uncovered_problems(document),
+        _fabric_problems(document),
+        _mount_point_problems(document),
+    )
+    return list(itertools.islice(found, limits.PROBLEMS.count))
 
 
 def _place(problem: Problem) -> tuple[int, int]:
@@ -402,26 +403,29 @@ def _mapping(data: Any, key: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def _dotted(before: str, key: str) -> str:
+    return f"{before}.{key}"
+
+
 def _source_problems(document: Document) -> Iterator[Problem]:
     """Yield what is wrong with `facts`: paths that lead nowhere, sources that are not there."""
     known = [path for path, _ in _leaves(_body(document))]
+    stated = {prefix for path in known for prefix in itertools.accumulate(path.split("."), _dotted)}
     sources = _mapping(document.data, "sources")
     for path, ids in _mapping(document.data, "facts").items():
-        if not any(leaf == path or leaf.startswith(f"{path}.") for leaf in known):
-            close = difflib.get_close_matches(path, known, n=1)
+        if path not in stated:
             yield Problem(
                 reason=Reason.UNKNOWN_KEY,
                 message=f"`facts` names `{path}`, which this site does not state",
-                hint=f"did you mean `{close[0]}`?" if close else "remove the line",
+                hint=did_you_mean(path, known).strip() or "remove the line",
                 where=document.where_key("facts", path),
             )
         for name in [ids] if isinstance(ids, str) else ids if isinstance(ids, list) else []:
             if isinstance(name, str) and name not in sources:
-                close = difflib.get_close_matches(name, sources, n=1)
                 yield Problem(
                     reason=Reason.INVALID_VALUE,
                     message=f"`{name}` is not one of this site's `sources`",
-                    hint=f"did you mean `{close[0]}`?" if close else "add it to `sources`",
+                    hint=did_you_mean(name, sources).strip() or "add it to `sources`",
                     where=document.where("facts", path),
                 )
 
