@@ -127,9 +127,9 @@ def _fault_data(one: RepositoryFault) -> dict[str, object]:
 
 def data(record: LabelRecord) -> dict[str, object]:
     """Return a record as `uenv image ls --json` prints it, and the path of the image."""
-    label = record.label
+    label, file = record.label, record.file
     return {
         "name": label.name, "version": label.version, "tag": label.tag, "system": label.system,
         "uarch": label.uarch, "id": record.id, "digest": record.digest, "size": record.size,
-        "date": record.date, "path": os.path.abspath(record.file),
+        "date": record.date, "path": file if file.startswith("/") else os.path.abspath(file),
     }  # fmt: skip

@@ -55,8 +55,11 @@ def candidates(label: Label, *, beginning: bool = False) -> tuple[LabelRecord, .
 
 
 def _merged(parts: Iterable[tuple[LabelRecord, ...]]) -> tuple[LabelRecord, ...]:
-    found: dict[Label, LabelRecord] = {}
-    for part in parts:
+    first, *others = parts
+    if not others:
+        return first
+    found = {record.label: record for record in first}
+    for part in others:
         for record in part:
             found.setdefault(record.label, record)
     return tuple(found.values())

@@ -65,7 +65,7 @@ class ImageRepository:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._index = folder / INDEX
-        self._images = str(folder / IMAGES)
+        self._images = os.path.abspath(folder / IMAGES)
 
     def exists(self) -> bool:
         """Return true where something has the name of the index, whatever it is."""
@@ -202,10 +202,9 @@ class ImageRepository:
         texts = 0
         for count, row in enumerate(rows):
             name, version, tag, system, uarch, date, bytes_, digest = row
-            for text in (name, version, tag, system, uarch, date):
-                if type(text) is not str:
-                    raise self._damaged(f"it names an image `{str(digest)[:_DIGEST_DIGITS]}`")
-            if type(bytes_) is not int or not is_digest(digest):
+            texts_are = type(name) is type(version) is type(tag) is type(system) is type(uarch)
+            fine = texts_are and type(uarch) is type(date) is str and type(bytes_) is int
+            if not fine or not is_digest(digest):
                 raise self._damaged(f"it names an image `{str(digest)[:_DIGEST_DIGITS]}`")
             texts += len(name) + len(version) + len(tag) + len(system) + len(uarch) + _DIGEST_DIGITS
             if count == limits.INDEX.count or texts > _SHARED_TEXTS * size:
