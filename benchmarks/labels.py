@@ -6,6 +6,12 @@ A repository and a registry with COUNT labels (200 if not said) of images that a
 lists those of the registry, `known` without asking it, `run` starts `true` with an image by its
 file and by its label. Each command runs 20 times, by modules that are compiled, as pip leaves them;
 printed is the median in ms. Either listing of 200 should take less than 300 ms.
+
+With 100,000 labels, processor time on 2 cores of a virtual machine, in turn with the code before
+labels were looked up by SQL: `run` by file 33 ms, as before; by label 133 ms, was 2661; `image ls
+--json` 2.4 s, was 4.5; `image ls LABEL` 201 ms, was 2696; `inspect LABEL` 0.32 s, was 7.2; `image
+add` of a further label 0.39 s, was 8.8. Of what `run` by label costs more, 40 ms are modules and
+60 ms the bytes of the index (39 MB): SQLite has them in memory, as it opens no file of others.
 """
 
 from __future__ import annotations
@@ -20,6 +26,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -57,11 +64,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as closing:
         file = make_image(Path(name) / "a.squashfs")
         repository = ImageRepository(Path(name) / "repository")
-        for number in range(count):
-            label = labels.parse(f"tiny/{number}:v1@here%any")
-            storing.add(repository, AddOptions(label=label, file=str(file)))
-            with file.open("ab") as stream:
-                stream.write(bytes(4096))
+        label = labels.parse("tiny/0:v1@here%any")
+        record = storing.add(repository, AddOptions(label=label, file=str(file)))
+        with repository.changing() as change:  # one at a time would write the index as often
+            for number in range(1, count):
+                label = labels.parse(f"tiny/{number}:v1@here%any")
+                change.add(replace(record, label=label, digest=f"{number:x}".zfill(64)[::-1]))
         server = closing.enter_context(OwnRegistry())
         registry = remotes.opened(RemoteOptions(registry=server.address))
         closing.callback(registry.client.close)
@@ -81,7 +89,7 @@ def main() -> None:
             "find": ["image", "find"],
             "known": ["image", "find", "--known", "--names"],
             "run by file": ["run", str(file), "--", "true"],
-            "run by label": ["run", f"tiny/{count - 1}", "--", "true"],
+            "run by label": ["run", "tiny/0", "--", "true"],
         }
         found = {name: cost_ms([program, *words], env) for name, words in commands.items()}
     print(json.dumps({"labels": count, "median_ms": found}, indent=1))
