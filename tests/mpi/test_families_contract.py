@@ -7,10 +7,13 @@ from stackproof.core.noun import from_data, to_data
 from stackproof.mpi import families
 
 COVERS = (
-    "mpi/families/cray_mpich.py",
-    "mpi/families/intel_mpi.py",
-    "mpi/families/mpich.py",
-    "mpi/families/openmpi.py",
+    "mpi/families/cray_mpich/__init__.py",
+    "mpi/families/intel_mpi/__init__.py",
+    "mpi/families/mpich/__init__.py",
+    "mpi/families/openmpi/__init__.py",
+    "mpi/families/mpich/paths.py",
+    "mpi/families/openmpi/paths.py",
+    "mpi/families/record.py",
 )
 
 FAMILIES = list(families.REGISTRY.values())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from stackproof.mpi.families import REGISTRY
 from stackproof.results.case import Placement, Rank
 
 LINKS = "FI_LNX_PROV_LINKS"
@@ -44,9 +45,11 @@ def _gpu(rank: Rank, kind: str) -> dict[str, str]:
 def _nic(
     rank: Rank, placement: Placement, family: str, settings: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return what has an MPI use the rank's NIC; Cray MPICH opens all and chooses by a map."""
-    if family == "cray-mpich":
-        return {"MPICH_OFI_NIC_POLICY": "USER", "MPICH_OFI_NIC_MAPPING": _mapping(rank, placement)}
+    """Return what has an MPI use the rank's NIC; some open all of them and choose by a map."""
+    known = REGISTRY.get(family)
+    if known and known.nic_variables:
+        mapping = _mapping(rank, placement)
+        return {name: text.replace("{map}", mapping) for name, text in known.nic_variables.items()}
     links = [part for part in settings.get(LINKS, "").split("|") if part.endswith(f":{rank.nic}")]
     return {"FI_CXI_DEVICE_NAME": rank.nic, **({LINKS: links[0]} if links else {})}
 

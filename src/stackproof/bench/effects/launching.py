@@ -30,10 +30,10 @@ from stackproof.launch.effects import allocation as allocations
 from stackproof.launch.effects import launch_folder
 from stackproof.launch.effects.allocation import Allocation
 from stackproof.launch.effects.scheduler_job import SchedulerJob
-from stackproof.launch.launchers import LaunchRequest, srun
+from stackproof.launch.launchers import LaunchRequest
 from stackproof.launch.launchers import request as requests
 from stackproof.mount.effects import mount_exec
-from stackproof.mpi import transports
+from stackproof.mpi import families, transports
 from stackproof.mpi.effects import fabric
 from stackproof.mpi.transports import Memory, Profile, Setup
 from stackproof.results.case import Case, Placement
@@ -146,7 +146,7 @@ def starter(place: LaunchNodes, ready: ReadyArm) -> str:
         return own
     if wanted or ready.arm.pmi or own == SRUN:
         return SRUN
-    kind = srun.PMI.get(ready.deployment.mpi.family)
+    kind = families.pmi_of(ready.deployment.mpi.family, SRUN)
     return SRUN if kind is None or kind in allocation.pmi else own
 
 
@@ -158,7 +158,7 @@ def launcher_problems(arms: Arms, place: LaunchNodes) -> list[Problem]:
     found = []
     for name, ready in arms.by_name.items():
         mpi, wanted, allocation = ready.deployment.mpi, ready.arm.launcher, place.allocation
-        kind = ready.arm.pmi or srun.PMI.get(mpi.family)
+        kind = ready.arm.pmi or families.pmi_of(mpi.family, SRUN)
         if place.job and (wanted or ready.step or ready.deployment.mounts):
             said = f"{place.job.scheduler} starts ranks by {place.job.launcher}, and `{name}` "
             said += "needs srun or an mpirun" if wanted or ready.step else "is an image to mount"
@@ -329,7 +329,7 @@ def _step(
     deployment, placement = ready.deployment, case.placement
     mounts = _mounts(deployment)
     launcher = launchers.REGISTRY["srun"]
-    short = srun.SHORT_ADDRESSES.get(deployment.mpi.family, {}) if mounts else {}
+    short = families.get(deployment.mpi.family).pmi_variables.get(SRUN, {}) if mounts else {}
     patch = EnvPatch(set=short).then(patch).then(EnvPatch(set=dict(ready.arm.env)))
     if ready.step:
         return _step_in_container(allocation, ready, case, patch, labelled=labelled)

@@ -6,9 +6,7 @@ from stackproof.core.command import EnvPatch
 from stackproof.launch.launchers import request as requests
 from stackproof.launch.launchers import uniform
 from stackproof.launch.launchers.request import LaunchRequest
-
-# What the job shell offers besides its own `simple`: PMIx is a plug-in of its own (flux-pmix).
-_PMI = {"openmpi": "pmix"}
+from stackproof.mpi import families
 
 
 class Flux:
@@ -36,7 +34,7 @@ class Flux:
         nodes = placement.nodes
         cpus = () if request.pinned else uniform.cpus_of_a_node(placement, "flux")
         turns = uniform.order(placement, "flux") == "cyclic" and len(placement.ranks) > len(nodes)
-        kind = request.pmi or _PMI.get(request.family)
+        kind = request.pmi or families.pmi_of(request.family, self.name)
         return (
             "flux", "run", f"--nodes={len(nodes)}", f"--ntasks={len(placement.ranks)}",
             f"--requires=hosts:{','.join(nodes)}",

@@ -6,10 +6,7 @@ from stackproof.core.command import EnvPatch
 from stackproof.launch.launchers import request as requests
 from stackproof.launch.launchers import uniform
 from stackproof.launch.launchers.request import LaunchRequest
-
-# By what a family's ranks find each other; without it PALS serves Cray's PMI. Source: ALCF user
-# guides, Aurora: `mpiexec --pmi=pmix`.
-_PMI = {"openmpi": "pmix"}
+from stackproof.mpi import families
 
 
 class Pals:
@@ -40,7 +37,7 @@ class Pals:
         if request.oversubscribe:
             raise uniform.unsupported(placement, "PALS", "it may have more ranks than cores")
         cpus = uniform.cpus_of_a_node(placement, "PALS")
-        kind = request.pmi or _PMI.get(request.family)
+        kind = request.pmi or families.pmi_of(request.family, self.name)
         return (
             "mpiexec", *((f"--pmi={kind}",) if kind else ()), "--envall",
             *(("-l",) if request.labelled else ()),

@@ -6,15 +6,7 @@ from stackproof.core.command import EnvPatch
 from stackproof.launch.launchers import request as requests
 from stackproof.launch.launchers import uniform
 from stackproof.launch.launchers.request import LaunchRequest
-
-# The process management interface each family's library speaks: Open MPI 5 only PMIx (Open MPI
-# documentation, "Launching with Slurm"), MPICH and Intel MPI PMI-2, Cray MPICH Slurm's own plugin.
-PMI = {"openmpi": "pmix", "mpich": "pmi2", "intel-mpi": "pmi2", "cray-mpich": "cray_shasta"}
-
-# Slurm reads 1024 bytes of a request of PMI-1 and takes the rest for another one (MAX_READLINE in
-# src/plugins/mpi/pmi2/pmi1.c), and MPICH sends UCX's addresses in values of up to 1022.
-SHORT_ADDRESSES = {"mpich": {"UCX_ADDRESS_VERSION": "v2"}}
-"""What keeps a family's addresses short, as the plug-in sets it for images (native/spank/pmi.c)."""
+from stackproof.mpi import families
 
 
 class Srun:
@@ -34,7 +26,7 @@ class Srun:
             requests.check(request)
         uniform.check_own(placement, "srun", request.own)
         nodes = placement.nodes
-        kind = request.pmi or PMI.get(request.family)
+        kind = request.pmi or families.pmi_of(request.family, self.name)
         pmi = (f"--mpi={kind}",) if kind else ()
         images = (f"--image={request.mounts}",) if request.mounts else ()
         cpus = () if request.pinned else uniform.cpus_of_a_node(placement, "srun")

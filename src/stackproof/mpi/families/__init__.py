@@ -1,70 +1,25 @@
-"""MPI families: what to obtain, what a tree of one needs to run, how to recognise its library.
+"""MPI families: a folder for each, with all that is known of it; other rooms ask by its name.
 
-A family is the implementation, not a version of it. Members are pure: they return requirements,
-environment patches and answers.
+A family is the implementation, not a version of it. Its folder has a record of facts; a new family
+is such a folder and a line in the registry.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Protocol
 
 from stackproof.core import registry
-from stackproof.core.command import EnvPatch
-from stackproof.mpi.families.cray_mpich import CrayMpich
-from stackproof.mpi.families.intel_mpi import IntelMpi
-from stackproof.mpi.families.mpich import Mpich
-from stackproof.mpi.families.openmpi import OpenMpi
-from stackproof.mpi.requirement import Requirement
+from stackproof.mpi.families.cray_mpich import CRAY_MPICH
+from stackproof.mpi.families.intel_mpi import INTEL_MPI
+from stackproof.mpi.families.mpich import MPICH
+from stackproof.mpi.families.openmpi import OPENMPI
+from stackproof.mpi.families.record import MpiFamily
 
-
-class MpiFamily(Protocol):
-    """One MPI implementation.
-
-    `abi` is the binary interface (`mpich` or `openmpi`): a program runs on every family of the ABI
-    it was compiled for. `launcher` is a name in `stackproof.launch.launchers`, `compiler` the name
-    of the C wrapper in `bin/`.
-    """
-
-    @property
-    def name(self) -> str:
-        """Return the name in the registry."""
-
-    @property
-    def title(self) -> str:
-        """Return the name as its makers write it."""
-
-    @property
-    def abi(self) -> str:
-        """Return the ABI family."""
-
-    @property
-    def launcher(self) -> str:
-        """Return the name of its own launcher in `stackproof.launch.launchers`."""
-
-    @property
-    def compiler(self) -> str:
-        """Return the file name of the C compiler wrapper in `bin/`."""
-
-    def wheels(self, version: str | None) -> tuple[Requirement, ...]:
-        """Return the distributions to obtain; empty when there is no wheel of this family.
-
-        `version` is exact (`5.0.11`) or a prefix (`5.0`), None for the family's default. Raises
-        `StackproofError` (INVALID_VALUE) when it is not a version.
-        """
-
-    def environment(self, prefix: str) -> EnvPatch:
-        """Return what a tree installed at `prefix` needs to compile and to run there."""
-
-    def identify(self, library_version: str) -> str | None:
-        """Return the version when this family printed the text, else None.
-
-        The text is what `MPI_Get_library_version` gives.
-        """
+__all__ = ["REGISTRY", "MpiFamily", "abi_of", "get", "identify", "pmi_of", "same_release"]
 
 
 REGISTRY: dict[str, MpiFamily] = {
-    family.name: family for family in (OpenMpi(), Mpich(), IntelMpi(), CrayMpich())
+    family.name: family for family in (OPENMPI, MPICH, INTEL_MPI, CRAY_MPICH)
 }
 
 
@@ -82,16 +37,15 @@ def identify(library_version: str) -> tuple[str, str] | None:
     return None
 
 
-NEW_OPENMPI_ABI = 6
-"""From this release on Open MPI's library has another soname."""
-
-
 def abi_of(family: str, version: str | None) -> str:
-    """Return the ABI of an MPI; where no release of Open MPI is said, it is one before 6."""
-    abi = REGISTRY[family].abi
-    first = (version or "").partition(".")[0]
-    new = family == "openmpi" and first.isdigit() and int(first) >= NEW_OPENMPI_ABI
-    return f"{abi}-{NEW_OPENMPI_ABI}" if new else abi
+    """Return the ABI of a release of a family; without a release, that of those before a change."""
+    return REGISTRY[family].abi_of(version)
+
+
+def pmi_of(family: str, launcher: str) -> str | None:
+    """Return the interface that a family's ranks need of a launcher, None for its default."""
+    known = REGISTRY.get(family)
+    return known.pmi.get(launcher) if known else None
 
 
 def same_release(version: str, wanted: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from stackproof.core.command import EnvPatch
+from stackproof.mpi.families import REGISTRY
 from stackproof.mpi.transports import traffic
 from stackproof.mpi.transports.profile import Profile, Setup
 from stackproof.results.case import Case
@@ -25,13 +26,13 @@ class Auto:
         return True
 
     def profile(self, setup: Setup) -> Profile:
-        """Return the pins for TCP of Open MPI, UCX and libfabric; a pin chooses no path."""
+        """Return the pins for TCP of libfabric, UCX and the MPI itself; a pin chooses no path."""
         interface = setup.placement.interface
         if interface is None:
             return Profile()
         pins = {"FI_TCP_IFACE": interface, "UCX_NET_DEVICES": interface}
-        if setup.family == "openmpi":
-            pins["OMPI_MCA_btl_tcp_if_include"] = interface
+        if setup.family in REGISTRY:
+            pins |= dict.fromkeys(REGISTRY[setup.family].interface_variables, interface)
         return Profile(env=EnvPatch(set=pins))
 
     def check(self, output: Output, case: Case) -> Check:

