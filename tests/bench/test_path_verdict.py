@@ -9,26 +9,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stackproof.bench import path_logs, path_verdict, programs
-from stackproof.bench.path_logs import patterns
+from stackproof.bench import path_verdict, programs
 from stackproof.bench.path_verdict import Probed
 from stackproof.core import noun
 from stackproof.core.command import EnvPatch
 from stackproof.core.errors import Reason
 from stackproof.launch.launchers import labels
-from stackproof.mpi import transports
+from stackproof.mpi import families, path_logs, transports
+from stackproof.mpi.path_logs import patterns
 from stackproof.mpi.transports import Libfabric, Profile, Setup
 from stackproof.results.case import Case, Locality, Placement, Rank
 from stackproof.results.measurement import Output, RankFacts, State
 from stackproof.results.path import Medium, MessagePaths, Override, Route, Statement, Topic
 
 COVERS = (
-    "bench/path_logs/cray_mpich.py",
-    "bench/path_logs/intel_mpi.py",
-    "bench/path_logs/libfabric.py",
-    "bench/path_logs/mpich.py",
-    "bench/path_logs/openmpi.py",
-    "bench/path_logs/ucx.py",
+    "mpi/families/cray_mpich/evidence.py",
+    "mpi/families/intel_mpi/evidence.py",
+    "mpi/path_logs/libfabric.py",
+    "mpi/families/mpich/evidence.py",
+    "mpi/families/openmpi/evidence.py",
+    "mpi/path_logs/ucx.py",
 )
 
 CAPTURES = Path(__file__).parents[1] / "captures" / "probes"
@@ -98,7 +98,7 @@ def probed(data, stdout=None, stderr=None) -> Probed:
         case=case,
         profile=profile,
         env={**profile.env.set, **data["arm"]},
-        statements=path_logs.read(path_logs.REGISTRY[family].rules, lines),
+        statements=path_logs.read(families.probe_of(family).rules, lines),
         output=programs.REGISTRY[case.program].parse(labels.joined(launcher, out).encode(), case),
     )
 
@@ -229,7 +229,7 @@ def test_damaged_output_is_survived(name, cut, flips):
 @settings(max_examples=100, deadline=None)
 @given(text=st.text(), launcher=st.sampled_from(["prte", "hydra", "intel-hydra", "srun", "other"]))
 def test_garbage_says_nothing(text, launcher):
-    for probe in path_logs.REGISTRY.values():
+    for probe in map(families.probe_of, families.REGISTRY):
         for one in path_logs.read(probe.rules, labels.split(launcher, text)):
             assert one.value
 
@@ -238,25 +238,25 @@ def test_garbage_says_nothing(text, launcher):
 def test_output_without_end_is_bounded():
     line = (0, "MPI startup(): libfabric provider: " + "x" * 10)
     many = ((0, f"libfabric provider: p{number} - d") for number in range(patterns.MOST_LINES * 2))
-    rules = path_logs.REGISTRY["mpich"].rules
+    rules = families.probe_of("mpich").rules
     assert len(path_logs.read(rules, many)) <= patterns.MOST_STATEMENTS + 2
     long = "libfabric provider: tcp - " + "x" * 10_000_000
     (provider, _) = path_logs.read(rules, [(0, long)])
     assert provider.value == "tcp"
     assert len(provider.quote) < 1000
     assert (
-        path_logs.read(path_logs.REGISTRY["intel-mpi"].rules, [line] * 10_000)[0].value == "x" * 10
+        path_logs.read(families.probe_of("intel-mpi").rules, [line] * 10_000)[0].value == "x" * 10
     )
 
 
 def test_control_characters_are_not_quoted():
     (layer,) = path_logs.read(
-        path_logs.REGISTRY["openmpi"].rules,
+        families.probe_of("openmpi").rules,
         [(0, "\x1b]0;x\x07[n:1] selected ob1 best priority 20")],
     )
     assert layer.quote.isprintable()
     long = f"libfabric provider: \x1b[31m{'x' * 1000} - eth0"
-    for one in path_logs.read(path_logs.REGISTRY["mpich"].rules, [(0, long)]):
+    for one in path_logs.read(families.probe_of("mpich").rules, [(0, long)]):
         assert one.value.isprintable()
         assert len(one.value) < 1000
 
@@ -407,7 +407,7 @@ def test_statistics_of_lnx_are_read():
         "libfabric:9:1795287845::lnx:domain:lnx_dump_core_ep_stats():178<trace> "
         "eth0,1,2,3,4,5,6,70,80"
     )
-    (sent,) = path_logs.read(path_logs.REGISTRY["openmpi"].rules, [(0, line)])
+    (sent,) = path_logs.read(families.probe_of("openmpi").rules, [(0, line)])
     assert (sent.topic, sent.value) == (Topic.SENT, "eth0 1,2,3,4,5,6,70,80")
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from mpitrees import FAMILIES, PROGRAM, Tree, Trees
 from need import need
-from stackproof.bench import path_logs, path_verdict, programs
+from stackproof.bench import path_verdict, programs
 from stackproof.bench.path_verdict import Probed
 from stackproof.cluster import model as cluster_model
 from stackproof.cluster.effects import up as cluster_up
@@ -19,7 +19,7 @@ from stackproof.core.command import Command, EnvPatch
 from stackproof.core.effects.run import run
 from stackproof.launch import launchers
 from stackproof.launch.launchers import LaunchRequest, labels
-from stackproof.mpi import transports
+from stackproof.mpi import families, path_logs, transports
 from stackproof.results.case import Case, Placement, Rank
 from stackproof.results.measurement import State
 from stackproof.results.path import Route
@@ -80,7 +80,7 @@ def probe(
         program=programs.REGISTRY[PROGRAM].argv(str(tree.program), case),
         placement=where,
         agent=state.agent,
-        environment={**patch.apply({"PATH": "/usr/bin:/bin"}), **path_logs.settings_of(name)},
+        environment={**patch.apply({"PATH": "/usr/bin:/bin"}), **families.probe_of(name).settings},
         as_root=os.geteuid() == 0 or state.rootless,
         labelled=True,
     )
@@ -90,7 +90,7 @@ def probe(
     said = (done.stdout + b"\n" + done.stderr).decode(errors="replace")
     assert done.returncode == 0, said
     plain = labels.joined(member.name, done.stdout.decode(errors="replace")).encode()
-    statements = path_logs.read(path_logs.REGISTRY[name].rules, labels.split(member.name, said))
+    statements = path_logs.read(families.probe_of(name).rules, labels.split(member.name, said))
     probed = Probed(
         family=name, case=case, profile=profile, env=env, statements=statements,
         output=programs.REGISTRY[PROGRAM].parse(plain, case),

@@ -22,11 +22,6 @@ NAMES = frozenset(families.REGISTRY) | {
 LEFT: dict[str, int] = {
     "bench/effects/kinds/vendor.py": 2,
     "bench/effects/modules.py": 1,
-    "bench/gpu_path.py": 3,
-    "bench/path_logs/cray_mpich.py": 1,
-    "bench/path_logs/intel_mpi.py": 1,
-    "bench/path_logs/mpich.py": 1,
-    "bench/path_logs/openmpi.py": 1,
     "build/engines/easybuild/components.py": 2,
     "build/engines/easybuild/selection.py": 4,
     "build/engines/easybuild/swap.py": 2,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from stackproof.mpi import families
 from stackproof.results.case import Case, Locality
 from stackproof.results.measurement import Output
 from stackproof.results.path import Statement, Topic
@@ -23,7 +24,6 @@ _UCX = {
     "rocm_copy": "staged",
 }
 _GDRCOPY = "libgdrapi"
-_GTL = "libmpi_gtl_"
 
 
 def gpu_path(
@@ -61,23 +61,12 @@ def _by_settings(
     statements: Iterable[Statement],
     libraries: Iterable[str],
 ) -> Iterator[str]:
-    inside = case.placement.locality is Locality.INTRA
-    layers = {one.value for one in statements if one.topic is Topic.LAYER}
-    if family == "mpich" and not inside:
-        # Default 0: MPICH, src/mpid/ch4/netmod/ofi/init_settings.c.
-        direct = env.get("MPIR_CVAR_CH4_OFI_ENABLE_HMEM") == "1"
-        yield _as_set("GPU-direct" if direct else "staged", "MPIR_CVAR_CH4_OFI_ENABLE_HMEM", env)
-    elif family == "cray-mpich" and any(name.startswith(_GTL) for name in libraries):
-        # intro_mpi(3): IPC inside a node is on unless it is switched off.
-        by_ipc = inside and env.get("MPICH_GPU_IPC_ENABLED", "1") != "0"
-        way = "IPC" if by_ipc else "staged" if inside else "GPU-direct"
-        name = "MPICH_GPU_IPC_ENABLED" if inside else "MPICH_GPU_SUPPORT_ENABLED"
-        yield _as_set(way, name, env)
-    elif family == "openmpi" and "cm" in layers:
-        # ompi/mca/mtl/ofi: the provider gets the GPU's address unless this is set.
-        off = env.get("OMPI_MCA_mtl_ofi_disable_hmem") == "1"
-        way = "staged" if off else "IPC or GPU-direct" if inside else "GPU-direct"
-        yield _as_set(way, "OMPI_MCA_mtl_ofi_disable_hmem", env)
+    probe = families.probe_of(family)
+    if probe is not None:
+        inside = case.placement.locality is Locality.INTRA
+        layers = {one.value for one in statements if one.topic is Topic.LAYER}
+        for way, name in probe.gpu_ways(env, layers, libraries, inside=inside):
+            yield _as_set(way, name, env)
 
 
 def _as_set(way: str, name: str, env: Mapping[str, str]) -> str:

@@ -10,12 +10,11 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from stackproof.bench import path_logs
 from stackproof.bench.gpu_path import gpu_path
-from stackproof.bench.path_logs import Carrier, Pair, Words
 from stackproof.core.errors import Problem, Reason
 from stackproof.knowledge.evidence import Evidence, FactValue, redacted, relevant
-from stackproof.mpi import transports
+from stackproof.mpi import families, transports
+from stackproof.mpi.path_logs import Carrier, Pair, Words
 from stackproof.mpi.transports import Profile
 from stackproof.mpi.transports.traffic import counted
 from stackproof.results.case import Case, Locality, Placement
@@ -130,7 +129,7 @@ class _Verdict:
 
 def _verdict(probed: Probed, words: Words, pair: Pair, traffic: Check) -> _Verdict:
     """Return the verdict on a pair: the worse of its two directions."""
-    probe = path_logs.REGISTRY.get(probed.family)
+    probe = families.probe_of(probed.family)
     back = Pair(rank=pair.peer, peer=pair.rank, locality=pair.locality, env=pair.env)
     there = [
         (way, probe.carrier(words, way) if probe is not None else None) for way in (pair, back)

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from stackproof.bench import path_logs, path_verdict, schedule
+from stackproof.bench import path_verdict, schedule
 from stackproof.bench import programs as bench_programs
 from stackproof.bench.effects import launching
 from stackproof.bench.effects.arms import Arms
@@ -30,6 +30,7 @@ from stackproof.core.effects.run import transcript
 from stackproof.core.errors import Problem, Reason, StackproofError
 from stackproof.core.monitor import Event, Monitor
 from stackproof.launch.launchers import labels
+from stackproof.mpi import families, path_logs
 from stackproof.results.case import Case, Placement
 from stackproof.results.model import PROBES
 from stackproof.results.path import MessagePaths, Statement
@@ -170,7 +171,8 @@ def _made(
     With it comes why that failed as well: no launch could be any better.
     """
     place = probing.place
-    loud = path_logs.settings_of(ready.deployment.mpi.family)
+    talking = families.probe_of(ready.deployment.mpi.family)
+    loud = talking.settings if talking else {}
     log = probing.folder / "logs" / f"probe-{launch.arm}-{launch.placement}.log"
     first, problem = _once(place, ready, launch, case, settings=loud, log=log)
     if problem is None or path_verdict.problem_of(first) is not None:
@@ -257,7 +259,8 @@ def _plain(launcher: str, output: bytes) -> bytes:
 
 
 def _statements(family: str, launcher: str, done: Completed) -> tuple[Statement, ...]:
-    if family not in path_logs.REGISTRY:
+    probe = families.probe_of(family)
+    if probe is None:
         return ()
     text = (done.stdout + b"\n" + done.stderr).decode(errors="replace")
-    return path_logs.read(path_logs.REGISTRY[family].rules, labels.split(launcher, text))
+    return path_logs.read(probe.rules, labels.split(launcher, text))

@@ -6,7 +6,9 @@ is such a folder and a line in the registry.
 
 from __future__ import annotations
 
+import importlib
 import re
+from typing import TYPE_CHECKING
 
 from stackproof.core import registry
 from stackproof.mpi.families.cray_mpich import CRAY_MPICH
@@ -15,7 +17,19 @@ from stackproof.mpi.families.mpich import MPICH
 from stackproof.mpi.families.openmpi import OPENMPI
 from stackproof.mpi.families.record import MpiFamily
 
-__all__ = ["REGISTRY", "MpiFamily", "abi_of", "get", "identify", "pmi_of", "same_release"]
+if TYPE_CHECKING:
+    from stackproof.mpi.path_logs import Probe
+
+__all__ = [
+    "REGISTRY",
+    "MpiFamily",
+    "abi_of",
+    "get",
+    "identify",
+    "pmi_of",
+    "probe_of",
+    "same_release",
+]
 
 
 REGISTRY: dict[str, MpiFamily] = {
@@ -46,6 +60,15 @@ def pmi_of(family: str, launcher: str) -> str | None:
     """Return the interface that a family's ranks need of a launcher, None for its default."""
     known = REGISTRY.get(family)
     return known.pmi.get(launcher) if known else None
+
+
+def probe_of(family: str) -> Probe | None:
+    """Return what makes a family say its paths and reads them, None for one without; loads it."""
+    known = REGISTRY.get(family)
+    if not known or not known.evidence:
+        return None
+    probe: Probe = importlib.import_module(known.evidence).PROBE
+    return probe
 
 
 def same_release(version: str, wanted: str) -> bool:

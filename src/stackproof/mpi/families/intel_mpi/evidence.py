@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from stackproof.bench.path_logs import libfabric
-from stackproof.bench.path_logs.patterns import Carrier, Pair, Words, by_provider, rule
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from stackproof.mpi.path_logs import libfabric
+from stackproof.mpi.path_logs.patterns import Carrier, Pair, Words, by_provider, rule
 from stackproof.results.path import Medium, Topic
 
 _SETTINGS = {"I_MPI_DEBUG": "10", **libfabric.SETTINGS}
@@ -12,7 +14,6 @@ _SETTINGS = {"I_MPI_DEBUG": "10", **libfabric.SETTINGS}
 class IntelMpiLog:
     """Intel MPI 2021; I_MPI_DEBUG is described in its developer reference."""
 
-    name = "intel-mpi"
     settings = _SETTINGS
     rules = (
         rule(
@@ -41,3 +42,18 @@ class IntelMpiLog:
                 quote=layer.quote,
             )
         return by_provider(words, pair, layer.value.replace("-", ":"))
+
+    def gpu_ways(
+        self,
+        env: Mapping[str, str],
+        layers: Collection[str],
+        libraries: Iterable[str],
+        *,
+        inside: bool,
+    ) -> Iterator[tuple[str, str]]:
+        """Yield nothing: its settings do not tell."""
+        del env, layers, libraries, inside
+        return iter(())
+
+
+PROBE = IntelMpiLog()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from stackproof.bench.path_logs import libfabric, ucx
-from stackproof.bench.path_logs.patterns import Carrier, Pair, Words, by_provider, rule
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from stackproof.mpi.path_logs import libfabric, ucx
+from stackproof.mpi.path_logs.patterns import Carrier, Pair, Words, by_provider, rule
 from stackproof.results.path import Medium, Topic
 
 # Values of a boolean variable that mean yes: src/mpl/src/str/mpl_env.c (MPL_env2bool).
@@ -15,7 +17,6 @@ _SETTINGS = {"MPIR_CVAR_DEBUG_SUMMARY": "1", **libfabric.SETTINGS, **ucx.SETTING
 class MpichLog:
     """MPICH 4 and 5 with the device ch4; ch3 of MPICH 3 says nothing."""
 
-    name = "mpich"
     settings = _SETTINGS
     rules = (
         rule(Topic.LAYER, r"^==== Capability set configuration ====", "ch4:ofi"),
@@ -39,3 +40,20 @@ class MpichLog:
         if layer.value == "ch4:ucx":
             return ucx.carrier(words, pair)
         return by_provider(words, pair, layer.value)
+
+    def gpu_ways(
+        self,
+        env: Mapping[str, str],
+        layers: Collection[str],
+        libraries: Iterable[str],
+        *,
+        inside: bool,
+    ) -> Iterator[tuple[str, str]]:
+        """Yield the way between nodes; the default is 0 (src/mpid/ch4, init_settings.c)."""
+        del layers, libraries
+        if not inside:
+            direct = env.get("MPIR_CVAR_CH4_OFI_ENABLE_HMEM") == "1"
+            yield ("GPU-direct" if direct else "staged"), "MPIR_CVAR_CH4_OFI_ENABLE_HMEM"
+
+
+PROBE = MpichLog()

@@ -2,31 +2,28 @@
 
 import pytest
 
-from stackproof.bench import path_logs
-from stackproof.bench.path_logs import Pair, Words
 from stackproof.launch import launchers
 from stackproof.launch.launchers import LaunchRequest, labels
 from stackproof.mpi import families
+from stackproof.mpi.path_logs import Pair, Words
 from stackproof.results.case import Locality, Placement, Rank
 
-each_probe = pytest.mark.parametrize("name", list(path_logs.REGISTRY))
+each_probe = pytest.mark.parametrize("name", list(families.REGISTRY))
 each_launcher = pytest.mark.parametrize("name", list(launchers.REGISTRY))
 
 
-def test_every_family_has_a_probe():
-    assert set(path_logs.REGISTRY) == set(families.REGISTRY)
-    assert path_logs.settings_of("mvapich") == {}
-
-
 @each_probe
-def test_registered_under_its_name(name):
-    assert path_logs.REGISTRY[name].name == name
+def test_every_family_has_a_probe(name):
+    assert families.probe_of(name) is not None
+
+
+def test_an_unknown_family_has_none():
+    assert families.probe_of("lam") is None
 
 
 @each_probe
 def test_what_makes_it_talk_changes_no_path(name):
-    settings = path_logs.REGISTRY[name].settings
-    assert settings == path_logs.settings_of(name)
+    settings = families.probe_of(name).settings
     assert all(isinstance(value, str) and value for value in settings.values())
     words = ("VERBOSE", "verbose", "DEBUG", "LOG", "DISPLAY", "DUMP")
     assert [key for key in settings if not any(word in key for word in words)] == []
@@ -36,7 +33,7 @@ def test_what_makes_it_talk_changes_no_path(name):
 @pytest.mark.parametrize("locality", list(Locality))
 def test_without_words_nothing_is_known_for_sure(name, locality):
     pair = Pair(rank=0, peer=1, locality=locality, env={})
-    carrier = path_logs.REGISTRY[name].carrier(Words(()), pair)
+    carrier = families.probe_of(name).carrier(Words(()), pair)
     assert carrier is None or not carrier.told
 
 
@@ -104,3 +101,10 @@ def test_long_lines_come_from_srun_in_pieces() -> None:
     assert [*labels.split("srun", "\n".join(printed))] == [
         (1, second), (0, first), (0, "short"), (1, second),
     ]  # fmt: skip
+
+
+@each_probe
+@pytest.mark.parametrize("inside", [False, True])
+def test_ways_of_gpu_buffers_come_with_their_variable(name, inside):
+    ways = families.probe_of(name).gpu_ways({}, {"cm"}, ["libmpi_gtl_cuda.so.0"], inside=inside)
+    assert all((way and variable.isupper()) or "MCA" in variable for way, variable in ways)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from stackproof.bench.path_logs import libfabric, ucx
-from stackproof.bench.path_logs.patterns import Carrier, Pair, Words, by_provider, medium_of, rule
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from stackproof.mpi.path_logs import libfabric, ucx
+from stackproof.mpi.path_logs.patterns import Carrier, Pair, Words, by_provider, medium_of, rule
 from stackproof.results.path import Topic
 
 _SETTINGS = {
@@ -20,7 +22,6 @@ _SETTINGS = {
 class OpenMpiLog:
     """Open MPI 4.1 and 5; names of the variables as `ompi_info --all` has them."""
 
-    name = "openmpi"
     settings = _SETTINGS
     rules = (
         rule(Topic.LAYER, r"\] selected (?P<value>\w+) best priority \d"),
@@ -55,3 +56,21 @@ class OpenMpiLog:
             medium=media.pop() if len(media) == 1 else None,
             quote="; ".join(one.quote for one in used),
         )
+
+    def gpu_ways(
+        self,
+        env: Mapping[str, str],
+        layers: Collection[str],
+        libraries: Iterable[str],
+        *,
+        inside: bool,
+    ) -> Iterator[tuple[str, str]]:
+        """Yield the way below cm: the provider gets the GPU's address (ompi/mca/mtl/ofi)."""
+        del libraries
+        if "cm" in layers:
+            off = env.get("OMPI_MCA_mtl_ofi_disable_hmem") == "1"
+            way = "staged" if off else "IPC or GPU-direct" if inside else "GPU-direct"
+            yield way, "OMPI_MCA_mtl_ofi_disable_hmem"
+
+
+PROBE = OpenMpiLog()
