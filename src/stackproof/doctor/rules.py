@@ -30,7 +30,7 @@ LONGEST_QUOTE = 200
 MOST_NAMES = 3
 """Variables that are quoted where a pattern of names fits more."""
 
-_FAMILIES = frozenset({"openmpi", "mpich", "intel-mpi", "cray-mpich", "mvapich"})
+_FAMILIES = frozenset(FACTS["mpi"].values)
 """Components that are an MPI: where another one is known, they are not there."""
 
 _STOPPING = frozenset({Severity.FAILS, Severity.SLOW})

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from stackproof.knowledge.evidence import Evidence, FactValue
 from stackproof.linking.loader import Closure, MappedObject, missing_nodes
+from stackproof.mpi import families
 
 _RELEASES = {
     "libfabric": re.compile(rb"(?<=\0)(\d\.\d{1,2}\.\d{1,2}(?:\.\d{1,2})?)(?:rc\d+)?(?=\0)"),
@@ -88,9 +89,9 @@ def of_closure(closure: Closure, content: Content, plugins: Sequence[str] = ()) 
     _missing(closure, tell, told=libfabric is not None)
     if family := _family(closure, content):
         tell("mpi", family, closure.program.path)
-    if family == "openmpi":
-        by_plugin = any(name.startswith("mca_mtl_ofi") for name in plugins)
-        tell("ofi-support", libfabric is not None or by_plugin, _reason(libfabric, by_plugin))
+    if family and (plug_in := families.REGISTRY[family].ofi_plug_in):
+        found = plug_in if any(name.startswith(plug_in) for name in plugins) else ""
+        tell("ofi-support", libfabric is not None or bool(found), _reason(libfabric, found))
     if xpmem := _xpmem(closure, content, plugins):
         tell("xpmem-built", True, xpmem)
     elif family:
@@ -160,10 +161,10 @@ def _where(closure: Closure, loaded: MappedObject) -> str:
     return f"{loaded.file.path}, found for {posixpath.basename(by.path)} by {loaded.how}"
 
 
-def _reason(libfabric: MappedObject | None, by_plugin: bool) -> str:  # noqa: FBT001 - what was found
+def _reason(libfabric: MappedObject | None, plug_in: str) -> str:
     if libfabric is not None:
         return f"it loads {libfabric.path}"
-    return "it has the plug-in mca_mtl_ofi" if by_plugin else "nothing that it loads is libfabric"
+    return f"it has the plug-in {plug_in}" if plug_in else "nothing that it loads is libfabric"
 
 
 def _family(closure: Closure, content: Content) -> str:
@@ -171,11 +172,9 @@ def _family(closure: Closure, content: Content) -> str:
     library = _named(closure, "libmpi.") or _named(closure, "libmpi_")
     if library is None:
         return ""
-    if _named(closure, "libopen-pal.") is not None:
-        return "openmpi"
-    if _CRAY.match(library.file.path):
-        return "cray-mpich"
-    return "intel-mpi" if b"I_MPI_FABRICS" in content(library.file.path) else "mpich"
+    path = library.file.path
+    names = [_base(loaded) for loaded in closure.objects]
+    return families.of_library(names, path, lambda: content(path))
 
 
 def _missing(closure: Closure, tell: Callable[[str, FactValue, str], None], *, told: bool) -> None:

@@ -5,17 +5,20 @@ A text that cannot be understood tells nothing, never an error.
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from stackproof.knowledge.evidence import Evidence, FactValue
+from stackproof.mpi import families
+from stackproof.mpi.families.record import InfoProgram, MpiFamily
 
+_INFO = {family.info.argv: family for family in families.REGISTRY.values() if family.info}
 STACK = {
     "fi_info --version": ("fi_info", "--version"),
     "fi_info -l": ("fi_info", "-l"),
-    "ompi_info --parsable": ("ompi_info", "--parsable"),
-    "mpichversion": ("mpichversion",),
+    **{" ".join(argv): argv for argv in _INFO},
 }
 """Programs of a stack, run inside an image when there is one."""
 
@@ -82,20 +85,15 @@ def _fi_providers(reply: Reply) -> Iterator[_Piece]:
         yield _Piece("fact", "cxi-provider", "cxi" in names)
 
 
-def _ompi_info(reply: Reply) -> Iterator[_Piece]:
-    if reply.returncode != 0 or "ompi:version:full:" not in reply.text:
-        return
-    yield from _found(r"^ompi:version:full:(\d[\w.]*)$", reply.text, "openmpi")
-    yield _Piece("fact", "mpi", "openmpi")
-    yield _Piece("fact", "ofi-support", "\nmca:mtl:ofi:" in f"\n{reply.text}")
-
-
-def _mpichversion(reply: Reply) -> Iterator[_Piece]:
-    match = re.search(r"^MPICH Version:\s+(\d+\.\d[\w.]*)$", reply.text, re.MULTILINE)
-    # Cray's says the version of the MPICH that it was made of, and names its own interface.
-    if reply.returncode == 0 and match and "CRAY" not in reply.text.upper():
-        yield _Piece("version", "mpich", match[1])
-        yield _Piece("fact", "mpi", "mpich")
+def _info(family: MpiFamily, program: InfoProgram, reply: Reply) -> Iterator[_Piece]:
+    """Read which release of a family a program is of."""
+    match = program.version.search(reply.text)
+    foreign = program.foreign and program.foreign in reply.text.upper()
+    if reply.returncode == 0 and match and not foreign:
+        yield _Piece("version", family.name, match[1])
+        yield _Piece("fact", "mpi", family.name)
+        if program.ofi:
+            yield _Piece("fact", "ofi-support", program.ofi in f"\n{reply.text}")
 
 
 def _scontrol(reply: Reply) -> Iterator[_Piece]:
@@ -128,11 +126,14 @@ def _driver(text: str) -> Iterator[_Piece]:
     yield from _found(r"Kernel Module(?: for \S+)?\s+(\d[\d.]*)", text, "nvidia-driver")
 
 
-_READERS = {
+_READERS: dict[str, Callable[[Reply], Iterator[_Piece]]] = {
     "fi_info --version": _fi_version,
     "fi_info -l": _fi_providers,
-    "ompi_info --parsable": _ompi_info,
-    "mpichversion": _mpichversion,
+    **{
+        " ".join(argv): functools.partial(_info, family, family.info)
+        for argv, family in _INFO.items()
+        if family.info
+    },
     "scontrol show config": _scontrol,
     "srun --mpi=list": _mpi_list,
     "pkg-config fuse": _fuse2,

@@ -34,7 +34,7 @@ _EXTERNALS = {
 """Names in a site's externals -> component."""
 
 _LAUNCHERS = {"srun": "srun", "mpirun": "mpirun", "prterun": "mpirun", "mpiexec": "mpiexec"}
-_PACKAGES = ("libfabric", "libcxi", "openmpi", "mpich", "cray-mpich", "prrte")
+_PACKAGES = ("libfabric", "libcxi", *families.REGISTRY, "prrte")
 """Packages of a bill of materials that are components of rules."""
 
 _LNX = re.compile(r"(^|[,:])lnx(,|$)")
@@ -165,7 +165,11 @@ def _spack_facts(found: Mapping[str, Sequence[Mapping[str, Any]]], pieces: _Piec
     """Note what the variants of Spack's packages say; its bills name every package."""
     pieces.fact("xpmem-built", "xpmem" in found)
     for package, fact, value in (
-        ("openmpi", "ofi-support", "ofi"),
+        *(
+            (name, "ofi-support", "ofi")
+            for name, mpi in families.REGISTRY.items()
+            if mpi.ofi_plug_in
+        ),
         ("libfabric", "cxi-provider", "cxi"),
     ):
         for one in found.get(package, ()):

@@ -8,15 +8,17 @@ from collections.abc import Iterator
 from stackproof.core.versions import Versions, versions
 from stackproof.knowledge.evidence import Evidence, FactValue
 from stackproof.knowledge.model import Knowledge
+from stackproof.mpi import families
+from stackproof.mpi.families.cray_mpich import CRAY_MPICH
 
 _LISTS = {
-    "OMPI_MCA_mtl_ofi_provider_include": "openmpi",
-    "OMPI_MCA_opal_common_ofi_provider_include": "openmpi",
-    "OMPI_MCA_btl_ofi_provider_include": "openmpi",
-    "I_MPI_OFI_PROVIDER": "intel-mpi",
+    variable: family.name
+    for family in families.REGISTRY.values()
+    for variable in family.provider_variables
 }
 """Lists of providers that an MPI reads itself."""
 
+_CRAY = CRAY_MPICH.name
 _FITTING = {
     "slingshot-11": re.compile(r"(?:cxi|lnx|shm|shm\+cxi|self)"),
     "infiniband": re.compile(r"(?:verbs|mlx|ucx|shm|ofi_rxm|ofi_rxd|lnx|psm3|self)"),
@@ -124,8 +126,8 @@ def _of_another_fabric(evidence: Evidence) -> Iterator[str]:
 
 def _of_another_release(evidence: Evidence) -> Iterator[str]:
     """Yield a Cray MPICH that says another release than the module that is loaded."""
-    said = evidence.versions.get("cray-mpich", "")
-    if evidence.origin("version", "cray-mpich") not in evidence.logs:
+    said = evidence.versions.get(_CRAY, "")
+    if evidence.origin("version", _CRAY) not in evidence.logs:
         return
     for name in _DISPLAYED:
         module = (evidence.variables or {}).get(name)

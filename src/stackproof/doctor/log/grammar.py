@@ -7,20 +7,15 @@ from __future__ import annotations
 
 import re
 
+from stackproof.mpi import families
+
+_FAMILIES = families.by_likeness()
+_BASES = frozenset(family.made_of for family in _FAMILIES)
+
 COMPONENTS: tuple[tuple[str, str], ...] = (
-    (
-        "Cray MPICH",
-        (
-            r"MPICH ERROR \[Rank|MPICH WARNING|CRAY MPICH|libmpi_(?:cray|gnu|intel|nvidia|amd)\b"
-            r"|GTL library"
-        ),
-    ),
+    *((one.log.component, one.log.speaks) for one in _FAMILIES if one.log and one.made_of),
     ("Cray PMI", r"\[PE_\d+\]|_pmi_|^pmi_|PMI: "),
     ("MVAPICH", r"\[mvapich|MVAPICH|\[cli_\d+\]|mpispawn|mpirun_rsh|mv2_|MPIDI_CH3_Init"),
-    (
-        "Intel MPI",
-        r"bstrap_proxy|i_hydra|I_MPI_|Intel\(R\) MPI|impi|MPI startup\(\)|_ch4_\w+_intel",
-    ),
     ("Hydra", r"\[mpiexec@|\[proxy:|HYD[A-Z]?_|hydra|BAD TERMINATION OF ONE"),
     ("pyxis", r"pyxis"),
     ("enroot", r"enroot|^\[ERROR\]"),
@@ -43,22 +38,13 @@ COMPONENTS: tuple[tuple[str, str], ...] = (
     ("NCCL", r"NCCL (?:WARN|INFO|ERROR)|ncclSystemError|nccl[A-Z]\w+Error|RCCL"),
     ("CUDA", r"CUDA(?:_ERROR| error| driver| failure| out of)|cuda[A-Z]\w+Error|cudaError"),
     ("ROCm", r"hipError|HIP error|HSA_STATUS|Memory access fault by GPU"),
-    (
-        "Open MPI",
-        (
-            r"OPAL ERROR|ORTE|OMPI|Open ?MPI|MPI_ERRORS_ARE_FATAL|An error occurred in MPI_"
-            r"|Local abort before|orted|mca_|btl_|pml_|mtl_|MPI_INIT|PML|BTL|prun"
-            r"|Process received signal|usock|oob_"
-        ),
+    *(
+        (one.log.component, one.log.speaks)
+        for one in _FAMILIES
+        if one.log and not one.made_of and one.name not in _BASES
     ),
     ("libfabric", r"libfabric:|cxip?_|cxil_|fi_[a-z]+\b|OFI |prov/|PTLTE|Cassini"),
-    (
-        "MPICH",
-        (
-            r"Fatal error in |Abort\(|internal ABORT|Assertion failed in file \S*(?:mpi[dlr]"
-            r"|ch[34])|MPI[DRL]\w*\(\d+\)|MPIDI?_|MPIR_|write_line error|PMI[I2]?_|_pmi2_kvs"
-        ),
-    ),
+    *((one.log.component, one.log.speaks) for one in _FAMILIES if one.log and one.name in _BASES),
     (
         "the loader",
         (
@@ -217,64 +203,20 @@ EXIT = re.compile(
     r"|exit status) +(?P<code>\d{1,3})\b"
 )
 
+_MVAPICH = (
+    r"MVAPICH|\[mvapich|mpirun_rsh|mpispawn|M(?:V2|VP)_\w+|\[cli_\d+\]: (?:aborting|read)"
+    r"|:mpi_rank_\d+\]\[|mv2_\w+"
+)
 MPIS: tuple[tuple[str, str], ...] = (
-    (
-        "cray-mpich",
-        (
-            r"CRAY MPICH|MPICH ERROR \[Rank|PE \d+: MPICH|libmpi_(?:cray|gnu|intel|nvidia"
-            r"|amd)(?:_\d+)?\.so|\[PE_\d+\]|GTL library|MPIDI_CRAY_|MPICH_\w+ +=|cray_pmi"
-        ),
-    ),
-    (
-        "intel-mpi",
-        (
-            r"Intel\(R\) MPI|bstrap_proxy|i_hydra|I_MPI_|MPI startup\(\)|impi_shm|/impi/|intel_mpi"
-            r"|PMI server not found"
-        ),
-    ),
-    (
-        "mvapich",
-        (
-            r"MVAPICH|\[mvapich|mpirun_rsh|mpispawn|M(?:V2|VP)_\w+|\[cli_\d+\]: (?:aborting|read)"
-            r"|:mpi_rank_\d+\]\[|mv2_\w+"
-        ),
-    ),
-    (
-        "openmpi",
-        (
-            r"OPAL ERROR|ORTE[_ ]|orted|MPI_ERRORS_ARE_FATAL|Local abort before MPI_INIT|OMPI"
-            r"|Open ?MPI|Open RTE|mca_\w+|PRTE|prterun|btl:|ompi_|opal_|libmpi\.so\.(?:20|40)"
-            r"|mpirun was unable|An error occurred in MPI_\w+\b(?!.{0,40}MPICH)|PMIX ERROR"
-        ),
-    ),
-    (
-        "mpich",
-        (
-            r"MPIR_|MPIDI?_|MPII_|MPICH|internal_Init|Fatal error in (?:internal_|P?MPI_)"
-            r"|PMII_singinit|HYD[TU]_|\[mpiexec@|\[proxy:|_pmi2_kvs_get"
-        ),
-    ),
+    *((one.name, one.log.words) for one in _FAMILIES if one.log and one.made_of),
+    ("mvapich", _MVAPICH),
+    *((one.name, one.log.words) for one in _FAMILIES if one.log and not one.made_of),
 )
 """Families of MPI by words that no other one has, the more particular first."""
 
 VERSIONS: tuple[tuple[str, str], ...] = (
-    ("cray-mpich", r"CRAY MPICH version (\d+\.\d+\.\d+)"),
-    (
-        "intel-mpi",
-        r"Intel\(R\) MPI Library,? (?:Version )?(\d{4}\.\d+(?:\.\d+)?|\d{4}(?: Update \d+)?)",
-    ),
-    (
-        "openmpi",
-        (
-            r"Open MPI(?::| v| Version:?|\) )\s*v?(\d+\.\d+\.\d+)|\(Open MPI\) (\d+\.\d+\.\d+)"
-            r"|Open MPI v?(\d+\.\d+\.\d+)"
-        ),
-    ),
-    (
-        "mvapich",
-        r"MVAPICH2?(?:-[A-Za-z]\w*)?(?: [Vv]ersion *:?\s*| |-)(\d+\.\d+(?:\.\d+)?)\b",
-    ),
-    ("mpich", r"(?<!CRAY )MPICH [Vv]ersion:?\s*(\d+\.\d+(?:\.\d+)?)"),
+    ("mvapich", r"MVAPICH2?(?:-[A-Za-z]\w*)?(?: [Vv]ersion *:?\s*| |-)(\d+\.\d+(?:\.\d+)?)\b"),
+    *((one.name, one.log.version) for one in _FAMILIES if one.log),
     ("libfabric", r"libfabric[ /](?:version: ?|[Vv])?(\d+\.\d+\.\d+)"),
 )
 LAUNCHERS: tuple[tuple[str, str], ...] = (

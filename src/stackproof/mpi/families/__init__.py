@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import re
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from stackproof.core import registry
@@ -15,21 +16,15 @@ from stackproof.mpi.families.cray_mpich import CRAY_MPICH
 from stackproof.mpi.families.intel_mpi import INTEL_MPI
 from stackproof.mpi.families.mpich import MPICH
 from stackproof.mpi.families.openmpi import OPENMPI
-from stackproof.mpi.families.record import MpiFamily
+from stackproof.mpi.families.record import LibraryMarks, MpiFamily
 
 if TYPE_CHECKING:
     from stackproof.mpi.path_logs import Probe
 
 __all__ = [
-    "REGISTRY",
-    "MpiFamily",
-    "abi_of",
-    "get",
-    "identify",
-    "pmi_of",
-    "probe_of",
-    "same_release",
-]
+    "REGISTRY", "MpiFamily", "abi_of", "by_likeness", "get", "identify", "of_library", "pmi_of",
+    "probe_of", "same_release",
+]  # fmt: skip
 
 
 REGISTRY: dict[str, MpiFamily] = {
@@ -69,6 +64,40 @@ def probe_of(family: str) -> Probe | None:
         return None
     probe: Probe = importlib.import_module(known.evidence).PROBE
     return probe
+
+
+def by_likeness() -> tuple[MpiFamily, ...]:
+    """Return all families, those made of another one first, those that others are made of last.
+
+    Whoever looks for words takes the first that fits: MPICH's stand in what is made of it, too.
+    """
+    bases = {family.made_of for family in REGISTRY.values()}
+    return tuple(
+        sorted(
+            REGISTRY.values(),
+            key=lambda family: (family.name in bases, not family.made_of, family.name),
+        )
+    )
+
+
+def of_library(names: Collection[str], path: str, content: Callable[[], bytes]) -> str:
+    """Return the family of a main library, by the names of what is loaded with it.
+
+    `path` is where it lies, and `content` gives its bytes, which are asked for last; raises what
+    that raises. What has no marks of its own is the family that others are made of.
+    """
+    marks = {family.name: family.marks for family in by_likeness()}
+    for name, mark in marks.items():
+        if mark.beside and any(other.startswith(mark.beside) for other in names):
+            return name
+    for name, mark in marks.items():
+        if mark.path is not None and mark.path.match(path):
+            return name
+    held = content()
+    for name, mark in marks.items():
+        if mark.word and mark.word in held:
+            return name
+    return next(name for name, mark in reversed(marks.items()) if mark == LibraryMarks())
 
 
 def same_release(version: str, wanted: str) -> bool:

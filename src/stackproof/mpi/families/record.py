@@ -33,6 +33,44 @@ class GpuSwitch(msgspec.Struct, frozen=True, kw_only=True):
     memory: frozenset[str] = frozenset({"cuda", "rocm"})
 
 
+class LogForms(msgspec.Struct, frozen=True, kw_only=True):
+    """How a family is recognised in what jobs print; patterns of regular expressions.
+
+    `speaks` finds lines by which it complains itself, under the name `component`; `words` are those
+    that no other family has but the one it was made of, and `version` has the release as its group.
+    """
+
+    component: str
+    speaks: str
+    words: str
+    version: str
+
+
+class InfoProgram(msgspec.Struct, frozen=True, kw_only=True):
+    """A program of a family that says what it is: its words, and how the answer is read.
+
+    `version` has the release as its group; an answer with `foreign` in it is another family's, in
+    capitals, and `ofi` is what one has that was built for libfabric, empty where it does not say.
+    """
+
+    argv: tuple[str, ...]
+    version: re.Pattern[str]
+    foreign: str = ""
+    ofi: str = ""
+
+
+class LibraryMarks(msgspec.Struct, frozen=True, kw_only=True):
+    """What tells the main library of a family among those of its ABI, each empty for nothing.
+
+    `beside` begins the name of a library that is loaded with it, `path` finds where it lies, `word`
+    is one of its constants.
+    """
+
+    beside: str = ""
+    path: re.Pattern[str] | None = None
+    word: bytes = b""
+
+
 class MpiFamily(msgspec.Struct, frozen=True, kw_only=True):
     """One MPI implementation, whatever its version.
 
@@ -54,6 +92,9 @@ class MpiFamily(msgspec.Struct, frozen=True, kw_only=True):
 
     `paths` are how each transport in `stackproof.mpi.transports` is forced on it, `gpu_switches`
     what buffers of GPUs need, and `wheels_lack` the GPUs that its distributions were built without.
+    `made_of` is the family whose sources it goes on from, `marks` tell its library from that one's;
+    `log` and `info` are how it is recognised by what jobs and its own program print. `ofi_plug_in`
+    begins the name of the file by which it reaches libfabric, where that is a file of its own.
     `evidence` is the module whose `PROBE` reads its words about paths, empty where it has none.
     """
 
@@ -76,6 +117,11 @@ class MpiFamily(msgspec.Struct, frozen=True, kw_only=True):
     paths: Mapping[str, Forced] = {}
     gpu_switches: tuple[GpuSwitch, ...] = ()
     wheels_lack: Mapping[str, tuple[str, ...]] = {}
+    made_of: str = ""
+    marks: LibraryMarks = LibraryMarks()
+    log: LogForms | None = None
+    info: InfoProgram | None = None
+    ofi_plug_in: str = ""
     evidence: str = ""
 
     def wheels(self, version: str | None) -> tuple[Requirement, ...]:

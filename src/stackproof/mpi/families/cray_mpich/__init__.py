@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from stackproof.mpi.families.record import Forced, GpuSwitch, MpiFamily
+from stackproof.mpi.families.record import Forced, GpuSwitch, LibraryMarks, LogForms, MpiFamily
 
 CRAY_MPICH = MpiFamily(
     name="cray-mpich",
@@ -26,5 +26,15 @@ CRAY_MPICH = MpiFamily(
     # Without it a GPU's address is taken for the host's (K45): intro_mpi(3) and docs.olcf.ornl.gov,
     # Frontier User Guide, "GPU-Aware MPI".
     gpu_switches=(GpuSwitch(name="MPICH_GPU_SUPPORT_ENABLED", since=(8, 1)),),
+    made_of="mpich",
+    marks=LibraryMarks(path=re.compile(r"^/opt/cray/pe/mpich/(?P<release>[^/]+)/")),
+    log=LogForms(
+        component="Cray MPICH",
+        speaks=r"MPICH ERROR \[Rank|MPICH WARNING|CRAY MPICH|libmpi_(?:cray|gnu|intel|nvidia|amd)\b"
+        r"|GTL library",
+        words=r"CRAY MPICH|MPICH ERROR \[Rank|PE \d+: MPICH|libmpi_(?:cray|gnu|intel|nvidia"
+        r"|amd)(?:_\d+)?\.so|\[PE_\d+\]|GTL library|MPIDI_CRAY_|MPICH_\w+ +=|cray_pmi",
+        version=r"CRAY MPICH version (\d+\.\d+\.\d+)",
+    ),
     evidence="stackproof.mpi.families.cray_mpich.evidence",
 )

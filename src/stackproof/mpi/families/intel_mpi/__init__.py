@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from stackproof.mpi.families.record import Forced, GpuSwitch, MpiFamily
+from stackproof.mpi.families.record import Forced, GpuSwitch, LibraryMarks, LogForms, MpiFamily
 
 INTEL_MPI = MpiFamily(
     name="intel-mpi",
@@ -42,5 +42,15 @@ INTEL_MPI = MpiFamily(
     # Developer Reference, "GPU Buffers Support".
     gpu_switches=(GpuSwitch(name="I_MPI_OFFLOAD", since=(2021, 8), memory=frozenset({"cuda"})),),
     wheels_lack={"impi-rt": ("rocm",)},  # 2021.18.1 names libcuda.so alone
+    made_of="mpich",
+    marks=LibraryMarks(word=b"I_MPI_FABRICS"),
+    log=LogForms(
+        component="Intel MPI",
+        speaks=r"bstrap_proxy|i_hydra|I_MPI_|Intel\(R\) MPI|impi|MPI startup\(\)|_ch4_\w+_intel",
+        words=r"Intel\(R\) MPI|bstrap_proxy|i_hydra|I_MPI_|MPI startup\(\)|impi_shm|/impi/"
+        r"|intel_mpi|PMI server not found",
+        version=r"Intel\(R\) MPI Library,? (?:Version )?(\d{4}\.\d+(?:\.\d+)?"
+        r"|\d{4}(?: Update \d+)?)",
+    ),
     evidence="stackproof.mpi.families.intel_mpi.evidence",
 )

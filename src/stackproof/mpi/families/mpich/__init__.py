@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from stackproof.mpi.families.mpich.paths import GPU_SWITCHES, PATHS
-from stackproof.mpi.families.record import MpiFamily
+from stackproof.mpi.families.record import InfoProgram, LogForms, MpiFamily
 
 MPICH = MpiFamily(
     name="mpich",
@@ -25,5 +25,19 @@ MPICH = MpiFamily(
     # MPIX_Query_cuda_support and its kin say so, and no library names one of CUDA or ROCm: 4.3.1 to
     # 5.0.2.
     wheels_lack={"mpich": ("cuda", "rocm")},
+    log=LogForms(
+        component="MPICH",
+        speaks=r"Fatal error in |Abort\(|internal ABORT|Assertion failed in file \S*(?:mpi[dlr]"
+        r"|ch[34])|MPI[DRL]\w*\(\d+\)|MPIDI?_|MPIR_|write_line error|PMI[I2]?_|_pmi2_kvs",
+        words=r"MPIR_|MPIDI?_|MPII_|MPICH|internal_Init|Fatal error in (?:internal_|P?MPI_)"
+        r"|PMII_singinit|HYD[TU]_|\[mpiexec@|\[proxy:|_pmi2_kvs_get",
+        version=r"(?<!CRAY )MPICH [Vv]ersion:?\s*(\d+\.\d+(?:\.\d+)?)",
+    ),
+    # Cray's says the version of the MPICH that it was made of, and names its own interface.
+    info=InfoProgram(
+        argv=("mpichversion",),
+        version=re.compile(r"^MPICH Version:\s+(\d+\.\d[\w.]*)$", re.MULTILINE),
+        foreign="CRAY",
+    ),
     evidence="stackproof.mpi.families.mpich.evidence",
 )

