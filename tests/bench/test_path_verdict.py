@@ -412,7 +412,7 @@ def test_statistics_of_lnx_are_read():
 
 
 def test_a_family_without_a_probe_cannot_tell():
-    one = replace(asked([]), family="mvapich")
+    one = replace(asked([]), family="lam")
     assert {route.state for route in path_verdict.routes(one)} == {UNKNOWN}
 
 

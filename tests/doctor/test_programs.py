@@ -24,6 +24,7 @@ SAID = {
     "ompi_info --parsable": "package:Open MPI\nompi:version:full:5.0.11\n"
     'mca:mtl:ofi:version:"mca:2.1.0"\nmca:pml:cm:version:"mca:2.1.0"\n',
     "mpichversion": "MPICH Version:      5.0.2\nMPICH Device:       ch4:ucx ofi\n",
+    "mpiname -a": "MVAPICH 4.1 Tue Apr 29 22:00:00 EST 2025 ch4:ofi\n",
     "scontrol show config": "SLURM_CONF              = /etc/slurm/slurm.conf\n"
     "SLURM_VERSION           = 23.02.7\nSwitchParameters        = vnis=32768-65535,single_node_vni\n",
     "srun --mpi=list": "MPI plugin types are...\n\tnone\n\tpmi2\n\tpmix\n"
@@ -62,6 +63,13 @@ def test_mpich_is_not_crays() -> None:
     assert told("mpichversion").versions == {"mpich": "5.0.2"}
     cray = "MPICH Version:      3.4\nMPICH CC: gcc -D_CRAY_OFI -D_CRAY_CH4\n"
     assert told("mpichversion", cray) == Evidence()
+
+
+def test_mvapich_is_not_mpich() -> None:
+    assert told("mpiname -a").versions == {"mvapich": "4.1"}
+    assert told("mpiname -a").facts == {"mpi": "mvapich"}
+    assert told("mpiname -a", "MVAPICH2 2.3.7 Wed ch3:mrail\n").versions == {"mvapich": "2.3.7"}
+    assert told("mpichversion", "MVAPICH Version:      4.1\n") == Evidence()
 
 
 def test_slurm_tells_whether_one_node_gets_a_number() -> None:

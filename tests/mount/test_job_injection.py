@@ -183,7 +183,7 @@ def test_an_image_is_mounted_beside(job: Job) -> None:
     [
         ("openmpi", 8, "are for the mpich ABI, and"),
         ("cray-mpich", 6, "two images at"),
-        ("mvapich", 6, "two images at"),  # nobody here knows its ABI
+        ("lam", 6, "two images at"),  # nobody here knows its ABI
     ],
 )
 @pytest.mark.parametrize("verb", [["activate"], ["run", "--how", "kernel"], ["run"]])

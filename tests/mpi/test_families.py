@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from stackproof.core.errors import Reason, StackproofError
-from stackproof.mpi import families
+from stackproof.mpi import families, transports
 from stackproof.mpi.families import versions
 
 CAPTURES = Path(__file__).parents[1] / "captures" / "launch"
@@ -63,9 +63,65 @@ def test_only_its_own_family_knows_a_library(family, version):
     assert families.identify(text) == (family, version)
 
 
-@pytest.mark.parametrize("text", ["", "MVAPICH Version: 4.0", "based on MPICH Version: 3.4"])
+@pytest.mark.parametrize("text", ["", "LAM/MPI Version: 7.1", "based on MPICH Version: 3.4"])
 def test_foreign_library_is_nobodys(text):
     assert families.identify(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        # https://github.com/JuliaParallel/MPI.jl, test of version strings
+        ("MVAPICH2 Version      :\t2.3.6\nMVAPICH2 Release date :\tMon March 29", "2.3.6"),
+        ("MVAPICH Version:        4.1\nMVAPICH Release date:   Tue", "4.1"),
+    ],
+)
+def test_mvapich_says_its_release_in_two_forms(text, version):
+    assert families.identify(text) == ("mvapich", version)
+
+
+def test_mvapich_takes_a_transport_as_mpich_does_from_release_4_on():
+    mvapich, mpich = families.get("mvapich").paths, families.get("mpich").paths
+    assert {name: path.set for name, path in mvapich.items()} == {
+        name: mpich[name].set for name in ("shm", "tcp", "cxi")
+    }
+    assert transports.get("tcp").supports("mvapich", "4.1")
+    assert not transports.get("tcp").supports("mvapich", "2.3.7")
+
+
+@pytest.mark.parametrize(
+    ("names", "path", "content", "family"),
+    [
+        (["libmpi.so.40", "libopen-pal.so.80"], "/a/libmpi.so.40", b"", "openmpi"),
+        (["libmpi.so.12"], "/opt/cray/pe/mpich/8.1.28/lib/libmpi.so.12", b"", "cray-mpich"),
+        (["libmpi.so.12"], "/a/libmpi.so.12", b"..I_MPI_FABRICS..", "intel-mpi"),
+        (["libmpi.so.12"], "/a/libmpi.so.12", b"..MVAPICH Version..", "mvapich"),
+        (["libmpi.so.12"], "/a/libmpi.so.12", b"..MPICH Version..", "mpich"),
+    ],
+)
+def test_marks_tell_a_library(names, path, content, family):
+    assert families.of_library(names, path, lambda: content) == family
+
+
+@pytest.mark.parametrize(
+    ("abi", "release", "words", "maker"),
+    [
+        ("openmpi", "5.0.8", (), ("openmpi", False)),
+        ("mpich", "4.3.1", (), ("mpich", False)),
+        ("mpich", "2021.18", (), ("intel-mpi", False)),
+        ("mpich", "4.1", ("MVAPICH",), ("mvapich", True)),
+        ("standard", "5.0.2", (), ("mpich", False)),
+        ("standard", "2021.19", (), ("intel-mpi", False)),
+    ],
+)
+def test_constants_tell_the_maker(abi, release, words, maker):
+    assert families.maker_of(abi, release, words) == maker
+
+
+def test_what_is_made_of_another_is_asked_before_it():
+    names = [family.name for family in families.by_likeness()]
+    assert names[-1] == "mpich"
+    assert names.index("openmpi") > names.index("mvapich")
 
 
 def test_unknown_family_is_unsupported():

@@ -14,6 +14,7 @@ VERSIONS = {
     "mpich": "5.0.2",
     "intel-mpi": "2021.18.1",
     "cray-mpich": "8.1.28",
+    "mvapich": "4.1",
 }
 PLACEMENTS = {
     "intra": Placement(name="intra", ranks=(Rank(node="a"), Rank(node="a"))),

@@ -29,7 +29,8 @@ from stackproof.linking.loader import (
     MappedObject,
     load_program,
 )
-from stackproof.mpi import homes
+from stackproof.mpi import families, homes
+from stackproof.mpi.abi import Abi
 
 PRIVATE = "private"
 _PRIVATE_PLUGINS = f"{PRIVATE}/provider/"
@@ -410,22 +411,17 @@ def _replaced(chosen: Mapping[str, str]) -> Iterator[Replaced]:
         yield Replaced(level="mpi", name="libmpich.so.12", file="mpi/libmpi.so.12")
 
 
-# Parts of MPIs by the names that they have in containers; those of one release fit each other.
-_FOREIGN = {
-    "mpich": ("libmpifort.so.12", "libmpicxx.so.12", "libmpichfort.so.12", "libmpichcxx.so.12"),
-    "openmpi": (
-        "libmpi_mpifh.so.40",
-        "libmpi_usempi.so.40",
-        "libmpi_usempi_ignore_tkr.so.40",
-        "libmpi_usempif08.so.40",
-        "libmpi_cxx.so.40",
-    ),
-    "standard": ("libmpifort_abi.so.1",),
-}
+_STANDARD_PARTS = ("libmpifort_abi.so.1",)
 
 
 def _foreign(family: str, chosen: Mapping[str, str]) -> Iterator[str]:
-    return (name for name in _FOREIGN.get(family, ()) if name not in chosen)
+    """Yield parts of MPIs by the names that they have in containers, but those that are chosen.
+
+    Those of one release fit each other.
+    """
+    known = families.REGISTRY.get(family)
+    parts = known.parts if known else _STANDARD_PARTS if family == Abi.STANDARD else ()
+    return (name for name in parts if name not in chosen)
 
 
 def is_machines(name: str) -> bool:

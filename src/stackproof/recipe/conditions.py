@@ -16,6 +16,7 @@ from typing import Any
 
 from stackproof.core.document import Document
 from stackproof.core.errors import Location, Problem, Reason, did_you_mean
+from stackproof.mpi import families
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +58,7 @@ FACTS: Mapping[str, Fact] = {
         Fact(
             name="vendor-mpi",
             description="The vendor's MPI.",
-            values=("cray-mpich", "intel-mpi", "mpich", "openmpi", "none"),
+            values=(*sorted(families.REGISTRY), "none"),
         ),
     )
 }

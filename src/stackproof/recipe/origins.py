@@ -15,6 +15,7 @@ from typing import Any
 
 from stackproof.core.document import Document
 from stackproof.core.errors import Location, Reason, fail
+from stackproof.mpi.families.cray_mpich import CRAY_MPICH
 from stackproof.recipe.composition import PlacedValue, tree
 from stackproof.recipe.conditions import FACTS
 
@@ -90,13 +91,13 @@ _FACTS: Mapping[str, tuple[tuple[str, ...], ...]] = {
         ("packages.yaml", "packages", "libcxi"),
         ("network.yaml", "packages", "cxi-driver"),
         ("packages.yaml", "packages", "cxi-driver"),
-        ("network.yaml", "mpi", "cray-mpich"),
-        ("packages.yaml", "packages", "cray-mpich"),
+        ("network.yaml", "mpi", CRAY_MPICH.name),
+        ("packages.yaml", "packages", CRAY_MPICH.name),
     ),
     "vendor-mpi": (
         ("site", "vendor-mpi", "family"),
-        ("network.yaml", "mpi", "cray-mpich"),
-        ("packages.yaml", "packages", "cray-mpich"),
+        ("network.yaml", "mpi", CRAY_MPICH.name),
+        ("packages.yaml", "packages", CRAY_MPICH.name),
     ),
 }
 

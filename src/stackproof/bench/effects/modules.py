@@ -21,6 +21,7 @@ from stackproof.bench.effects import installation
 from stackproof.core.command import Command, EnvPatch
 from stackproof.core.effects.run import base_environment, run
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
+from stackproof.mpi.families.cray_mpich import CRAY_MPICH
 
 _PATIENCE_S = 300.0
 _LAUNCHERS = ("mpiexec.hydra", "mpiexec", "mpirun")
@@ -146,7 +147,7 @@ def mpi_of(loaded: LoadedModules, *, named_by: str) -> Installation:
             hint="load the modules of one MPI only",
         )
     wrapper = _program(folders[0], WRAPPERS[:-1]) if folders else ""
-    if not wrapper and any(name.startswith("cray-mpich") for name in loaded.names):
+    if not wrapper and any(name.startswith(CRAY_MPICH.name) for name in loaded.names):
         wrapper = shutil.which("cc", path=path) or ""  # PrgEnv's, which links with that
     if not wrapper:
         raise fail(

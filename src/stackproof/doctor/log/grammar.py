@@ -15,7 +15,6 @@ _BASES = frozenset(family.made_of for family in _FAMILIES)
 COMPONENTS: tuple[tuple[str, str], ...] = (
     *((one.log.component, one.log.speaks) for one in _FAMILIES if one.log and one.made_of),
     ("Cray PMI", r"\[PE_\d+\]|_pmi_|^pmi_|PMI: "),
-    ("MVAPICH", r"\[mvapich|MVAPICH|\[cli_\d+\]|mpispawn|mpirun_rsh|mv2_|MPIDI_CH3_Init"),
     ("Hydra", r"\[mpiexec@|\[proxy:|HYD[A-Z]?_|hydra|BAD TERMINATION OF ONE"),
     ("pyxis", r"pyxis"),
     ("enroot", r"enroot|^\[ERROR\]"),
@@ -203,19 +202,10 @@ EXIT = re.compile(
     r"|exit status) +(?P<code>\d{1,3})\b"
 )
 
-_MVAPICH = (
-    r"MVAPICH|\[mvapich|mpirun_rsh|mpispawn|M(?:V2|VP)_\w+|\[cli_\d+\]: (?:aborting|read)"
-    r"|:mpi_rank_\d+\]\[|mv2_\w+"
-)
-MPIS: tuple[tuple[str, str], ...] = (
-    *((one.name, one.log.words) for one in _FAMILIES if one.log and one.made_of),
-    ("mvapich", _MVAPICH),
-    *((one.name, one.log.words) for one in _FAMILIES if one.log and not one.made_of),
-)
+MPIS: tuple[tuple[str, str], ...] = (*((one.name, one.log.words) for one in _FAMILIES if one.log),)
 """Families of MPI by words that no other one has, the more particular first."""
 
 VERSIONS: tuple[tuple[str, str], ...] = (
-    ("mvapich", r"MVAPICH2?(?:-[A-Za-z]\w*)?(?: [Vv]ersion *:?\s*| |-)(\d+\.\d+(?:\.\d+)?)\b"),
     *((one.name, one.log.version) for one in _FAMILIES if one.log),
     ("libfabric", r"libfabric[ /](?:version: ?|[Vv])?(\d+\.\d+\.\d+)"),
 )

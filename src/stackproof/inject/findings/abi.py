@@ -16,6 +16,7 @@ from stackproof.inject.ways import unnameable
 from stackproof.linking.loader import Closure, MappedObject
 from stackproof.linking.loader.machine import LEVELS
 from stackproof.mpi import abi
+from stackproof.mpi.abi import Abi
 
 
 def start_findings(case: InjectionAttempt) -> Iterator[Finding]:
@@ -138,7 +139,7 @@ def abi_findings(case: InjectionAttempt) -> Iterator[Finding]:
             f"{family.abi}, which fits",
             file=case.after.program.path,
         )
-    elif not demand.abis and family.abi == "openmpi" and _takes_no_handle(case):
+    elif not demand.abis and family.abi == Abi.OPENMPI and _takes_no_handle(case):
         yield Finding(
             cause=Cause.OTHER_ABI,
             effect=Effect.FAILS,
@@ -365,7 +366,7 @@ def moved_from(case: InjectionAttempt) -> str:
 
 def compiled_prefix(case: InjectionAttempt) -> str:
     """Return the folder that an injected Open MPI was configured for, empty for none."""
-    if case.main is None or case.main.family.abi != "openmpi":
+    if case.main is None or case.main.family.abi != Abi.OPENMPI:
         return ""
     for loaded in case.after.objects:
         if not case.replacement.owns(loaded.path):

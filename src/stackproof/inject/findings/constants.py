@@ -20,6 +20,7 @@ from stackproof.inject.model import Cause, Effect, Finding
 from stackproof.inject.values import EVERY, KnownValue, Meaning, find
 from stackproof.linking.elf.calls import Handed, Relay
 from stackproof.linking.loader import MappedObject
+from stackproof.mpi.abi import Abi
 
 
 def value_findings(case: InjectionAttempt) -> Iterator[Finding]:
@@ -84,7 +85,7 @@ def _value_finding(case: InjectionAttempt, user: MappedObject, handed: Handed) -
     if not names or (theirs is None and release and own == (maker, release)):
         return None
     if theirs is not None and theirs.name in names:
-        if len(names) == 1 or case.main.family.abi != "standard":
+        if len(names) == 1 or case.main.family.abi != Abi.STANDARD:
             return None  # few programs are of the releases that mean another by it
         effect: Effect | None = Effect.CANNOT_TELL
         words = f"means `{theirs.name}` by that"
@@ -116,31 +117,23 @@ def _value_finding(case: InjectionAttempt, user: MappedObject, handed: Handed) -
     )
 
 
-_MAKERS = {
-    "openmpi": frozenset({"openmpi"}),
-    "mpich": frozenset({"mpich", "intel-mpi", "cray-mpich"}),
-    "standard": frozenset({"mpich-standard", "intel-mpi-standard"}),
-}
-
-
 def _possible(known: KnownValue, family: str) -> tuple[str, ...]:
     """Return the constant that a program may mean, the standard's first."""
-    names = known.names(_MAKERS.get(family, frozenset()))
+    from stackproof.mpi import families  # noqa: PLC0415 - only where a value is in doubt
+
+    every = families.REGISTRY.values()
+    makers = {one.name for one in every if one.abi == family} or {
+        f"{one.name}-{family}" for one in every
+    }
+    names = known.names(frozenset(makers))
     return tuple(name for name in names if not name.startswith("MPIX_")) or names
 
 
-_TITLES = {
-    "mpich": "MPICH",
-    "intel-mpi": "Intel MPI",
-    "cray-mpich": "Cray MPICH",
-    "mvapich": "MVAPICH",
-    "openmpi": "Open MPI",
-}
-"""Makers as they write themselves; the families of MPIs can do more than a judgement may load."""
-
-
 def _title(maker: str) -> str:
-    return _TITLES.get(maker.removesuffix("-standard"), "this MPI")
+    from stackproof.mpi import families  # noqa: PLC0415 - only where something is found
+
+    known = families.REGISTRY.get(maker.removesuffix("-standard"))
+    return known.log.component if known and known.log else "this MPI"
 
 
 def _judged(theirs: Meaning | None, function: str) -> tuple[Effect | None, str]:
@@ -166,12 +159,11 @@ def descriptor_findings(case: InjectionAttempt) -> Iterator[Finding]:
     The MPICH ABI leaves the Fortran 2008 module out.
     """
     main = case.main
-    if main is None or main.family.abi != "mpich":
+    if main is None or main.family.abi != Abi.MPICH:
         return
-    own, new = maker_before(case)[0], maker_injected(case)[0]
     for user in case.demand.users:
         names = [e.name for e in user.elf.imports if "_f08ts" in e.name or "_cdesc" in e.name]
-        if names and (own == "intel-mpi") != (new == "intel-mpi"):
+        if names and _reads_otherwise(case):
             yield Finding(
                 cause=Cause.ABI_UNKNOWN,
                 effect=Effect.CANNOT_TELL,
@@ -182,3 +174,11 @@ def descriptor_findings(case: InjectionAttempt) -> Iterator[Finding]:
                 symbols=tuple(sorted(names)),
                 remedy="try it: `inject prove`; or build it with the other MPI's `mpi_f08`",
             )
+
+
+def _reads_otherwise(case: InjectionAttempt) -> bool:
+    """Return whether one of the MPIs before and after the injection is Intel's, and one is not."""
+    from stackproof.mpi.families.intel_mpi import INTEL_MPI  # noqa: PLC0415 - as for titles
+
+    makers = (maker_before(case)[0], maker_injected(case)[0])
+    return len({maker == INTEL_MPI.name for maker in makers}) > 1

@@ -16,6 +16,7 @@ from stackproof.inject.findings.symbols import InjectionAttempt
 from stackproof.inject.model import Cause, Effect, Finding
 from stackproof.linking.loader import Closure, LoaderSettings, MappedObject, load_program
 from stackproof.mpi import abi
+from stackproof.mpi.abi import Abi
 
 # Which way each launcher offers; Slurm's srun depends on --mpi, so that it must be said.
 OFFERS = {
@@ -56,7 +57,7 @@ def launcher_findings(case: InjectionAttempt, launcher: str, file: str = "") -> 
     speaks = _spoken(case)
     offer = OFFERS[launcher]
     if offer in speaks:
-        if main.family.name == "openmpi" and launcher == "prte" and _is_openmpi4(case):
+        if main.family.abi == Abi.OPENMPI and launcher == "prte" and _is_openmpi4(case):
             yield _refused(case, launcher, "PRRTE does not start Open MPI 4 as one job")
         elif file and launcher == "orterun" and _is_openmpi4(case) and not is_own(case, file):
             yield Finding(
@@ -215,11 +216,11 @@ def _spoken(case: InjectionAttempt) -> frozenset[str]:
         return frozenset()
     ways = set()
     # PMIx is a library of its own; Open MPI 4 has it inside.
-    if main.family.abi == "openmpi" or any(
+    if main.family.abi == Abi.OPENMPI or any(
         "PMIx_Init" in loaded.elf.exports for loaded in _loaded(case)
     ):
         ways.add("pmix")
-    if main.family.abi != "openmpi" and _has_words(case, "PMI_FD"):
+    if main.family.abi != Abi.OPENMPI and _has_words(case, "PMI_FD"):
         ways.add("pmi")
     return frozenset(ways)
 
@@ -246,7 +247,7 @@ def namespace_findings(case: InjectionAttempt, namespaces: str) -> Iterator[Find
     """
     if namespaces != "per-rank" or case.main is None:
         return
-    if case.main.family.name == "mpich" and _has_words(case, "process_vm_readv"):
+    if case.main.family.abi == Abi.MPICH and _has_words(case, "process_vm_readv"):
         yield Finding(
             cause=Cause.NAMESPACES,
             effect=Effect.STEP,

@@ -24,7 +24,7 @@ from stackproof.linking.loader import (
     unversioned_providers,
 )
 from stackproof.mpi import abi
-from stackproof.mpi.abi import LibraryRole, fortran
+from stackproof.mpi.abi import Abi, LibraryRole, fortran
 from stackproof.mpi.abi.fortran import MPICH_BLOCKS, OPENMPI_BLOCKS
 
 _NAME = re.compile(r"(lib.+?)\.so(?:\.([0-9.]+))?")
@@ -260,7 +260,7 @@ def symbol_findings(case: InjectionAttempt) -> Iterator[Finding]:
 def _is_idle(case: InjectionAttempt, path: str, functions: list[str]) -> bool:
     """Return whether nothing that is loaded makes a Fortran part, which stays, call functions."""
     part = next(loaded for loaded in case.after.objects if loaded.path == path)
-    if case.demand.is_module or case.main is None or case.main.family.abi != "mpich":
+    if case.demand.is_module or case.main is None or case.main.family.abi != Abi.MPICH:
         return False
     if case.is_injected(part) or part_of(_soname(part)) is not LibraryRole.FORTRAN:
         return False
@@ -438,7 +438,7 @@ def _fits(case: InjectionAttempt, main: Main, part: LibraryRole) -> str:
     """Return why a part that was not replaced fits the injected main library, empty if unknown."""
     if part not in {LibraryRole.FORTRAN, LibraryRole.CXX, LibraryRole.FORTRAN_2008}:
         return ""
-    if main.family.abi == "mpich":
+    if main.family.abi == Abi.MPICH:
         return "the MPICH ABI holds between its main library and those of Fortran and C++"
     old, new = _series(maker_before(case)[1]), _series(maker_injected(case)[1])
     return f"both are of Open MPI {new}" if new and new == old else ""
@@ -473,10 +473,8 @@ def _maker_of(view: FileView, file: File, of_abi: str) -> tuple[str, str]:
         return "", ""
     if not traces.release:
         return "", ""
-    if of_abi == "openmpi":
-        return "openmpi", traces.release
-    for word, family in (("CRAY MPICH", "cray-mpich"), ("MVAPICH", "mvapich")):
-        if word in traces.words:
-            return family, traces.release
-    family = "intel-mpi" if traces.release.startswith("20") else "mpich"
-    return family + ("-standard" if of_abi == "standard" else ""), traces.release
+    from stackproof.mpi import families  # noqa: PLC0415 - most judgements ask for no maker
+
+    family, by_word = families.maker_of(of_abi, traces.release, traces.words)
+    suffix = "-standard" if of_abi == Abi.STANDARD and not by_word else ""
+    return family + suffix, traces.release

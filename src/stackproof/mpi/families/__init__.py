@@ -15,6 +15,7 @@ from stackproof.core import registry
 from stackproof.mpi.families.cray_mpich import CRAY_MPICH
 from stackproof.mpi.families.intel_mpi import INTEL_MPI
 from stackproof.mpi.families.mpich import MPICH
+from stackproof.mpi.families.mvapich import MVAPICH
 from stackproof.mpi.families.openmpi import OPENMPI
 from stackproof.mpi.families.record import LibraryMarks, MpiFamily
 
@@ -22,14 +23,17 @@ if TYPE_CHECKING:
     from stackproof.mpi.path_logs import Probe
 
 __all__ = [
-    "REGISTRY", "MpiFamily", "abi_of", "by_likeness", "get", "identify", "of_library", "pmi_of",
-    "probe_of", "same_release",
+    "REGISTRY", "MpiFamily", "abi_of", "by_likeness", "get", "identify", "maker_of", "of_library",
+    "pmi_of", "probe_of", "same_release",
 ]  # fmt: skip
 
 
 REGISTRY: dict[str, MpiFamily] = {
-    family.name: family for family in (OPENMPI, MPICH, INTEL_MPI, CRAY_MPICH)
+    family.name: family for family in (OPENMPI, MPICH, INTEL_MPI, CRAY_MPICH, MVAPICH)
 }
+
+
+_BASES = frozenset(family.made_of for family in REGISTRY.values())
 
 
 def get(name: str) -> MpiFamily:
@@ -71,11 +75,10 @@ def by_likeness() -> tuple[MpiFamily, ...]:
 
     Whoever looks for words takes the first that fits: MPICH's stand in what is made of it, too.
     """
-    bases = {family.made_of for family in REGISTRY.values()}
     return tuple(
         sorted(
             REGISTRY.values(),
-            key=lambda family: (family.name in bases, not family.made_of, family.name),
+            key=lambda family: (family.name in _BASES, not family.made_of, family.name),
         )
     )
 
@@ -98,6 +101,24 @@ def of_library(names: Collection[str], path: str, content: Callable[[], bytes]) 
         if mark.word and mark.word in held:
             return name
     return next(name for name, mark in reversed(marks.items()) if mark == LibraryMarks())
+
+
+def maker_of(abi: str, release: str, words: Collection[str]) -> tuple[str, bool]:
+    """Return the family whose main library says a release, and has words in its constants.
+
+    True says that a word of its own told it. One of the MPICH ABI has many makers; the standard's
+    libraries are of the same.
+    """
+    made = [one for one in by_likeness() if one.abi == abi] or [
+        one for one in by_likeness() if one.made_of or one.name in _BASES
+    ]
+    for one in made:
+        if one.marks.maker and one.marks.maker in words:
+            return one.name, True
+    for one in made:
+        if one.marks.release and release.startswith(one.marks.release):
+            return one.name, False
+    return made[-1].name, False
 
 
 def same_release(version: str, wanted: str) -> bool:

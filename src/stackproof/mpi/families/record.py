@@ -63,12 +63,15 @@ class LibraryMarks(msgspec.Struct, frozen=True, kw_only=True):
     """What tells the main library of a family among those of its ABI, each empty for nothing.
 
     `beside` begins the name of a library that is loaded with it, `path` finds where it lies, `word`
-    is one of its constants.
+    is one of its constants. `maker` is a word in the constants of one that all others lack, and
+    `release` the beginning of its releases, where those of others begin otherwise.
     """
 
     beside: str = ""
     path: re.Pattern[str] | None = None
     word: bytes = b""
+    maker: str = ""
+    release: str = ""
 
 
 class MpiFamily(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,7 +98,12 @@ class MpiFamily(msgspec.Struct, frozen=True, kw_only=True):
     `made_of` is the family whose sources it goes on from, `marks` tell its library from that one's;
     `log` and `info` are how it is recognised by what jobs and its own program print. `ofi_plug_in`
     begins the name of the file by which it reaches libfabric, where that is a file of its own.
-    `evidence` is the module whose `PROBE` reads its words about paths, empty where it has none.
+    `spack` are its packages in Spack, its own first, with the first release that has the ABI of
+    today, empty where all have; `easybuild` is its name there. `programs` are benchmarks that come
+    with it, and `parts` names of its libraries for other languages than C in containers. With
+    `vendor` nobody but the machine's vendor has it; EasyBuild builds those with `chain` from source
+    (`build/engines/easybuild`). `evidence` is the module whose `PROBE` reads its words about paths,
+    empty where it has none.
     """
 
     name: str
@@ -122,6 +130,12 @@ class MpiFamily(msgspec.Struct, frozen=True, kw_only=True):
     log: LogForms | None = None
     info: InfoProgram | None = None
     ofi_plug_in: str = ""
+    spack: Mapping[str, str] = {}
+    easybuild: str = ""
+    programs: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
+    vendor: bool = False
+    chain: bool = False
     evidence: str = ""
 
     def wheels(self, version: str | None) -> tuple[Requirement, ...]:

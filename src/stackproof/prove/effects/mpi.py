@@ -24,14 +24,15 @@ from stackproof.inject.ways import inner_folders
 from stackproof.linking.effects.view import RootView
 from stackproof.linking.loader import Closure, LoaderSettings, load_program
 from stackproof.mpi import abi
+from stackproof.mpi.abi import Abi
 from stackproof.mpi.homes import OPEN_MPI
 
 # Launchers by what `inject check` calls them: ours, and the ABI of the MPIs that they are part of.
 _KINDS = {
-    "hydra": ("hydra", "mpich"),
-    "intel-hydra": ("intel-hydra", "mpich"),
-    "prte": ("prte", "openmpi"),
-    "orterun": ("prte", "openmpi"),
+    "hydra": ("hydra", Abi.MPICH),
+    "intel-hydra": ("intel-hydra", Abi.MPICH),
+    "prte": ("prte", Abi.OPENMPI),
+    "orterun": ("prte", Abi.OPENMPI),
 }
 _NAMES = ("mpiexec.hydra", "mpiexec", "mpiexec.openmpi", "mpiexec.mpich")
 # Where Linux distributions keep MPIs, with `lib` below.
@@ -168,7 +169,7 @@ def _of_folder(text: str) -> Provided:
     main = replacement.mains[0]
     launcher, mpiexec = _launcher([replacement.home, *_above(folder)], main.family.abi, main.path)
     homes = {}
-    if main.family.abi == "openmpi":
+    if main.family.abi == Abi.OPENMPI:
         homes = dict.fromkeys(OPEN_MPI, replacement.home)
     return Provided(
         title=f"{main.family.title}, {folder}",

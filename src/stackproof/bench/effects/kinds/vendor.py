@@ -12,6 +12,7 @@ from stackproof.bench.effects.kinds import ArmReader, Tell, reader_of
 from stackproof.bench.ready import ReadyArm
 from stackproof.bench.spec import Arm
 from stackproof.core.errors import Reason, fail
+from stackproof.mpi.families.cray_mpich import CRAY_MPICH
 from stackproof.site.effects.probe import load_site
 from stackproof.site.model import VendorMpi
 
@@ -46,11 +47,11 @@ def _found(mpi: VendorMpi) -> tuple[dict[str, Any], str]:
     """Return the fields of an arm for a vendor's MPI, and where it is in words."""
     if mpi.path and os.path.isdir(mpi.path):
         return {"prefix": mpi.path}, f"installed in {mpi.path}"
-    if mpi.family == "cray-mpich":
+    if mpi.family == CRAY_MPICH.name:
         if wrapper := _cray(mpi.version or "*"):
             prefix = os.path.dirname(os.path.dirname(wrapper))
             return {"prefix": prefix}, f"installed in {prefix}"
-        module = f"cray-mpich/{mpi.version}" if mpi.version else "cray-mpich"
+        module = f"{mpi.family}/{mpi.version}" if mpi.version else mpi.family
         return {"module": (module,)}, f"as the module {module}"
     raise fail(
         Reason.NO_MPI,

@@ -17,6 +17,7 @@ from stackproof.core import document as documents
 from stackproof.core.document import Document
 from stackproof.core.errors import Problem, StackproofError
 from stackproof.core.versions import ANY, Versions, versions
+from stackproof.mpi import families
 
 PREFIX = "prefix"
 PROVIDERS = "providers"
@@ -42,7 +43,8 @@ class When:
 
 
 ALWAYS = When()
-FLAGS = ("xpmem", "libcxi-tools", "bundled", "ucx", "ucc", "openmpi", "mpich")
+_MPIS = tuple(name for name, family in families.REGISTRY.items() if family.chain)
+FLAGS = ("xpmem", "libcxi-tools", "bundled", "ucx", "ucc", *_MPIS)
 """What a request switches on besides providers and accelerators; an MPI by its name."""
 
 

@@ -18,6 +18,7 @@ from stackproof.build.engines.easybuild.components import (
 from stackproof.build.engines.easybuild.request import ChainRequest, ExternalComponent, Gpu
 from stackproof.core.errors import Location, Problem, Reason, did_you_mean
 from stackproof.core.versions import Versions, versions
+from stackproof.mpi import families
 
 LIBFABRIC = "libfabric"
 CXI = "cxi"
@@ -97,8 +98,7 @@ class Selection:
             "bundled": request.bundled or component in request.bundled_parts,
             "ucx": request.ucx,
             "ucc": request.ucc,
-            "openmpi": mpi == "openmpi",
-            "mpich": mpi == "mpich",
+            **{name: mpi == name for name in families.REGISTRY},
         }
         name = when.flag.removeprefix("no-")
         return (

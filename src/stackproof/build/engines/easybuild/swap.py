@@ -13,7 +13,6 @@ from stackproof.mpi import families
 
 SOURCE_FILES, PATCHES = "source-files", "patches"
 """Keys of recipes for files of one's own, by component."""
-_MPIS = ("openmpi", "mpich")
 
 
 def swap(
@@ -30,9 +29,9 @@ def swap(
     if word.package == MPI and not own:
         raise StackproofError(word.problem("the recipe has no MPI", reason=Reason.INVALID_VALUE))
     component = catalogue.components.get(name)
-    if component is None or not component.releases or (name in _MPIS and name != own):
+    if component is None or not component.releases or (name in families.REGISTRY and name != own):
         known = [one for one, what in catalogue.components.items() if what.releases]
-        mine = [one for one in known if one not in _MPIS or one == own]
+        mine = [one for one in known if one not in families.REGISTRY or one == own]
         raise StackproofError(word.unknown((*([MPI] if own else []), *mine)))
     if word.kind is not SwapKind.WITH:
         return _of_file(data, word, component, file or {})
@@ -51,8 +50,9 @@ def swap(
 def _of_mpi(data: Mapping[str, Any], word: SwapWord, catalogue: Catalogue) -> RecipeOverlay:
     was = data["mpi"]
     name = word.name or was["family"]
-    if name not in _MPIS:
-        hint = f"{did_you_mean(name, _MPIS)}there are: {', '.join(_MPIS)}"
+    mpis = [one for one in families.REGISTRY if one in catalogue.components]
+    if name not in mpis:
+        hint = f"{did_you_mean(name, mpis)}there are: {', '.join(mpis)}"
         message = f"EasyBuild's chains have no MPI `{name}`"
         raise StackproofError(word.problem(message, hint, reason=Reason.INVALID_VALUE))
     component = catalogue.components[name]

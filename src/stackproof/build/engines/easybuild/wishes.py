@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from stackproof.build.engines.easybuild.components import Component
 from stackproof.build.engines.easybuild.selection import SelectedComponent, Selection
 from stackproof.core.errors import Reason, did_you_mean
+from stackproof.mpi.families.openmpi import OPENMPI
 
 # What a configure script is told twice counts as it was told last.
 _SWITCH = re.compile(
@@ -98,7 +99,7 @@ def _check_networks(found: Selection) -> None:
     request = found.request
     family = request.mpi[0] if request.mpi else ""
     for name in _NETWORKS:
-        if getattr(request, name) and family != "openmpi":
+        if getattr(request, name) and family != OPENMPI.name:
             found.refuse(
                 f"`{name}` is for Open MPI, and this recipe has {family or 'no MPI'}",
                 "MPICH is built for libfabric alone, which has a provider `ucx`"
@@ -107,7 +108,7 @@ def _check_networks(found: Selection) -> None:
                 Reason.UNSUPPORTED,
                 (name,),
             )
-    if request.ucc and not request.ucx and family == "openmpi":
+    if request.ucc and not request.ucx and family == OPENMPI.name:
         found.refuse("UCC works through UCX", "add `ucx: true`", Reason.MISSING_KEY, ("ucc",))
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from stackproof.build.engines.spack import locks
+from stackproof.build.engines.spack import locks, mpis
 from stackproof.build.engines.spack.locks import SolvedPackage
 from stackproof.build.engines.spack.stack import SpackEnvironment, SpackLock, SpackStack
 from stackproof.core import document as documents
@@ -20,9 +20,11 @@ from stackproof.core.errors import Location, Problem, Reason, StackproofError
 from stackproof.core.versions import ANY, PackageSpec, Versions, parse_spec, versions
 
 SCHEMA = "conflicts"
-# Packages that are an MPI: an environment that names one gets no other.
-# Source: `provides("mpi")` in the packages of https://github.com/spack/spack-packages.
-MPIS = frozenset(("cray-mpich", "intel-oneapi-mpi", "mpich", "mvapich2", "mvapich-plus", "openmpi"))
+MPIS = frozenset((*mpis.FAMILIES, "mvapich-plus"))
+"""Packages that are an MPI: an environment that names one gets no other.
+
+Source: `provides("mpi")` in the packages of https://github.com/spack/spack-packages.
+"""
 
 
 class ConflictSeverity(StrEnum):

@@ -11,22 +11,19 @@ from stackproof.mpi import families
 
 _RELEASE = re.compile(r"([A-Za-z0-9][A-Za-z0-9_-]*)\s*(?:@=?([A-Za-z0-9][A-Za-z0-9._:,=-]*))?")
 FAMILIES = {
-    "openmpi": "openmpi",
-    "mpich": "mpich",
-    "intel-oneapi-mpi": "intel-mpi",
-    "cray-mpich": "cray-mpich",
+    package: family.name for family in families.REGISTRY.values() for package in family.spack
 }
 """Which family an MPI package of Spack is."""
-PACKAGES = {family: package for package, family in FAMILIES.items()}
+PACKAGES = {family.name: next(iter(family.spack)) for family in families.REGISTRY.values()}
 """What Spack calls a family."""
-OTHERS = ("mvapich", "mvapich2")
-"""Packages with the ABI of MPICH that are of no family of ours."""
-_ABI_SINCE = {"mpich": "3.1", "cray-mpich": "7.0", "mvapich2": "2.0", "openmpi": "4.0"}
-"""The first release with the ABI of today, as a package counts them.
-
-Sources: https://www.mpich.org/abi/;
-https://docs.open-mpi.org/en/v5.0.x/release-notes/changelog/v5.0.x.html.
-"""
+OTHERS = tuple(
+    package for family in families.REGISTRY.values() for package in tuple(family.spack)[1:]
+)
+"""Packages of older releases, under other names than their family's."""
+_ABI_SINCE = {
+    **{name: since for one in families.REGISTRY.values() for name, since in one.spack.items()},
+}
+"""The first release with the ABI of today, as a package counts them."""
 
 
 def release(spec: str) -> str:
@@ -40,8 +37,6 @@ def abi_of(package: str, version: str) -> str:
     since = _ABI_SINCE.get(package, "")
     if version and since and not versions(version).within(versions(f"{since}:")):
         return ""
-    if package in OTHERS:
-        return families.REGISTRY["mpich"].abi
     return families.abi_of(FAMILIES[package], version) if package in FAMILIES else ""
 
 

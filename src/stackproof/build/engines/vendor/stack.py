@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from stackproof.build.stack import StackView
 from stackproof.core import ids
+from stackproof.mpi.families.cray_mpich import CRAY_MPICH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +27,7 @@ class VendorStack:
     version: str = "0"
     description: str = ""
     engine: str = "vendor"
-    mpi_family: str = "cray-mpich"
+    mpi_family: str = CRAY_MPICH.name
     mpi_version: str = ""
     compiler: str = "gnu"
     gtl: str = "none"

@@ -173,7 +173,9 @@ def view_wish(name: str, body: dict[str, Any]) -> ViewWish:
 
 
 # Programs that come with one MPI's own packages.
-_COMES_WITH = {"IMB-MPI1": "intel-mpi"}
+_COMES_WITH = {
+    program: family.name for family in families.REGISTRY.values() for program in family.programs
+}
 
 
 def resolve(recipe: Recipe, facts: Mapping[str, str]) -> Stack:

@@ -27,7 +27,10 @@ CRAY_MPICH = MpiFamily(
     # Frontier User Guide, "GPU-Aware MPI".
     gpu_switches=(GpuSwitch(name="MPICH_GPU_SUPPORT_ENABLED", since=(8, 1)),),
     made_of="mpich",
-    marks=LibraryMarks(path=re.compile(r"^/opt/cray/pe/mpich/(?P<release>[^/]+)/")),
+    marks=LibraryMarks(
+        path=re.compile(r"^/opt/cray/pe/mpich/(?P<release>[^/]+)/"),
+        maker="CRAY MPICH",
+    ),
     log=LogForms(
         component="Cray MPICH",
         speaks=r"MPICH ERROR \[Rank|MPICH WARNING|CRAY MPICH|libmpi_(?:cray|gnu|intel|nvidia|amd)\b"
@@ -36,5 +39,7 @@ CRAY_MPICH = MpiFamily(
         r"|amd)(?:_\d+)?\.so|\[PE_\d+\]|GTL library|MPIDI_CRAY_|MPICH_\w+ +=|cray_pmi",
         version=r"CRAY MPICH version (\d+\.\d+\.\d+)",
     ),
+    spack={"cray-mpich": "7.0"},  # https://www.mpich.org/abi/
+    vendor=True,
     evidence="stackproof.mpi.families.cray_mpich.evidence",
 )

@@ -43,7 +43,7 @@ INTEL_MPI = MpiFamily(
     gpu_switches=(GpuSwitch(name="I_MPI_OFFLOAD", since=(2021, 8), memory=frozenset({"cuda"})),),
     wheels_lack={"impi-rt": ("rocm",)},  # 2021.18.1 names libcuda.so alone
     made_of="mpich",
-    marks=LibraryMarks(word=b"I_MPI_FABRICS"),
+    marks=LibraryMarks(word=b"I_MPI_FABRICS", release="20"),
     log=LogForms(
         component="Intel MPI",
         speaks=r"bstrap_proxy|i_hydra|I_MPI_|Intel\(R\) MPI|impi|MPI startup\(\)|_ch4_\w+_intel",
@@ -52,5 +52,8 @@ INTEL_MPI = MpiFamily(
         version=r"Intel\(R\) MPI Library,? (?:Version )?(\d{4}\.\d+(?:\.\d+)?"
         r"|\d{4}(?: Update \d+)?)",
     ),
+    spack={"intel-oneapi-mpi": ""},
+    easybuild="impi",
+    programs=("IMB-MPI1",),
     evidence="stackproof.mpi.families.intel_mpi.evidence",
 )

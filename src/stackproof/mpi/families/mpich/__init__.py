@@ -39,5 +39,9 @@ MPICH = MpiFamily(
         version=re.compile(r"^MPICH Version:\s+(\d+\.\d[\w.]*)$", re.MULTILINE),
         foreign="CRAY",
     ),
+    spack={"mpich": "3.1"},  # https://www.mpich.org/abi/
+    easybuild="MPICH",
+    chain=True,
+    parts=("libmpifort.so.12", "libmpicxx.so.12", "libmpichfort.so.12", "libmpichcxx.so.12"),
     evidence="stackproof.mpi.families.mpich.evidence",
 )

@@ -54,5 +54,16 @@ OPENMPI = MpiFamily(
         ofi="\nmca:mtl:ofi:",
     ),
     ofi_plug_in="mca_mtl_ofi",
+    # https://docs.open-mpi.org/en/v5.0.x/release-notes/changelog/v5.0.x.html
+    spack={"openmpi": "4.0"},
+    easybuild="OpenMPI",
+    chain=True,
+    parts=(
+        "libmpi_mpifh.so.40",
+        "libmpi_usempi.so.40",
+        "libmpi_usempi_ignore_tkr.so.40",
+        "libmpi_usempif08.so.40",
+        "libmpi_cxx.so.40",
+    ),
     evidence="stackproof.mpi.families.openmpi.evidence",
 )

@@ -20,6 +20,7 @@ from stackproof.core.command import Command
 from stackproof.core.effects import run
 from stackproof.core.effects.run import Runner
 from stackproof.core.errors import StackproofError
+from stackproof.mpi.families.cray_mpich import CRAY_MPICH
 from stackproof.site.effects import probe, toolchain
 from stackproof.site.model import FabricType, Site
 
@@ -74,7 +75,7 @@ def packages_of_site(site: Site) -> FoundPackages:
     """Return the software that a site file names with path and version."""
     packages, left_out = [], []
     for name, external in site.externals.items():
-        if name not in {"cray-mpich", "libfabric", "slurm", "xpmem", "rdma-core"}:
+        if name not in {CRAY_MPICH.name, "libfabric", "slurm", "xpmem", "rdma-core"}:
             continue
         if external.version and external.path and not external.path.startswith("/dev/"):
             path = external.path.rstrip("/")
@@ -86,8 +87,8 @@ def packages_of_site(site: Site) -> FoundPackages:
         else:
             left_out.append(f"{name}: the site does not say its version and path")
     vendor = site.vendor_mpi
-    told = any(package.name == "cray-mpich" for package in packages)
-    if vendor is not None and vendor.family == "cray-mpich" and not told:
+    told = any(package.name == CRAY_MPICH.name for package in packages)
+    if vendor is not None and vendor.family == CRAY_MPICH.name and not told:
         found = next(_cray_mpich(vendor.version), None)
         if found:
             packages.append(found)
@@ -183,7 +184,7 @@ def _cray_mpich(only: str | None) -> Iterator[SystemPackage]:
         if compilers:
             newest = max(compilers, key=_numbers)
             spec = f"cray-mpich@{version}"
-            yield SystemPackage(name="cray-mpich", spec=spec, prefix=f"{base}/{newest}")
+            yield SystemPackage(name=CRAY_MPICH.name, spec=spec, prefix=f"{base}/{newest}")
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig
 from stackproof.build.engines.spack.stackinator.findings import mapping, strings
+from stackproof.mpi.families.cray_mpich import CRAY_MPICH
 from stackproof.site.model import FabricType, Site
 
 # GPUs by what their maker calls them, and the architecture as Spack names it.
@@ -70,11 +71,11 @@ def cluster_of_site(site: Site) -> ClusterConfig:
     """
     packages = dict(site.spack.packages) if site.spack else {}
     mpis = dict(site.spack.mpi) if site.spack else {}
-    vendor = site.externals.get("cray-mpich")
-    if vendor is not None and vendor.version and vendor.path and "cray-mpich" not in packages:
+    vendor = site.externals.get(CRAY_MPICH.name)
+    if vendor is not None and vendor.version and vendor.path and CRAY_MPICH.name not in packages:
         external = {"spec": f"cray-mpich@{vendor.version}", "prefix": vendor.path}
-        packages["cray-mpich"] = {"buildable": False, "externals": [external]}
-        mpis.setdefault("cray-mpich", ())
+        packages[CRAY_MPICH.name] = {"buildable": False, "externals": [external]}
+        mpis.setdefault(CRAY_MPICH.name, ())
     return ClusterConfig(name=site.name, packages=packages, mpis=mpis)
 
 
@@ -97,9 +98,9 @@ def facts_of_cluster(cluster: ClusterConfig) -> dict[str, str]:
     if cluster.mpis:
         asked = " ".join(_wishes(packages, (*cluster.mpis, "libfabric")))
         facts["gpu"] = next((gpu for gpu in ("cuda", "rocm") if f"+{gpu}" in asked), "none")
-    if "cray-mpich" in {*cluster.mpis, *packages}:
-        facts["vendor-mpi"] = "cray-mpich"
-    if {"libcxi", "cxi-driver", "cray-mpich"} & {*cluster.mpis, *packages}:
+    if CRAY_MPICH.name in {*cluster.mpis, *packages}:
+        facts["vendor-mpi"] = CRAY_MPICH.name
+    if {"libcxi", "cxi-driver", CRAY_MPICH.name} & {*cluster.mpis, *packages}:
         facts["fabric"] = FabricType.SLINGSHOT_11.value
     for wish in _wishes(packages, ("all",)):
         found = _TARGET.search(wish)

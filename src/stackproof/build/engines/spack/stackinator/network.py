@@ -16,6 +16,7 @@ from stackproof.build.engines.spack.stackinator.findings import (
 )
 from stackproof.core.document import Document
 from stackproof.core.errors import Location, Reason
+from stackproof.mpi import families
 
 _PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
@@ -41,7 +42,9 @@ class Network:
     requirement: str | None = None
 
 
-VENDOR_MPIS = frozenset(("cray-mpich",))
+VENDOR_MPIS = frozenset(
+    package for family in families.REGISTRY.values() if family.vendor for package in family.spack
+)
 """Packages that Spack's own repository cannot build: a site has them, or nobody."""
 
 
