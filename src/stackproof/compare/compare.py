@@ -7,41 +7,32 @@ challenger in one randomised block. docs/explanation/statistics.md says what is 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
-from stackproof.compare import integrity, overrule, sweep, tails
+from stackproof.compare import integrity, overrule, sweep
 from stackproof.compare.arm_launches import arm_launches
-from stackproof.compare.collect import CollectedResults, collect, curve_of, curves_of
-from stackproof.compare.disturbance import Disturbed, disturbed, untold, withheld
+from stackproof.compare.collect import CollectedResults, collect, curves_of
+from stackproof.compare.disturbance import Disturbed, disturbed, untold
 from stackproof.compare.drift import changes
 from stackproof.compare.judge import (
-    FEWEST_BLOCKS,
-    Observations,
     Rules,
-    family_p_values,
-    floors_of,
-    judge,
-    points_of,
 )
 from stackproof.compare.margins import TAIL, TAIL_MARGIN, margin_problems, planned_words
 from stackproof.compare.model import (
     DEFAULT_MARGINS,
-    ArmJudgement,
     ArmVerdict,
     CompareOptions,
     Comparison,
-    Curve,
     Note,
     Panel,
     Verdict,
     Why,
 )
+from stackproof.compare.panels import judged_panels
 from stackproof.compare.ranking import rank
-from stackproof.compare.sequential import Table, replayed, rules_of_looks
 from stackproof.compare.verdicts import overall, overall_words, verdict_on
 from stackproof.core.errors import Problem, Reason, StackproofError, fail
 from stackproof.results.measurement import State
-from stackproof.results.metrics import METRICS
 from stackproof.results.model import Results
 from stackproof.results.trust import Integrity
 
@@ -57,7 +48,7 @@ def compare(results: Results, options: CompareOptions | None = None) -> Comparis
     rules = _rules(results, options)
     collected = collect(results)
     hurt = disturbed(results.measurements)
-    panels = _borne_out(collected, results, rules, hurt)
+    panels = judged_panels(collected, results, rules, hurt)
     null = () if spec.null is None else (spec.null,)
     alone = not (spec.challengers or null)  # nothing to compare with: the curves are the result
     cells = any(judgement.cells for panel in panels for judgement in panel.judgements)
@@ -100,7 +91,7 @@ def compare(results: Results, options: CompareOptions | None = None) -> Comparis
 def panels_of(results: Results) -> tuple[Panel, ...]:
     """Return every curve as it is judged now, for whoever asks while launches are being made."""
     hurt = disturbed(results.measurements)
-    return _borne_out(collect(results), results, _rules(results, CompareOptions()), hurt)
+    return judged_panels(collect(results), results, _rules(results, CompareOptions()), hurt)
 
 
 def settings_left(results: Results, block: int) -> dict[tuple[str, str, str], tuple[str, ...]]:
@@ -108,45 +99,6 @@ def settings_left(results: Results, block: int) -> dict[tuple[str, str, str], tu
     collected = collect(results)
     plan = sweep.plan_of(results.spec, _rules(results, CompareOptions()).margins)
     return sweep.remaining(collected.table, curves_of(collected), plan, block)
-
-
-def _borne_out(
-    collected: CollectedResults, results: Results, rules: Rules, hurt: Sequence[Disturbed]
-) -> tuple[Panel, ...]:
-    """Return every curve with the verdicts that launches without disturbance bear out.
-
-    Medians and tails are judged, kept and borne out each for itself, and make one answer here.
-    """
-    panels = _calm(collected, results, rules, hurt)
-
-    def answered(panel: Panel, one: ArmJudgement) -> ArmJudgement:
-        asked = frozenset[str]() if one.arm == results.spec.null else rules.named_tails
-        names = rules.tail_margins(panel.curve)
-        cells = tuple(tails.answered(cell, names, asked) for cell in one.cells)
-        return dataclasses.replace(one, cells=cells)
-
-    return tuple(
-        dataclasses.replace(
-            panel, judgements=tuple(answered(panel, one) for one in panel.judgements)
-        )
-        for panel in panels
-    )
-
-
-def _calm(
-    collected: CollectedResults, results: Results, rules: Rules, hurt: Sequence[Disturbed]
-) -> tuple[Panel, ...]:
-    panels = _judged(collected, collected.table, results, rules)
-    if not hurt:
-        return panels
-    fewer = dataclasses.replace(rules, minimum_launches=FEWEST_BLOCKS)
-
-    def without(out: Sequence[Disturbed]) -> tuple[Panel, ...]:
-        return _judged(collected, _without(collected.table, out), results, fewer) if out else panels
-
-    base = [one for one in hurt if one.arm == results.spec.baseline]
-    others = [one for one in hurt if one.arm != results.spec.baseline]
-    return withheld(panels, without(others), without(base))
 
 
 def _rules(results: Results, options: CompareOptions) -> Rules:
@@ -184,146 +136,6 @@ def _no_results(results: Results, collected: CollectedResults) -> StackproofErro
         detail="\n".join(lines) or None,
         hint="look at the reasons above; the logs of the launches are in the results folder",
     )
-
-
-# --- panels ---------------------------------------------------------------------------------
-
-
-def _panel_order(
-    key: tuple[str, str, str], collected: CollectedResults
-) -> tuple[int, str, str, int]:
-    placement, program, benchmark = key
-    ranks = len(collected.placements[placement].ranks)
-    return (ranks, placement, program, list(METRICS).index(benchmark))
-
-
-def _judged(
-    collected: CollectedResults, table: Table, results: Results, rules: Rules
-) -> tuple[Panel, ...]:
-    """Return every curve with what its looks decided, or with what all its launches do."""
-    plan = results.spec.looks
-    if not plan:
-        return _panels(collected, table, results, rules)
-    strict = rules_of_looks(rules, plan)
-    return replayed(table, plan, lambda seen: _panels(collected, seen, results, strict))
-
-
-def _without(table: Table, hurt: Sequence[Disturbed]) -> Table:
-    """Return the observations of launches in which nothing else was at work."""
-    out = {(one.placement, one.program, one.arm, one.block) for one in hurt}
-    return {
-        (placement, program, benchmark): {
-            arm: {
-                size: {
-                    block: value
-                    for block, value in by_block.items()
-                    if (placement, program, arm, block) not in out
-                }
-                for size, by_block in observations.items()
-            }
-            for arm, observations in by_arm.items()
-        }
-        for (placement, program, benchmark), by_arm in table.items()
-    }
-
-
-def _panels(
-    collected: CollectedResults, table: Table, results: Results, rules: Rules
-) -> tuple[Panel, ...]:
-    """Return every curve on which the baseline was run, judged on the observations of `table`.
-
-    The null arm is judged as one family over all curves: it asks one question of the whole
-    experiment, and the many places where chance could answer it must not add up. It must be neither
-    slower nor faster than the baseline: it is the baseline.
-    """
-    spec = results.spec
-    curves = {
-        key: curve_of(key, collected)
-        for key in sorted(collected.table, key=lambda key: _panel_order(key, collected))
-        if spec.baseline in collected.table[key]
-    }
-    strict = dataclasses.replace(rules, family_error=rules.null_family_error, both_ways=True)
-    contests = {
-        key: (curve, table[key][spec.baseline], table[key][spec.null])
-        for key, curve in curves.items()
-        if spec.null is not None and spec.null in table[key]
-    }
-    p_values = family_p_values(list(contests.values()), strict)
-    nulls = {
-        key: tails.judged(
-            judge(spec.null or "", contest, strict, p),
-            contest,
-            _samples(collected, key, spec.null or "", spec.baseline),
-            strict,
-            None,
-        )
-        for (key, contest), p in zip(contests.items(), p_values, strict=True)
-    }
-    return tuple(
-        _panel((curve, collected, table[key]), nulls.get(key), results, rules)
-        for key, curve in curves.items()
-    )
-
-
-def _panel(
-    found: tuple[Curve, CollectedResults, Mapping[str, Observations]],
-    null: ArmJudgement | None,
-    results: Results,
-    rules: Rules,
-) -> Panel:
-    """Return one curve with its judgements, the null arm's last."""
-    curve, collected, seen = found
-    by_arm: Mapping[str, Observations] = collected.table[curve.key]
-    spec = results.spec
-    limit, source = _limit(results, curve.placement, curve.benchmark)
-    base = seen[spec.baseline]
-    floors: Mapping[str, Mapping[int, float]] = {}
-    if null is not None:
-        rules = dataclasses.replace(rules, floor=floors_of((c.size, c) for c in null.cells))
-        floors = tails.floors(null)
-    judged = [
-        tails.judged(
-            judge(arm, contest, rules),
-            contest,
-            _samples(collected, curve.key, arm, spec.baseline),
-            rules,
-            floors,
-        )
-        for arm in spec.challengers
-        if arm in seen
-        for contest in [(curve, base, seen[arm])]
-    ]
-    arms = (spec.baseline, *spec.challengers, *(() if spec.null is None else (spec.null,)))
-    return Panel(
-        curve=curve,
-        limit=limit,
-        limit_source=source,
-        arms=tuple(
-            dataclasses.replace(
-                points_of(arm, curve, by_arm[arm], collected.tails[curve.key][arm], limit),
-                transport=collected.paths.get((arm, curve.placement, curve.program), ""),
-            )
-            for arm in arms
-            if arm in by_arm
-        ),
-        judgements=(*judged, *(() if null is None else (null,))),
-    )
-
-
-def _samples(
-    collected: CollectedResults, key: tuple[str, str, str], arm: str, baseline: str
-) -> tuple[tails.Samples, tails.Samples]:
-    return collected.tails[key][baseline], collected.tails[key][arm]
-
-
-def _limit(results: Results, placement: str, benchmark: str) -> tuple[float | None, str]:
-    """Return the limit of a benchmark in its own accounting (MB/s) and who states it."""
-    stated = results.spec.limits.get(placement, {})
-    value = stated.get("MB/s")
-    metric = METRICS[benchmark]
-    if metric.unit != "MB/s" or not isinstance(value, int | float) or value <= 0:
-        return None, ""
-    return float(value) * metric.traffic, str(stated.get("source", ""))
 
 
 def _absent(arm: str, panels: Sequence[Panel], results: Results) -> list[str]:

@@ -17,7 +17,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from stackproof.compare.model import ArmJudgement, Cell, Panel, Tail, Verdict, Why
+from stackproof.compare.model import ArmJudgement, Cell, Tail, Verdict, Why
+from stackproof.compare.sequential import Judgements, Wanted, parts_of
 from stackproof.results.measurement import Disturbance, Measurement, RankFacts
 
 LOST = 0.05
@@ -133,47 +134,50 @@ def _slowed(ranks: Sequence[RankFacts], usual: Mapping[tuple[str, int | None], f
     return ""
 
 
+def doubtful(judgements: Judgements, *, slower: bool) -> Wanted:
+    """Return the parts that say that an arm is `slower`, or those that say that it is not."""
+    found = {}
+    for key, judgement in judgements.items():
+        parts = frozenset(
+            name
+            for name, part in parts_of(judgement)
+            if part.verdict is not Verdict.INCONCLUSIVE and _is_slower(part) is slower
+        )
+        if parts:
+            found[key] = parts
+    return found
+
+
 def withheld(
-    panels: Sequence[Panel], arms_calm: Sequence[Panel], baseline_calm: Sequence[Panel]
-) -> tuple[Panel, ...]:
-    """Return panels without the verdicts that launches without disturbance do not bear out.
+    judgements: Judgements, arms_calm: Judgements, baseline_calm: Judgements
+) -> Judgements:
+    """Return judgements without the verdicts that launches without disturbance do not bear out.
 
     `arms_calm` is judged without disturbed launches of any arm but the baseline, `baseline_calm`
-    without those of the baseline. That an arm is slower must hold in the first, that it is as fast
-    or faster in the second. A verdict stays when these launches alone come to it, or when they are
-    most of the launches and their ratio is on its side.
+    without those of the baseline; what is in neither was not disturbed. That an arm is slower must
+    hold in the first, that it is as fast or faster in the second. A verdict stays when these
+    launches alone come to it, or when they are most of the launches and their ratio is on its side.
     """
-    slower, faster = _cells(arms_calm), _cells(baseline_calm)
-
-    def kept(panel: Panel, judgement: ArmJudgement) -> ArmJudgement:
+    found = {}
+    for key, judgement in judgements.items():
+        slower, faster = (
+            {cell.size: cell for cell in calm.get(key, judgement).cells}
+            for calm in (arms_calm, baseline_calm)
+        )
         cells = []
         for cell in judgement.cells:
-            key = (panel.curve.key, judgement.arm, cell.size)
-            calm = (slower.get(key), faster.get(key))
+            calm = (slower.get(cell.size), faster.get(cell.size))
             tails = tuple(
                 _borne_out(tail, *(_tail_of(one, tail.statistic) for one in calm))
                 for tail in cell.tails
             )
             cells.append(dataclasses.replace(_borne_out(cell, *calm), tails=tails))
-        return dataclasses.replace(judgement, cells=tuple(cells))
-
-    return tuple(
-        dataclasses.replace(
-            panel, judgements=tuple(kept(panel, judgement) for judgement in panel.judgements)
-        )
-        for panel in panels
-    )
+        found[key] = ArmJudgement(arm=judgement.arm, cells=tuple(cells))
+    return found
 
 
-def _cells(
-    panels: Sequence[Panel],
-) -> dict[tuple[tuple[str, str, str], str, int | None], Cell]:
-    return {
-        (panel.curve.key, judgement.arm, cell.size): cell
-        for panel in panels
-        for judgement in panel.judgements
-        for cell in judgement.cells
-    }
+def _is_slower(part: Cell | Tail) -> bool:
+    return part.verdict is Verdict.FAIL and (part.ratio is None or part.ratio < 1)
 
 
 def _tail_of(cell: Cell | None, statistic: str) -> Tail | None:
@@ -185,8 +189,7 @@ def _borne_out(cell: _Part, slower: _Part | None, faster: _Part | None) -> _Part
     """Return a cell, or a tail of it, undecided where calm launches do not bear it out."""
     if cell.verdict is Verdict.INCONCLUSIVE:
         return cell
-    worse = cell.verdict is Verdict.FAIL and (cell.ratio is None or cell.ratio < 1)
-    clean = slower if worse else faster
+    clean = slower if _is_slower(cell) else faster
     if clean is not None and clean.ratio is not None:
         if clean.blocks == cell.blocks or clean.verdict is cell.verdict:
             return cell

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -92,6 +92,30 @@ class Rules:
         return named_tails(self.margins)
 
 
+MEDIAN = "median"
+Part = tuple[int, str]
+"""What is judged of an arm on a curve: a size with `MEDIAN`, or with a statistic of the tail."""
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """The parts that are still to be judged: those `wanted`, or all, that nothing `decided`.
+
+    After the `last` look, what stays undecided is told in full.
+    """
+
+    decided: frozenset[Part] = frozenset()
+    wanted: frozenset[Part] | None = None
+    last: bool = True
+
+    def __contains__(self, part: Part) -> bool:
+        """Return true for a part that is still to be judged."""
+        return part not in self.decided and (self.wanted is None or part in self.wanted)
+
+
+ALL_OPEN = Open()
+
+
 def floors_of(null: Iterable[tuple[int, Cell | Tail]]) -> dict[int, float]:
     """Return the noise floor by size, as the fraction by which the null arm seems slower.
 
@@ -111,7 +135,7 @@ def floors_of(null: Iterable[tuple[int, Cell | Tail]]) -> dict[int, float]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Pairs:
+class Pairs:
     """Log ratios of two arms (`sizes x blocks`, NaN where the pair is not complete).
 
     They are above 0 where the challenger is better.
@@ -137,12 +161,12 @@ def family_p_values(contests: Sequence[Contest], rules: Rules) -> list[dict[int,
     The hypothesis is "not worse than the FAIL margin", and with `both_ways` "not better" by as
     much too. Sizes with too few pairs have none.
     """
-    paired = [_pair(contest) for contest in contests]
-    if not paired:
+    each = [paired(contest) for contest in contests]
+    if not each:
         return []
-    blocks = sorted({block for pairs in paired for block in pairs.blocks})
+    blocks = sorted({block for pairs in each for block in pairs.blocks})
     rows, limits = [], []
-    for (curve, _, _), pairs in zip(contests, paired, strict=True):
+    for (curve, _, _), pairs in zip(contests, each, strict=True):
         ratios = np.where(pairs.complete.sum(axis=1)[:, None] < rules.needed, np.nan, pairs.ratios)
         aligned = np.full((len(pairs.sizes), len(blocks)), np.nan)
         aligned[:, np.searchsorted(blocks, pairs.blocks)] = ratios
@@ -154,35 +178,36 @@ def family_p_values(contests: Sequence[Contest], rules: Rules) -> list[dict[int,
         p_values = iter(both.reshape(2, -1).min(axis=0))
     else:
         p_values = iter(resampling.stepdown_p_values(table, limit))
-    found = [{size: float(next(p_values)) for size in pairs.sizes} for pairs in paired]
+    found = [{size: float(next(p_values)) for size in pairs.sizes} for pairs in each]
     return [{size: p for size, p in one.items() if not math.isnan(p)} for one in found]
 
 
 def judge(
-    arm: str, contest: Contest, rules: Rules, p_values: Mapping[int, float] | None = None
+    arm: str,
+    contest: Contest,
+    rules: Rules,
+    p_values: Callable[[], Mapping[int, float]] | None = None,
+    parts: Open = ALL_OPEN,
 ) -> ArmJudgement:
     """Return the judgement of `arm` on one curve.
 
-    `p_values` are those of a larger family than this curve; None makes the curve the family.
+    `p_values` gives those of a larger family than this curve; None makes the curve the family. Of a
+    size that is not among the open `parts` the ratio is told and nothing is decided.
     """
     curve = contest[0]
-    pairs = _pair(contest)
-    if p_values is None:
-        (p_values,) = family_p_values([contest], rules)
-    cells = tuple(
-        _cell(
-            estimate,
-            (rules.margins[curve.kind], rules.floor.get(estimate.size)),
-            rules,
-            len(p_values),
-        )
-        for estimate in _estimates(pairs, rules, p_values)
+    estimates = _estimates(paired(contest), rules, parts)
+    floored = [(rules.margins[curve.kind], rules.floor.get(one.size)) for one in estimates]
+    each = list(zip(estimates, floored, strict=True))
+    known: Mapping[int, float] = {}
+    if any(_asks_chance(one, margins, rules, last=parts.last) for one, margins in each):
+        known = family_p_values([contest], rules)[0] if p_values is None else p_values()
+    return ArmJudgement(
+        arm=arm, cells=tuple(_cell(one, margins, rules, known) for one, margins in each)
     )
-    regimes = _regimes(pairs, rules) if curve.sized else ()
-    return ArmJudgement(arm=arm, cells=cells, regimes=regimes)
 
 
-def _pair(contest: Contest) -> _Pairs:
+def paired(contest: Contest) -> Pairs:
+    """Return the log ratios of a contest by size and block."""
     curve, baseline, challenger = contest
     sizes = tuple(sorted({*baseline, *challenger}))
     blocks = sorted({block for one in (*baseline.values(), *challenger.values()) for block in one})
@@ -194,7 +219,7 @@ def _pair(contest: Contest) -> _Pairs:
         return np.array(rows, dtype=np.float64)
 
     ratios = np.log(matrix(challenger)) - np.log(matrix(baseline))
-    return _Pairs(
+    return Pairs(
         sizes=sizes,
         blocks=tuple(blocks),
         ratios=ratios if curve.higher_is_better else -ratios,
@@ -210,7 +235,6 @@ class Estimate:
     center: float | None = None
     low: float | None = None
     high: float | None = None
-    p: float | None = None
 
     @property
     def turned(self) -> Estimate:
@@ -221,38 +245,49 @@ class Estimate:
         return dataclasses.replace(self, center=-self.center, low=low, high=high)
 
 
-def _estimates(pairs: _Pairs, rules: Rules, p_values: Mapping[int, float]) -> Iterator[Estimate]:
-    """Yield what is known of every size."""
+def _estimates(pairs: Pairs, rules: Rules, parts: Open) -> list[Estimate]:
+    """Return what is known of every size, with intervals of those that are open."""
     counts = pairs.complete.sum(axis=1)
     some = np.flatnonzero(counts)
-    found: dict[int, tuple[float, float, float]] = {}
-    if some.size:
-        ratios = pairs.ratios[some]
-        ends = (resampling.centers(ratios), *resampling.intervals(ratios, rules.tail))
-        found = {
-            int(row): (float(center), float(low), float(high))
-            for row, center, low, high in zip(some, *ends, strict=True)
-        }
-    for row, size in enumerate(pairs.sizes):
-        center, low, high = found.get(row, (None, None, None))
-        several = counts[row] > 1  # one launch says nothing of another
-        yield Estimate(
-            size=size,
-            blocks=int(counts[row]),
-            center=center,
-            low=low if several else None,
-            high=high if several else None,
-            p=p_values.get(size),
-        )
+    located = np.full(len(counts), np.nan)
+    located[some] = resampling.centers(pairs.ratios[some])
+    # One launch says nothing of another.
+    asked = [row for row in some if counts[row] > 1 and (pairs.sizes[row], MEDIAN) in parts]
+    ends: dict[int, tuple[float, float]] = {}
+    if asked:
+        # All rows, so that no bit of an end depends on which of the others are open.
+        lows, highs = resampling.intervals(pairs.ratios[some], rules.tail, located[some])
+        every = dict(zip(some, zip(lows.tolist(), highs.tolist(), strict=True), strict=True))
+        ends = {int(row): every[row] for row in asked}
+    return [
+        Estimate(size, 0)
+        if not counts[row]
+        else Estimate(size, int(counts[row]), float(located[row]), *ends.get(row, (None, None)))
+        for row, size in enumerate(pairs.sizes)
+    ]
+
+
+def _asks_chance(
+    estimate: Estimate, margins: tuple[float, float | None], rules: Rules, *, last: bool
+) -> bool:
+    """Return true where a p-value is of use: where a size may be decided, or is open at the end."""
+    if estimate.low is None:
+        return False
+    verdict, why = _decide(estimate, margins, rules, None)
+    return last or verdict is Verdict.PASS or why is Why.CHANCE
 
 
 def _cell(
-    estimate: Estimate, margins: tuple[float, float | None], rules: Rules, sizes: int
+    estimate: Estimate,
+    margins: tuple[float, float | None],
+    rules: Rules,
+    p_values: Mapping[int, float],
 ) -> Cell:
-    """Return the judgement of one size; `sizes` is how many of the curve are judged together."""
+    """Return the judgement of one size; `p_values` are of those that are judged together."""
     margin, floor = margins
+    p = p_values.get(estimate.size)
+    verdict, why = _decide(estimate, margins, rules, p)
     looked = estimate.turned if rules.both_ways else estimate
-    verdict, why = _decide(looked, margin, max(margin, floor or 0.0), rules)
     return Cell(
         size=estimate.size,
         blocks=estimate.blocks,
@@ -262,32 +297,34 @@ def _cell(
         ratio=_exp(estimate.center),
         low=_exp(estimate.low),
         high=_exp(estimate.high),
-        p=None if estimate.p is None else rounded(estimate.p),
+        p=None if p is None else rounded(p),
         floor=None if floor is None else rounded(floor),
         launches_needed=(
             None
             if verdict is not Verdict.INCONCLUSIVE
-            else launches_needed(looked, margin, max(margin, floor or 0.0), rules, sizes)
+            else launches_needed(looked, margin, max(margin, floor or 0.0), rules, len(p_values))
         ),
     )
 
 
 def _decide(
-    estimate: Estimate, margin: float, fail_margin: float, rules: Rules
+    estimate: Estimate, margins: tuple[float, float | None], rules: Rules, p: float | None
 ) -> tuple[Verdict, Why | None]:
-    if estimate.center is None:
+    margin, floor = margins
+    seen = estimate.turned if rules.both_ways else estimate
+    if seen.center is None:
         return Verdict.INCONCLUSIVE, Why.NO_PAIRS
-    if estimate.blocks < rules.needed or estimate.low is None or estimate.high is None:
+    if seen.blocks < rules.needed or seen.low is None or seen.high is None:
         return Verdict.INCONCLUSIVE, Why.TOO_FEW
-    worst = min(estimate.low, -estimate.high) if rules.both_ways else estimate.low
+    worst = min(seen.low, -seen.high) if rules.both_ways else seen.low
     if worst >= math.log1p(-margin):
         return Verdict.PASS, None
     why = None
-    if estimate.high >= math.log1p(-margin):
+    if seen.high >= math.log1p(-margin):
         why = Why.INTERVAL
-    elif estimate.high >= math.log1p(-fail_margin):
+    elif seen.high >= math.log1p(-max(margin, floor or 0.0)):
         why = Why.NOISE
-    elif estimate.p is None or estimate.p > rules.family_error:
+    elif p is None or p > rules.family_error:
         why = Why.CHANCE
     return (Verdict.FAIL if why is None else Verdict.INCONCLUSIVE), why
 
@@ -320,8 +357,11 @@ def launches_needed(
     return needed if needed <= _MOST_LAUNCHES else None
 
 
-def _regimes(pairs: _Pairs, rules: Rules) -> tuple[Regime, ...]:
+def regimes_of(contest: Contest, rules: Rules) -> tuple[Regime, ...]:
     """Return the geometric mean of the ratios in each range of sizes, over blocks they share."""
+    if not contest[0].sized:
+        return ()
+    pairs = paired(contest)
     named: list[tuple[str, list[int]]] = []
     means: list[Floats] = []
     for name, smallest, largest in REGIMES:
@@ -334,7 +374,8 @@ def _regimes(pairs: _Pairs, rules: Rules) -> tuple[Regime, ...]:
     if not named:
         return ()
     table = np.array(means)
-    ends = (resampling.centers(table), *resampling.intervals(table, rules.tail))
+    centers = resampling.centers(table)
+    ends = (centers, *resampling.intervals(table, rules.tail, centers))
     return tuple(
         Regime(
             name=name,

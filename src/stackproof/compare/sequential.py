@@ -9,21 +9,60 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from stackproof.compare import look_levels, looks
-from stackproof.compare.judge import Observations, Rules
+from stackproof.compare.judge import MEDIAN, Observations, Open, Part, Rules
 from stackproof.compare.model import (
     NULL_FAMILY_ERROR,
     TAIL_ERROR,
     ArmJudgement,
     Cell,
-    Panel,
+    Tail,
     Verdict,
 )
 
-Table = Mapping[tuple[str, str, str], Mapping[str, Observations]]
-"""(placement, program, benchmark) -> arm -> observations."""
+Key = tuple[str, str, str]
+"""Placement, program and benchmark of a curve."""
+
+Table = Mapping[Key, Mapping[str, Observations]]
+"""Curve -> arm -> observations."""
+
+Judgements = Mapping[tuple[Key, str], ArmJudgement]
+"""(curve, arm) -> judgement."""
+
+Wanted = Mapping[tuple[Key, str], frozenset[Part]]
+"""(curve, arm) -> the parts that are to be judged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The observations of a look, what earlier ones decided, and what is wanted: None for all."""
+
+    table: Table
+    before: Judgements = field(default_factory=dict)
+    wanted: Wanted | None = None
+    last: bool = True
+
+    def parts(self, key: Key, arm: str) -> Open | None:
+        """Return what is still to be judged of an arm on a curve, None for nothing."""
+        earlier = self.before.get((key, arm))
+        seen = [] if earlier is None else list(parts_of(earlier))
+        decided = frozenset(part for part, one in seen if one.verdict is not Verdict.INCONCLUSIVE)
+        if self.wanted is not None:
+            wanted = self.wanted.get((key, arm), frozenset())
+            return None if wanted <= decided else Open(decided, wanted, self.last)
+        done = earlier is not None and len(decided) == len(seen)
+        return None if done else Open(decided, None, self.last)
+
+
+def parts_of(judgement: ArmJudgement) -> Iterator[tuple[Part, Cell | Tail]]:
+    """Yield each part of a judgement with its name."""
+    for cell in judgement.cells:
+        yield (cell.size, MEDIAN), cell
+        for tail in cell.tails:
+            yield (cell.size, tail.statistic), tail
 
 
 def rules_of_looks(rules: Rules, plan: tuple[int, ...]) -> Rules:
@@ -41,19 +80,23 @@ def rules_of_looks(rules: Rules, plan: tuple[int, ...]) -> Rules:
 
 
 def replayed(
-    table: Table,
-    plan: tuple[int, ...],
-    judged: Callable[[Table], tuple[Panel, ...]],
-) -> tuple[Panel, ...]:
+    table: Table, plan: tuple[int, ...], wanted: Wanted | None, judged: Callable[[Look], Judgements]
+) -> Judgements:
     """Return what all looks that were possible decided; before the first one nothing is decided."""
+    found: Judgements = {}
+    taken = looks_taken(table, plan)
+    for look in taken:
+        later = judged(Look(until(table, look), found, wanted, last=look == taken[-1]))
+        found = {**found, **{key: _merged(found.get(key), one) for key, one in later.items()}}
+    return found
+
+
+def looks_taken(table: Table, plan: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the looks that were possible, or the last block where there was none."""
     last = max(
         (b for by_arm in table.values() for o in by_arm.values() for b in _blocks(o)), default=0
     )
-    taken = looks.taken(plan, last) or (last,)
-    found = judged(until(table, taken[0]))
-    for look in taken[1:]:
-        found = kept(found, judged(until(table, look)))
-    return found
+    return looks.taken(plan, last) or (last,)
 
 
 def _blocks(observations: Observations) -> set[int]:
@@ -74,28 +117,11 @@ def until(table: Table, look: int) -> Table:
     }
 
 
-def kept(earlier: Sequence[Panel], later: Sequence[Panel]) -> tuple[Panel, ...]:
-    """Return the later panels with what was decided earlier, medians and tails, as it was then."""
-    before = {
-        (panel.curve.key, judgement.arm, cell.size): cell
-        for panel in earlier
-        for judgement in panel.judgements
-        for cell in judgement.cells
-    }
-
-    def as_decided(panel: Panel, judgement: ArmJudgement) -> ArmJudgement:
-        cells = tuple(
-            _kept(before.get((panel.curve.key, judgement.arm, cell.size)), cell)
-            for cell in judgement.cells
-        )
-        return dataclasses.replace(judgement, cells=cells)
-
-    return tuple(
-        dataclasses.replace(
-            panel, judgements=tuple(as_decided(panel, one) for one in panel.judgements)
-        )
-        for panel in later
-    )
+def _merged(earlier: ArmJudgement | None, later: ArmJudgement) -> ArmJudgement:
+    """Return the later judgement with what was decided earlier, medians and tails, as it was."""
+    before = {} if earlier is None else {cell.size: cell for cell in earlier.cells}
+    cells = tuple(_kept(before.get(cell.size), cell) for cell in later.cells)
+    return ArmJudgement(arm=later.arm, cells=cells)
 
 
 def _kept(earlier: Cell | None, later: Cell) -> Cell:

@@ -25,9 +25,11 @@ import numpy.typing as npt
 
 from stackproof.compare import exceedance, resampling
 from stackproof.compare.judge import (
+    ALL_OPEN,
     Contest,
     Estimate,
     Observations,
+    Open,
     Rules,
     floors_of,
     launches_needed,
@@ -69,18 +71,28 @@ class _Rows:
         return np.log1p(-np.maximum(self.margins, [floor or 0.0 for floor in self.floors]))
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """The `rows` that are still open, whether this look is the last, and whether a tail FAILs."""
+
+    rows: npt.NDArray[np.bool_]
+    last: bool
+    fails: bool
+
+
 def judged(
     judgement: ArmJudgement,
     contest: Contest,
     samples: tuple[Samples, Samples],
     rules: Rules,
     floors: Mapping[str, Mapping[int, float]] | None,
+    parts: Open = ALL_OPEN,
 ) -> ArmJudgement:
     """Return a judgement with that of the tails of baseline and challenger beside each cell.
 
     A statistic counts at a size where all pairs of the medians have it, so that no launch is left
     out for its tail. `floors` are the noise floors by statistic and size; None is for the null arm,
-    of which no tail FAILs.
+    of which no tail FAILs. Of a statistic that is not among the open `parts` the ratio is told.
     """
     cells = judgement.cells
     margins = rules.tail_margins(contest[0])
@@ -89,9 +101,11 @@ def judged(
         return judgement
     tails: dict[int, list[Tail]] = {}
     pooled = _samples(cells, contest, samples)
-    for at, tail in zip(
-        rows.at, _tails(rows, pooled, rules, fails=floors is not None), strict=True
-    ):
+    asked = [
+        (cells[at].size, name) in parts for at, name in zip(rows.at, rows.statistics, strict=True)
+    ]
+    kept = _Asked(np.array(asked, dtype=np.bool_), last=parts.last, fails=floors is not None)
+    for at, tail in zip(rows.at, _tails(rows, pooled, rules, kept), strict=True):
         tails.setdefault(int(at), []).append(tail)
     found = (
         dataclasses.replace(cell, tails=tuple(tails.get(at, ()))) for at, cell in enumerate(cells)
@@ -179,48 +193,59 @@ def _samples(cells: Sequence[Cell], contest: Contest, samples: tuple[Samples, Sa
     return -logs if curve.higher_is_better else logs
 
 
-def _tails(rows: _Rows, samples: Floats, rules: Rules, *, fails: bool) -> list[Tail]:
+def _tails(rows: _Rows, samples: Floats, rules: Rules, asked: _Asked) -> list[Tail]:
     """Return the judgements of all rows; which of them FAIL is decided by all as one family."""
     level = max(rules.tail, 0.5 ** float(rows.counts.max()))
     limits, farther, centers = rows.limits, rows.farther, _centers(rows, samples)
-    within, slower = _surely_better(rows, samples, level), centers < limits
-    beyond = resampling.below(rows.ratios, farther, level) | (centers < farther)
+    enough = rows.counts >= rules.needed
+    asks = asked.rows & enough
+    within, slower = _surely_better(rows, samples, level, asks), centers < limits
+    beyond = np.zeros_like(asks)
+    if asked.fails and asks.any():
+        beyond = enough & (resampling.below(rows.ratios, farther, level) | (centers < farther))
     if rules.both_ways:
         turned = dataclasses.replace(rows, ratios=-rows.ratios)
-        within &= _surely_better(turned, samples[::-1], level)
+        within &= _surely_better(turned, samples[::-1], level, asks & within)
         slower |= -centers < limits
-        beyond |= resampling.below(turned.ratios, farther, level) | (-centers < farther)
-    enough = rows.counts >= rules.needed
-    beyond &= enough & fails
+        if asked.fails and asks.any():
+            more = resampling.below(turned.ratios, farther, level) | (-centers < farther)
+            beyond |= enough & more
     p_values = np.full(len(centers), np.nan)
-    if beyond.any():
+    if beyond.any() and (asked.last or (asks & (within | beyond)).any()):
         p_values[enough] = _p_values(rows, samples, enough, both_ways=rules.both_ways)
-    failed = beyond & (p_values <= rules.tail_error)
-    passed = within & enough & ~failed
-    ends = _ends(rows, rules, failed, passed)
+    failed = asks & beyond & (p_values <= rules.tail_error)
+    passed = within & asks & ~failed
+    ends = _ends(rows, rules, asked.rows & ~passed & ~failed) if asked.last else {}
     found = []
     for row in range(len(centers)):
         why = Why.CHANCE if beyond[row] else Why.NOISE if slower[row] else Why.INTERVAL
         verdict = (
             Verdict.FAIL if failed[row] else Verdict.PASS if passed[row] else Verdict.INCONCLUSIVE
         )
-        low, high = ends.get(row, (None, None))
         estimate = Estimate(
-            size=0, blocks=int(rows.counts[row]), center=float(centers[row]), low=low, high=high,
-            p=None if math.isnan(p_values[row]) else float(p_values[row]),
-        )  # fmt: skip
-        found.append(
-            _tail(estimate, rows, row, (verdict, why if enough[row] else Why.TOO_FEW), rules)
+            0, int(rows.counts[row]), float(centers[row]), *ends.get(row, (None, None))
         )
+        answer = (verdict, why if enough[row] else Why.TOO_FEW)
+        found.append(_tail(estimate, rows, row, (*answer, float(p_values[row])), rules))
     return found
 
 
-def _surely_better(rows: _Rows, samples: Floats, level: float) -> npt.NDArray[np.bool_]:
-    """Return the rows proven not to be worse by the margin: percentiles by all samples."""
-    found = resampling.below(-rows.ratios, -rows.limits, level)
-    for here, share in _percentiles(rows, samples):
-        scores = exceedance.scores(samples[:, rows.at[here]], -rows.limits[here], share)
-        found[here] = resampling.above_zero(-scores, level)
+def _surely_better(
+    rows: _Rows, samples: Floats, level: float, asks: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.bool_]:
+    """Return the rows, of those asked for, proven not to be worse by the margin.
+
+    A percentile is proven by all samples.
+    """
+    found = np.zeros_like(asks)
+    if not asks.any():
+        return found
+    found[asks] = resampling.below(-rows.ratios[asks], -rows.limits[asks], level)
+    for mine, share in _percentiles(rows, samples):
+        here = mine[asks[mine]]
+        if here.size:
+            scores = exceedance.scores(samples[:, rows.at[here]], -rows.limits[here], share)
+            found[here] = resampling.above_zero(-scores, level)
     return found
 
 
@@ -266,11 +291,11 @@ def _p_values(
 
 
 def _ends(
-    rows: _Rows, rules: Rules, failed: npt.NDArray[np.bool_], passed: npt.NDArray[np.bool_]
+    rows: _Rows, rules: Rules, undecided: npt.NDArray[np.bool_]
 ) -> dict[int, tuple[float, float]]:
     """Return the intervals that a number of launches is estimated by: of what must be decided."""
     named = np.array([name in rules.named_tails for name in rows.statistics])
-    chosen = np.flatnonzero(named & ~passed & ~failed)
+    chosen = np.flatnonzero(named & undecided)
     if not chosen.size:
         return {}
     ends = resampling.intervals(rows.ratios[chosen], rules.tail)
@@ -280,9 +305,9 @@ def _ends(
 
 
 def _tail(
-    estimate: Estimate, rows: _Rows, row: int, answer: tuple[Verdict, Why], rules: Rules
+    estimate: Estimate, rows: _Rows, row: int, answer: tuple[Verdict, Why, float], rules: Rules
 ) -> Tail:
-    verdict, why = answer
+    verdict, why, p = answer
     margin, floor = float(rows.margins[row]), rows.floors[row]
     asked = verdict is Verdict.INCONCLUSIVE
     return Tail(
@@ -292,7 +317,7 @@ def _tail(
         margin=margin,
         why=why if asked else None,
         ratio=None if estimate.center is None else rounded(math.exp(estimate.center)),
-        p=None if estimate.p is None else rounded(estimate.p),
+        p=None if math.isnan(p) else rounded(p),
         floor=None if floor is None else rounded(floor),
         launches_needed=(
             launches_needed(estimate, margin, max(margin, floor or 0.0), rules, 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from stackproof.core import harmless, limits
 from stackproof.core.errors import Location, Reason, StackproofError, fail
