@@ -16,7 +16,6 @@ from stackproof.core.ids import digest
 from stackproof.results import chain as chains
 from stackproof.results.chain import LaunchFile
 from stackproof.results.effects import ledger, signing
-from stackproof.results.measurement import Measurement
 from stackproof.results.model import (
     LAUNCHES,
     PROBES,
@@ -26,6 +25,7 @@ from stackproof.results.model import (
     ResultsSpec,
 )
 from stackproof.results.path import MessagePaths
+from stackproof.results.record import read_record
 
 
 def load_results(folder: os.PathLike[str] | str, *, signed_by: str | None = None) -> Results:
@@ -92,7 +92,7 @@ def _records(
     for file in sorted(folder.glob("*.json")):
         try:
             content = _read(file)
-            launch = noun.from_json(Measurement, content, file=os.fspath(file))
+            launch = read_record(content, file=os.fspath(file))
         except StackproofError as error:
             problems += error.problems
             unreadable.append(file.name)
