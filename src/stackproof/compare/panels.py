@@ -217,7 +217,11 @@ def _look(measured: _Measured, look: Look, rules: Rules) -> Judgements:
     found: dict[tuple[Key, str], ArmJudgement] = {}
     for key in measured.curves:
         contest, parts = contests.get(key), look.parts(key, null)
-        arms = {arm: there for arm in measured.spec.challengers if (there := look.parts(key, arm))}
+        arms = {
+            arm: there
+            for arm in measured.spec.challengers
+            if arm in look.table[key] and (there := look.parts(key, arm))
+        }
         if contest is None:
             found |= _challengers(measured, look, key, (rules, {}), arms)
         elif arms or parts:
