@@ -8,7 +8,7 @@ import pytest
 
 from experiments import FAST, QUIET, cells, experiment, sampled, with_spec
 from stackproof.compare import exceedance, tails
-from stackproof.compare.arm_launches import arm_launches
+from stackproof.compare.collect import arm_launches
 from stackproof.compare.compare import compare, panels_of
 from stackproof.compare.drift import changes
 from stackproof.compare.launch_samples import percentile, samples_of, shown_tails

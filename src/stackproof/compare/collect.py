@@ -9,17 +9,17 @@ from __future__ import annotations
 import dataclasses
 import statistics
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 
-from stackproof.compare import launch_checks, overrule
+from stackproof.compare import launch_checks, overrule, rank_places
 from stackproof.compare.launch_samples import LaunchSamples, samples_of
-from stackproof.compare.model import Curve, Discarded, Validated
+from stackproof.compare.model import ArmLaunch, Curve, Discarded, Validated
 from stackproof.core.errors import Problem, Reason
 from stackproof.core.numbers import size_text
 from stackproof.results.case import Placement
-from stackproof.results.measurement import Measurement, State
+from stackproof.results.measurement import Check, Measurement, State
 from stackproof.results.metrics import METRICS
 from stackproof.results.model import Results
 
@@ -293,3 +293,34 @@ def curve_of(key: tuple[str, str, str], collected: CollectedResults) -> Curve:
 def curves_of(collected: CollectedResults) -> dict[tuple[str, str, str], Curve]:
     """Return what each curve of the table is."""
     return {key: curve_of(key, collected) for key in collected.table}
+
+
+def arm_launches(measurements: Iterable[Measurement]) -> tuple[ArmLaunch, ...]:
+    """Return the launches of each arm at each placement with each program."""
+    groups: dict[tuple[str, str, str], list[Measurement]] = defaultdict(list)
+    for m in sorted(measurements, key=lambda m: (m.order, m.started)):
+        groups[m.case.placement.name, m.case.program, m.arm].append(m)
+    return tuple(_launch(group) for _, group in sorted(groups.items()))
+
+
+def _launch(group: Sequence[Measurement]) -> ArmLaunch:
+    first = next((m for m in group if m.usable), group[0])
+    checks: dict[Check, None] = {}
+    for measurement in group:
+        checks.update(dict.fromkeys(measurement.checks))
+    ranks = tuple(rank_places.place_of(rank, first.case) for rank in first.output.ranks)
+    return ArmLaunch(
+        arm=first.arm,
+        placement=first.case.placement.name,
+        program=first.case.program,
+        count=len(group),
+        argv=first.argv,
+        env=dict(first.env),
+        mpi_library=first.output.mpi_library,
+        program_version=first.output.program_version,
+        ranks=ranks,
+        checks=tuple(checks),
+        libraries=tuple(sorted({path for rank in first.output.ranks for path in rank.libraries})),
+        host_facts=dict(first.host_facts),
+        clock=dict(first.output.clock),
+    )

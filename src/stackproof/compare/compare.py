@@ -10,8 +10,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 
 from stackproof.compare import integrity, overrule, sweep
-from stackproof.compare.arm_launches import arm_launches
-from stackproof.compare.collect import CollectedResults, collect, curves_of
+from stackproof.compare.collect import CollectedResults, arm_launches, collect, curves_of
 from stackproof.compare.disturbance import Disturbed, disturbed, untold
 from stackproof.compare.drift import changes
 from stackproof.compare.judge import (
