@@ -13,7 +13,6 @@ each launch: its 120 samples, and what is looked up of them.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import resource
 import subprocess
 import sys
@@ -22,6 +21,8 @@ import time
 from pathlib import Path
 
 import msgspec
+
+from stackproof.core.value import replace
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
@@ -40,9 +41,7 @@ def experiment(arms: int, launches: int, sizes: int, samples: int) -> Results:
         placements=(INTRA,), blocks=1, samples=1, noise=Noise(launch=0.02, size=0.01),
     )  # fmt: skip
     results = sampled(simulate(plan), count=samples)
-    return dataclasses.replace(
-        results, spec=dataclasses.replace(results.spec, launches=launches, minimum_launches=10)
-    )
+    return replace(results, spec=replace(results.spec, launches=launches, minimum_launches=10))
 
 
 def write(results: Results, folder: Path, launches: int) -> None:

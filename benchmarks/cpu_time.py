@@ -21,8 +21,9 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+
+from stackproof.core.value import Value
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
@@ -40,8 +41,7 @@ _RECIPES = ROOT / "recipes" / "stackinator"
 FOLDER = (f"{_RECIPES}/arbor-dev", "--site", f"{_RECIPES}/sites/hohgant.yaml")
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(Value, kw_only=False):
     """Where the commands of one tree run: its code, a folder, and a registry with the image."""
 
     source: Path

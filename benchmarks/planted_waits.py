@@ -28,7 +28,6 @@ import sys
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +38,7 @@ from stackproof.compare.compare import compare
 from stackproof.compare.disturbance import disturbed
 from stackproof.compare.effects.results import load_results
 from stackproof.compare.model import Cell, CompareOptions, Verdict
+from stackproof.core.value import Value, replace
 from stackproof.results.model import Results
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -51,8 +51,7 @@ CALIBRATION = 5
 LOOP = "while True: pass"
 
 
-@dataclass(frozen=True)
-class Effect:
+class Effect(Value, kw_only=False):
     """What a wait does to a message, measured: time without it over time with it, and interval."""
 
     ratio: float
@@ -66,8 +65,7 @@ class Effect:
         return "{:+.1f} % [{:+.1f}, {:+.1f}]".format(*more)
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(Value, kw_only=False):
     """One point: where, after how many launches, what was planted, and what was said of it."""
 
     where: tuple[str, str, int]

@@ -23,11 +23,12 @@ import argparse
 import math
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from stackproof.core.value import Value, replace
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
@@ -51,8 +52,7 @@ WAYS: dict[str, tuple[int, ...]] = {
 }
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(Value, kw_only=False):
     """For each experiment which errors were made; of points the share of them that have one."""
 
     null_fail: Floats
@@ -124,7 +124,7 @@ def all_ways(kind: str, level: float, experiments: int, ways: Sequence[str]) -> 
         some = replace(whole, arms=(arms[0], arms[1], arms[2]), experiments=count)
         for name in ways:
             parts[name].append(judged(some, WAYS[name]))
-    fields = Found.__dataclass_fields__
+    fields = Found.__struct_fields__
     return {
         name: Found(*(np.concatenate([getattr(one, field) for one in found]) for field in fields))
         for name, found in parts.items()

@@ -19,11 +19,12 @@ import functools
 import math
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from stackproof.core.value import Value
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
@@ -122,8 +123,7 @@ WAYS: dict[str, Callable[[Floats, Floats], Estimate]] = {
 }
 
 
-@dataclass(frozen=True)
-class Simulated:
+class Simulated(Value, kw_only=False):
     """One machine: log times of baseline, null arm and challenger, cells flattened."""
 
     arms: tuple[Floats, Floats, Floats]

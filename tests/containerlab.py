@@ -13,10 +13,10 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from need import need
+from stackproof.core.value import Value
 
 # What a machine without CAP_SYS_RESOURCE, and with the first release of control groups, needs.
 _CONTAINERS = """[containers]
@@ -34,8 +34,7 @@ runroot = "{folder}/run"
 """
 
 
-@dataclass(frozen=True)
-class Store:
+class Store(Value, kw_only=False):
     """A folder with podman's files."""
 
     folder: Path

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from stackproof.build.engines.vendor.stack import (
@@ -18,6 +17,7 @@ from stackproof.build.engines.vendor.stack import (
     VendorStack,
     wants,
 )
+from stackproof.core.value import Value
 from vendorrpms import Member, Package, link, text
 
 PE = "/opt/cray/pe"
@@ -30,8 +30,7 @@ _CRAY_SAYS = b"MPI VERSION    : CRAY MPICH version 8.1.30%.0s%.0s%.0s\n".ljust(l
 _PC = "prefix={root}\nlibdir=${{prefix}}/lib\nName: mpich\nVersion: {version}\nLibs: -L${{libdir}} -l{library}\n"
 
 
-@dataclass(frozen=True)
-class Release:
+class Release(Value, kw_only=False):
     """The folder of RPMs, and that with libraries of the site."""
 
     rpms: Path

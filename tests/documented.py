@@ -15,8 +15,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from stackproof.core.value import Value
 
 ROOT = Path(__file__).parent.parent
 _MARK = re.compile(r"<!-- (not run|run with): (.+?) -->")
@@ -33,8 +34,7 @@ _PATH = re.compile(r"[\w.-]+(?:/[\w.-]+)+")
 _OPERATORS = frozenset(("|", "||", "&&", ";", "&", ">", ">>", "<", "2>"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class Line(Value):
     """A command line of a page, as it stands there.
 
     `reason` says why it is not run, if so; `more` is added to its measuring commands.

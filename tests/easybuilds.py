@@ -8,7 +8,6 @@ execute(plan(stack, lock), "easybuild", monitor, setup=setup())
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from stackproof.build.effects.workspace import BuildSetup, download_path
 from stackproof.build.engines.easybuild import tool
@@ -23,6 +22,7 @@ from stackproof.build.stack import Artefact, Digest, SourceFile, StackView
 from stackproof.core.command import EnvPatch
 from stackproof.core.effects import files
 from stackproof.core.ids import digest
+from stackproof.core.value import replace
 from tinysources import LIBRARY, PROGRAM, archive
 
 MOUNT = "/user-environment"

@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 
 import mpitrees
+from stackproof.core.value import Value
 from stackproof.mpi import families
 
 VERSION = "2023.06"
@@ -41,8 +41,7 @@ exec /usr/bin/gcc "-Wl,--dynamic-linker,{loader}" "$@"
 """
 
 
-@dataclass(frozen=True)
-class EessiTree:
+class EessiTree(Value, kw_only=False):
     """The repository, and the folder of its MPI."""
 
     repository: Path

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
+
+from stackproof.core.value import Value
 
 _TIMEOUT_S = 60
 
@@ -34,8 +35,7 @@ int main(int count, char **words) {
 """
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(Value, kw_only=False):
     """How a program ended: objects in the order of loading, who answered calls, its last words."""
 
     loaded: tuple[str, ...]

@@ -1,11 +1,11 @@
 """Simulated experiments as tests of comparisons ask for them, and what is looked at in one."""
 
-import dataclasses
 import math
 
 import numpy as np
 
 from stackproof.compare.model import CompareOptions
+from stackproof.core.value import replace
 from synthetic import SIZES, Noise, Plan, simulate
 
 QUIET = Noise(launch=0.004, size=0.004, block=0.05)
@@ -26,13 +26,11 @@ def cells(comparison, arm, placement="inter-node", benchmark="latency"):
 
 
 def keep(results, wanted):
-    return dataclasses.replace(
-        results, measurements=tuple(m for m in results.measurements if wanted(m))
-    )
+    return replace(results, measurements=tuple(m for m in results.measurements if wanted(m)))
 
 
 def with_spec(results, **changes):
-    return dataclasses.replace(results, spec=dataclasses.replace(results.spec, **changes))
+    return replace(results, spec=replace(results.spec, **changes))
 
 
 def sampled(results, tails=None, *, count=20, jitter=0.02, seed=5):
@@ -49,7 +47,7 @@ def sampled(results, tails=None, *, count=20, jitter=0.02, seed=5):
         return tuple(map(float, series.values[0] * np.exp(signed)))
 
     def changed(one):
-        series = tuple(dataclasses.replace(s, values=samples(one, s)) for s in one.output.series)
-        return dataclasses.replace(one, output=dataclasses.replace(one.output, series=series))
+        series = tuple(replace(s, values=samples(one, s)) for s in one.output.series)
+        return replace(one, output=replace(one.output, series=series))
 
-    return dataclasses.replace(results, measurements=tuple(map(changed, results.measurements)))
+    return replace(results, measurements=tuple(map(changed, results.measurements)))

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import os
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
+
+from stackproof.core.value import Value
 
 _START = """#!/bin/sh
 exec "$SPACK_PYTHON" -I -S "${0%/*}/fake.py" "$@"
@@ -117,8 +118,7 @@ _SITE = """packages:
 """
 
 
-@dataclass(frozen=True)
-class Folder:
+class Folder(Value, kw_only=False):
     """A folder with a recipe, a site, and the repositories that the recipe names."""
 
     path: Path

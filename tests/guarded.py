@@ -21,11 +21,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from need import as_unprivileged
 from stackproof import cli
+from stackproof.core.value import Value
 
 NOBODY = 65534
 TIMEOUT_S = 120.0
@@ -44,8 +44,7 @@ _KINDS = {
 _MOST = 4 << 20  # of a file that is searched for the secret
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(Value, kw_only=False):
     """What can be told of a path: its kind and mode, owner, size, times, content, attributes."""
 
     mode: int
@@ -56,8 +55,7 @@ class Entry:
     attributes: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Ended:
+class Ended(Value, kw_only=False):
     """How a verb ended: its exit code, None after too long, and all that it said."""
 
     code: int | None

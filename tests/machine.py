@@ -16,8 +16,9 @@ import struct
 import subprocess
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from stackproof.core.value import Value
 
 NOBODY = 65534
 SOMEBODY = 12345
@@ -68,8 +69,7 @@ exec "$@"
 """
 
 
-@dataclass(frozen=True)
-class Machine:
+class Machine(Value, kw_only=False):
     """Where a test's files are, which helper is installed, and with which rights.
 
     `mode` is the helper's; `capabilities` gives it file capabilities instead of setuid. `policy` is

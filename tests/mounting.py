@@ -9,34 +9,37 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
+import sysconfig
 from pathlib import Path
 
 import pytest
 
 import need
 from images import make_image
+from stackproof.core.value import Value
 
 _TIMEOUT_S = 60
 SOURCE = Path(__file__).parents[1] / "src"
 _PRIVATE = """
 set -e
 mount -t tmpfs tmpfs /mnt
-mkdir /mnt/src /mnt/tmp /mnt/dev
+mkdir /mnt/src /mnt/packages /mnt/tmp /mnt/dev
 mount --bind "$1" /mnt/src
-mount --bind "$2" /mnt/tmp
-if [ "$3" = fuse ]; then
+mount --bind "$2" /mnt/packages
+mount --bind "$3" /mnt/tmp
+if [ "$4" = fuse ]; then
   mknod -m 666 /mnt/dev/fuse c 10 229
   mount --bind /mnt/dev/fuse /dev/fuse
 fi
-shift 3
+shift 4
 cd /mnt/tmp
 exec "$@"
 """
+_UNSHARE = ["unshare", "--mount", "sh", "-c", _PRIVATE, "sh"]
+_SYSTEM = "/usr/bin/python3"
 
 
-@dataclass(frozen=True)
-class Way:
+class Way(Value, kw_only=False):
     """How to run: `how` is kernel or fuse; `folder` is the test's folder as the program sees it."""
 
     how: str
@@ -52,7 +55,7 @@ class Way:
         texts = [os.fspath(word) for word in words]
         if not self.private:
             return ["env", f"--chdir={self.real_folder}", *texts]
-        private = ["unshare", "--mount", "sh", "-c", _PRIVATE, "sh", SOURCE, self.real_folder]
+        private = [*_UNSHARE, SOURCE, sysconfig.get_path("purelib"), self.real_folder]
         user = need.as_unprivileged(texts)
         return [*map(os.fspath, private), "fuse" if fuse else "no", *user]
 
@@ -61,7 +64,7 @@ class Way:
         """Return a Python that this way's user can start, and that finds our package."""
         if not self.private:
             return [sys.executable]
-        return ["env", "PYTHONPATH=/mnt/src", "PYTHONDONTWRITEBYTECODE=1", "/usr/bin/python3"]
+        return ["env", "PYTHONPATH=/mnt/src:/mnt/packages", "PYTHONDONTWRITEBYTECODE=1", _SYSTEM]
 
     @property
     def stackproof(self) -> list[str]:
@@ -87,11 +90,15 @@ def way(how: str, folder: Path) -> Way:
     if os.geteuid() == 0:
         need.need("unprivileged-userns")
         done = subprocess.run(
-            ["/usr/bin/python3", "-c", "import sys; sys.exit(sys.version_info < (3, 11))"],
+            [
+                _SYSTEM,
+                "-c",
+                f"import sys; sys.exit(sys.version_info[:2] != {sys.version_info[:2]})",
+            ],
             check=False,
         )
         if done.returncode:
-            pytest.skip("/usr/bin/python3 is not Python 3.11 or newer")
+            pytest.skip(f"{_SYSTEM} is of another release than the tests' Python")
         return Way(how, folder, private=True)
     need.need("userns")
     return Way(how, folder, private=False)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 from stackproof.bench import programs
 from stackproof.core.command import Command
 from stackproof.core.effects.run import run
+from stackproof.core.value import Value
 from stackproof.mpi import families
 
 CSRC = Path(programs.__file__).parent / "csrc"
@@ -21,8 +21,7 @@ PROGRAM = "stackproof-bench"
 FAMILIES = ("openmpi", "mpich", "intel-mpi")
 
 
-@dataclass(frozen=True)
-class Tree:
+class Tree(Value, kw_only=False):
     """An MPI installed at its final prefix, and the benchmark compiled with its own wrapper."""
 
     family: families.MpiFamily

@@ -18,10 +18,10 @@ import stat
 import subprocess
 import tarfile
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from guarded import remove
+from stackproof.core.value import Value, replace
 from vendorrpms import Member
 
 MOUNT = "/user-environment"
@@ -44,8 +44,7 @@ _VICTIMS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Plant:
+class Plant(Value, kw_only=False):
     """Something at a path of a tree: its kind as in stat(2), what it holds or leads to, its rights.
 
     `hard` is a second name of another path. What is planted takes the place of what was there.
@@ -60,8 +59,7 @@ class Plant:
     size: int = 0
 
 
-@dataclass(frozen=True)
-class MutatedTree:
+class MutatedTree(Value, kw_only=False):
     """A good tree, and what is planted in it, in this order."""
 
     base: Path

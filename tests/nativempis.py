@@ -11,11 +11,11 @@ import shutil
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stackproof.bench.programs import native
 from stackproof.core.effects.files import cache_home
+from stackproof.core.value import Value, replace
 from stackproof.mpi import families
 from stackproof.results.case import Case, Placement, Rank
 from stackproof.results.measurement import Output
@@ -43,8 +43,7 @@ _EXTRA = {
 }
 
 
-@dataclass(frozen=True)
-class Mpi:
+class Mpi(Value, kw_only=False):
     """An installed MPI with the program compiled for it."""
 
     family: str

@@ -15,12 +15,12 @@ import functools
 import inspect
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from need import PROBES
+from stackproof.core.value import Value
 
 TESTS = Path(__file__).parent
 NEED = "need"
@@ -29,16 +29,14 @@ _OF_FILE = re.compile(r"^pytestmark = .*\bpytest\.mark\.(in_turn|slow)\b", re.MU
 _Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
-@dataclass(frozen=True, slots=True)
-class _Uses:
+class _Uses(Value, kw_only=False):
     """What a function names: things of the machine, and other names, with what is behind a dot."""
 
     things: frozenset[str]
     names: frozenset[tuple[str, str]]
 
 
-@dataclass(frozen=True, slots=True)
-class _File:
+class _File(Value, kw_only=False):
     """The functions and classes of a file, and the names that it has from other test files."""
 
     functions: dict[str, _Uses]

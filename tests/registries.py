@@ -20,11 +20,13 @@ import threading
 import time
 import urllib.parse
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
+from msgspec import Struct, field
+
 from servers import QuietServer
+from stackproof.core.value import Value
 
 HttpReply = tuple[int, bytes] | tuple[int, bytes, dict[str, str]]
 """A status, a body, and headers."""
@@ -78,8 +80,7 @@ def docker_registry(
         server.wait()
 
 
-@dataclass
-class Fault:
+class Fault(Struct):
     """What goes wrong: `cut` or `stall` after so many bytes, one `flip`ped, another `status`.
 
     It begins after so many requests that it leaves alone (`skip`).
@@ -97,16 +98,14 @@ class Fault:
     body: bytes = b""
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(Value, kw_only=False):
     method: str
     path: str
     headers: dict[str, str]
     sent: int = 0
 
 
-@dataclass
-class Reply:
+class Reply(Struct):
     """An answer before it is bytes."""
 
     status: int | str

@@ -1,10 +1,10 @@
 """Comparisons to render, and what reads the page that is made of them."""
 
-import dataclasses
 from html.parser import HTMLParser
 
 from stackproof.compare.compare import compare
 from stackproof.compare.model import Cell, CompareOptions, Verdict, Why
+from stackproof.core.value import replace
 from synthetic import SIZES, Noise, Plan, fault, simulate
 
 FAST = CompareOptions()
@@ -57,7 +57,7 @@ def unsure(**changes):
         size=8, blocks=10, verdict=Verdict.INCONCLUSIVE, margin=0.05, why=Why.CHANCE, ratio=0.68,
         low=0.67, high=0.69, launches_needed=14,
     )  # fmt: skip
-    return dataclasses.replace(cell, **changes)
+    return replace(cell, **changes)
 
 
 def with_cells(comparison, change):
@@ -65,11 +65,11 @@ def with_cells(comparison, change):
 
     def changed(panel):
         judgements = [
-            dataclasses.replace(one, cells=tuple(map(change, one.cells)))
+            replace(one, cells=tuple(map(change, one.cells)))
             if one.arm == "mpich" and panel.curve.placement == "inter-node"
             else one
             for one in panel.judgements
         ]
-        return dataclasses.replace(panel, judgements=tuple(judgements))
+        return replace(panel, judgements=tuple(judgements))
 
-    return dataclasses.replace(comparison, panels=tuple(map(changed, comparison.panels)))
+    return replace(comparison, panels=tuple(map(changed, comparison.panels)))

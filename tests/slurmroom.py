@@ -7,8 +7,9 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from clusters import wait_until
 from need import need
@@ -16,8 +17,7 @@ from need import need
 ROOT = Path(__file__).resolve().parents[1]
 
 
-@dataclass
-class Room:
+class Room(Struct):
     """A folder with images, and the cluster with Slurm that benches run on."""
 
     folder: Path

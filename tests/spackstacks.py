@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import replace
 from typing import Any
 
 from stackproof.build.engines.spack.stack import (
@@ -20,6 +19,7 @@ from stackproof.build.engines.spack.stack import (
     Splice,
     ViewChange,
 )
+from stackproof.core.value import replace
 
 SPACK = "https://example.org/spack.git"
 PACKAGES = "https://example.org/packages.git"

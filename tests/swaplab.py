@@ -21,10 +21,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from machine import RACE_S
+from stackproof.core.value import Value
 
 MALLORY = 31001
 _PATIENCE_S = 120.0
@@ -110,8 +110,7 @@ def journal_naming(name: str, pages: int) -> bytes:
     return header.ljust(512, b"\0") + other + struct.pack(">II", len(text), sum(text)) + _MAGIC
 
 
-@dataclass(frozen=True)
-class Race:
+class Race(Value, kw_only=False):
     """A folder that all may write to, beside a home with a secret in it."""
 
     folder: Path

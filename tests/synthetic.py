@@ -7,15 +7,15 @@ factors that the caller plants. Nothing here was measured.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import field
 
 from stackproof.core import noun
+from stackproof.core.value import Value, replace
 from stackproof.results.case import Case, Placement, Rank
 from stackproof.results.measurement import Check, Measurement, Output, RankFacts, Series, State
 from stackproof.results.metrics import METRICS
@@ -26,8 +26,7 @@ INTRA = Placement(name="intra-node", ranks=(Rank(node="n0", cpu=0), Rank(node="n
 INTER = Placement(name="inter-node", ranks=(Rank(node="n0", cpu=0), Rank(node="n1", cpu=1)))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Noise:
+class Noise(Value):
     """Relative noise: `launch` of a whole launch, `size` of one size in it, `block` shared.
 
     `heavy` draws launch effects from Student's t with 3 degrees of freedom and adds rare delays.
@@ -39,8 +38,7 @@ class Noise:
     heavy: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class Plan:
+class Plan(Value):
     """What to simulate; `slower[arm][(placement, benchmark)]` maps a size to a time factor."""
 
     challengers: tuple[str, ...] = ("mpich", "openmpi")
@@ -219,12 +217,10 @@ def _launch(plan, placement, arm, place, shared, random) -> Measurement:
 def fault(results: Results, arm: str, blocks: Sequence[int], reason: str, evidence: str) -> Results:
     """Return the results with a BAD check on every launch of an arm in some blocks."""
     bad = Check(name="validation", state=State.BAD, reason=reason, evidence=evidence)
-    return dataclasses.replace(
+    return replace(
         results,
         measurements=tuple(
-            dataclasses.replace(m, checks=(*m.checks, bad))
-            if m.arm == arm and m.block in blocks
-            else m
+            replace(m, checks=(*m.checks, bad)) if m.arm == arm and m.block in blocks else m
             for m in results.measurements
         ),
     )
@@ -263,7 +259,7 @@ def simulate_paths(**changes: Any) -> Results:
         noise=Noise(launch=0.004, size=0.004, block=0.01),
         slower=slower,
     )
-    results = simulate(dataclasses.replace(plan, **changes))
+    results = simulate(replace(plan, **changes))
     found = [_on_path(one) for one in results.measurements]
     kept = [one for one in found if one.arm != "ompi-shm" or one.case.placement.name == INTRA.name]
     extra = [
@@ -271,13 +267,13 @@ def simulate_paths(**changes: Any) -> Results:
         for one in kept
         if one.block == 1 and one.case.placement.name == FOUR.name
     ]
-    return dataclasses.replace(results, measurements=(*kept, *extra))
+    return replace(results, measurements=(*kept, *extra))
 
 
 def _on_path(one: Measurement) -> Measurement:
     default = "shm" if one.case.placement.locality == "intra-node" else "tcp"
-    case = dataclasses.replace(one.case, transport=PATHS.get(one.arm, default))
-    return dataclasses.replace(one, case=case)
+    case = replace(one.case, transport=PATHS.get(one.arm, default))
+    return replace(one, case=case)
 
 
 def _untimed(one: Measurement, state: State) -> Measurement:
@@ -290,12 +286,12 @@ def _untimed(one: Measurement, state: State) -> Measurement:
         evidence="3 received bytes were wrong" if wrong else "4096 received bytes were right",
     )
     placement = Placement(name="2x4", ranks=ranks, timed=False)
-    case = dataclasses.replace(one.case, benchmarks=("alltoall",), placement=placement)
+    case = replace(one.case, benchmarks=("alltoall",), placement=placement)
     # A launch of its own, not the copy of another one.
     series = tuple(
-        dataclasses.replace(each, values=tuple(1.5 * value for value in each.values))
+        replace(each, values=tuple(1.5 * value for value in each.values))
         for each in one.output.series
         if each.benchmark == "alltoall"
     )
-    output = dataclasses.replace(one.output, series=series)
-    return dataclasses.replace(one, case=case, checks=(check,), block=0, output=output)
+    output = replace(one.output, series=series)
+    return replace(one, case=case, checks=(check,), block=0, output=output)

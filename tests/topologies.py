@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import quoteattr
 
 import yaml
 
+from stackproof.core.value import Value
 from stackproof.site import sysfs, topology
 from stackproof.site.topology import Topology
 
@@ -34,8 +34,7 @@ def ranges(cpus: Iterable[int]) -> str:
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
 
 
-@dataclass(frozen=True)
-class Node:
+class Node(Value, kw_only=False):
     """A node that a description means."""
 
     data: Mapping[str, Any]

@@ -15,8 +15,11 @@ import stat
 import struct
 import subprocess
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import field
+
+from stackproof.core.value import Value
 
 _FILE, _LINK = stat.S_IFREG, stat.S_IFLNK
 
@@ -35,8 +38,7 @@ PACKERS: Mapping[str, Callable[[bytes], bytes]] = {
 }
 
 
-@dataclass(frozen=True)
-class Member:
+class Member(Value, kw_only=False):
     """A file of a package: its content, or the text of a link; its mode as in stat(2)."""
 
     content: bytes = b""
@@ -54,8 +56,7 @@ def link(target: str) -> Member:
     return Member(mode=_LINK | 0o777, link=target)
 
 
-@dataclass(frozen=True)
-class Package:
+class Package(Value, kw_only=False):
     """An RPM: what its header says, and what it holds."""
 
     name: str

@@ -16,8 +16,9 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from stackproof.core.value import Value
 
 STRANGER = 12345
 TIMEOUT_S = 300
@@ -62,8 +63,7 @@ while True:
 """
 
 
-@dataclass(frozen=True)
-class Watched:
+class Watched(Value, kw_only=False):
     """How a program ended, what it said, and what it did that it may not."""
 
     code: int

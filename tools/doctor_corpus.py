@@ -18,7 +18,6 @@ import re
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from typing import Any
 import yaml
 
 from stackproof import cli
+from stackproof.core.value import Value
 
 CORPUS = Path(__file__).parents[1] / "tests" / "doctor" / "corpus"
 PARTS = ("open", "held")
@@ -42,8 +42,7 @@ class End(StrEnum):
     SILENT = "silent"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class Case(Value):
     """A log, and what doctor should say of it."""
 
     family: str
@@ -55,16 +54,14 @@ class Case:
     log: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class Said(Value):
     """What doctor said of a log: the rules that fire, the worst first, and its answer as text."""
 
     findings: tuple[Mapping[str, Any], ...]
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Score:
+class Score(Value):
     """How a case ended, which rule came first, and what is wrong with the form of the answer."""
 
     case: Case

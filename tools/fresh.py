@@ -23,10 +23,12 @@ import tempfile
 import time
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
+from msgspec import field
+
 from fresh_root import CHECKOUT, DISTRIBUTIONS, NotHere, Root, Setting, make_base, needed_by
+from stackproof.core.value import Value
 
 LOGS = CHECKOUT / "build" / "fresh"
 JUNIT = CHECKOUT / "build" / "fresh.xml"
@@ -37,8 +39,7 @@ SHORT_DEMO = "tools/bootstrap demo && .venv/bin/python tools/demo.py --short"
 COMMANDS = {"demo": "make demo", "short-demo": SHORT_DEMO, "test": "make test"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class Case(Value):
     """One row: a distribution, what is unusual there, and a command of README's."""
 
     suite: str
@@ -85,8 +86,7 @@ CASES = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(Value):
     """What came of a case: `passed`, `failed` or `not here`, with a sentence, and its minutes."""
 
     case: Case

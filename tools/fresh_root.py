@@ -17,8 +17,9 @@ import struct
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from stackproof.core.value import Value
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 USER = "alice"
@@ -82,8 +83,7 @@ class NotHere(Exception):  # noqa: N818 - no fault, but what this machine lacks
     """Why a root folder cannot be made on this machine."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class Setting(Value):
     """What is unusual about a machine.
 
     `private` puts python3 and the checkout below a home of mode 0700; `blank` gives the checkout's
@@ -176,8 +176,7 @@ def make_base(suite: str, folder: Path, log: Path) -> Path:
     return base
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Root:
+class Root(Value):
     """A copy of a base, with a user's checkout in it."""
 
     path: Path

@@ -17,13 +17,15 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from msgspec import field
+
 from stackproof.core.command import Command, EnvPatch
 from stackproof.core.effects.run import check, run
+from stackproof.core.value import Value
 from stackproof.inject.effects import named
 from stackproof.inject.findings.launcher import OFFERS
 from stackproof.inject.judge import Question, judge
@@ -57,8 +59,7 @@ _ENVIRONMENT = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mpi:
+class Mpi(Value):
     """An MPI in a folder: its kind (`mpich`, `openmpi`, `intel`), headers and launcher.
 
     `library` is what programs are linked with; `standard` the same for the standard ABI, with its
@@ -86,8 +87,7 @@ class Mpi:
         return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Program:
+class Program(Value):
     """A compiled program, the MPI that it was built with, and how ranks start it.
 
     `judged` is the file that is asked about: the program, or the module that it opens.
@@ -100,8 +100,7 @@ class Program:
     variables: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class Cell(Value):
     """A pair: what was said, what came of it, and what of it is to be known."""
 
     program: str

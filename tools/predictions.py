@@ -25,7 +25,6 @@ import shutil
 import sys
 import zipfile
 from collections import Counter
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -34,6 +33,7 @@ from prediction_shapes import SUFFIXES, shape_of, shaped
 from stackproof.core.command import Command
 from stackproof.core.effects.run import check, run
 from stackproof.core.errors import StackproofError
+from stackproof.core.value import replace
 from stackproof.inject.model import InjectionVerdict
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -15,9 +15,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from stackproof.core.value import Value
 
 USERS = {"alice": 42001, "bob": 42002}
 _SECONDS = 60.0
@@ -55,8 +56,7 @@ def expect(holds: object, what: str) -> None:
         raise Wrong(what)
 
 
-@dataclass(frozen=True)
-class Seen:
+class Seen(Value, kw_only=False):
     """One line of a task: what it saw."""
 
     host: str
@@ -66,8 +66,7 @@ class Seen:
     views: str
 
 
-@dataclass(frozen=True)
-class Ended:
+class Ended(Value, kw_only=False):
     """How a command ended."""
 
     code: int

@@ -8,7 +8,6 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,6 +21,7 @@ from stackproof.bench.effects.kinds import container_case, image_arm, injected
 from stackproof.bench.ready import ReadyArm
 from stackproof.bench.spec import Arm
 from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.value import replace
 from stackproof.image.model import Deployment, Image, MpiFacts
 
 FACTS = MpiFacts(family="mpich", version="5.0.2", prefix="/x", launcher="hydra")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from need import need
 from stackproof.bench.effects.arms import Arms, make_ready
 from stackproof.bench.spec import Arm, BenchSpec
 from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.value import replace
 from stackproof.inject.effects import named as inject_named
 
 USES_MPICH = "void MPI_Recv(int); void use(void) { MPI_Recv(0x4c000405); MPI_Recv(0x4c00080b); }\n"

@@ -6,7 +6,6 @@ import argparse
 import os
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from stackproof.cli import main
 from stackproof.core.cli import parsing
 from stackproof.core.effects import quiet
 from stackproof.core.errors import ExitCode, Reason, StackproofError
+from stackproof.core.value import replace
 from stackproof.results.model import RECOMMENDED_LAUNCHES
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from stackproof.bench.effects.compile_program import (
     native_source,
 )
 from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.value import replace
 
 HELLO = ProgramSource(
     name="hello",

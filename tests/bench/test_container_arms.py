@@ -8,7 +8,6 @@ import shutil
 import struct
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -24,6 +23,7 @@ from stackproof.bench.effects.nodes import LaunchNodes
 from stackproof.bench.spec import Arm
 from stackproof.core.effects import files
 from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.value import Value, replace
 from stackproof.image.container.effects import roots
 from stackproof.launch.effects.allocation import Allocation
 from stackproof.results.case import Case, Placement, Rank
@@ -34,8 +34,7 @@ ONE = {"placements": ["intra-node"], "launches": 1, "null-arm": False, "sizes": 
        "samples": 3, "seconds-per-size": 0.003, "timeout": 30}  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Lab:
+class Lab(Value, kw_only=False):
     """A store with a container, the same as an OCI layout and a SquashFS file, and its root."""
 
     store: Store

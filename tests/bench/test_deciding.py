@@ -1,6 +1,5 @@
 """Which launches are made until enough is decided: on results folders that were made up."""
 
-import dataclasses
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ from stackproof.bench.effects import deciding
 from stackproof.bench.spec import Arm, BenchSpec
 from stackproof.compare.model import Cell, Verdict, Why
 from stackproof.core import noun
+from stackproof.core.value import replace
 from stackproof.results.model import LAUNCHES
 from synthetic import INTER, Noise, Plan, simulate
 
@@ -38,7 +38,7 @@ class Folder:
             one.file_name: made[one.arm, one.block, one.placement] for one in self.schedule
         }
         looks = deciding.looks.planned(most)
-        results = dataclasses.replace(simulated.spec, looks=looks, launches=most)
+        results = replace(simulated.spec, looks=looks, launches=most)
         (path / LAUNCHES).mkdir(parents=True)
         (path / "bench.json").write_text(noun.to_json(results))
         self.experiment = deciding.Experiment(
@@ -51,13 +51,13 @@ class Folder:
             if (one.arm, one.case.placement) == (arm, INTER):
                 factor = 1.15 if one.block % 2 else 0.95
                 series = tuple(
-                    dataclasses.replace(s, values=tuple(v * factor for v in s.values))
+                    replace(s, values=tuple(v * factor for v in s.values))
                     if s.benchmark == "latency"
                     else s
                     for s in one.output.series
                 )
-                output = dataclasses.replace(one.output, series=series)
-                self.made[name] = dataclasses.replace(one, output=output)
+                output = replace(one.output, series=series)
+                self.made[name] = replace(one, output=output)
 
     def make(self, launch):
         one = self.made[launch.file_name]
@@ -66,9 +66,7 @@ class Folder:
             for s in one.output.series
             if not launch.benchmarks or s.benchmark in launch.benchmarks
         )
-        one = dataclasses.replace(
-            one, order=launch.order, output=dataclasses.replace(one.output, series=series)
-        )
+        one = replace(one, order=launch.order, output=replace(one.output, series=series))
         (self.path / LAUNCHES / launch.file_name).write_text(noun.to_json(one))
 
     def run(self, most=10**6):
@@ -87,8 +85,8 @@ class Folder:
 
 def test_a_bench_that_is_not_asked_to_look_makes_everything(tmp_path):
     folder = Folder(tmp_path / "r")
-    spec = dataclasses.replace(folder.experiment.spec, until_decided=False)
-    experiment = dataclasses.replace(folder.experiment, spec=spec)
+    spec = replace(folder.experiment.spec, until_decided=False)
+    experiment = replace(folder.experiment, spec=spec)
     assert list(deciding.blocks(experiment, folder.events.append)) == [folder.schedule]
 
 
@@ -126,7 +124,7 @@ def test_the_null_arm_is_measured_beside_what_is_open_and_is_no_question_itself(
 def test_where_there_is_no_challenger_the_null_arm_is_the_question(tmp_path):
     folder = Folder(tmp_path / "r")
     folder.disturb("impi again")
-    folder.experiment = dataclasses.replace(folder.experiment, null=None)
+    folder.experiment = replace(folder.experiment, null=None)
     assert {one.arm for one in folder.run() if one.block > 8} == {"impi", "impi again"}
 
 
@@ -159,8 +157,8 @@ def test_the_budget_ends_it_and_it_is_said_what_more_time_would_buy(tmp_path):
     assert text.startswith("the budget of 3 min ends here; ")
     assert "more launches per arm (about " in text
     assert deciding.missing(folder.experiment) == ()
-    more = dataclasses.replace(folder.experiment.spec, budget_s=260.0)
-    folder.experiment = dataclasses.replace(folder.experiment, spec=more)
+    more = replace(folder.experiment.spec, budget_s=260.0)
+    folder.experiment = replace(folder.experiment, spec=more)
     assert {one.block for one in folder.run()} >= {9, 10}
 
 
@@ -175,7 +173,7 @@ def test_a_budget_that_is_too_small_still_gives_one_timed_block(tmp_path):
     folder = Folder(tmp_path / "r", noise=Noise(launch=0.08, size=0.04), budget_s=1.0)
     assert {one.block for one in folder.run()} == {0, 1}
     assert "0 of " in folder.events[-1].text
-    results = dataclasses.replace(folder.experiment, folder=tmp_path / "none")
+    results = replace(folder.experiment, folder=tmp_path / "none")
     assert deciding._offer(results) == "no launch has a result yet"
 
 

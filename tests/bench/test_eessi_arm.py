@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,6 +20,7 @@ from stackproof.bench.effects.kinds import eessi_arm
 from stackproof.bench.ready import ReadyArm
 from stackproof.bench.spec import Arm
 from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.value import replace
 from stackproof.linking.effects.view import RootView
 
 pytestmark = pytest.mark.in_turn

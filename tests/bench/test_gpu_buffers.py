@@ -10,7 +10,6 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 from ctypes.util import find_library
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,6 +21,7 @@ from stackproof.bench.programs import imb, native
 from stackproof.compare import launch_checks
 from stackproof.core.command import Completed
 from stackproof.core.errors import Reason
+from stackproof.core.value import replace
 from stackproof.results.case import Case, Placement, Rank
 from stackproof.results.measurement import Output, RankFacts, State
 from stackproof.results.metrics import CORE

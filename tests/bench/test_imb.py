@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stackproof.bench.programs import imb
+from stackproof.core.value import replace
 from stackproof.results.case import Case, Placement, Rank
 from stackproof.results.metrics import CORE
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import pytest
@@ -13,11 +12,12 @@ from stackproof.bench.import_notes import Remark
 from stackproof.bench.import_outputs import Imported, ImportSetup, OutputFile, import_outputs
 from stackproof.bench.likeness import Distribution
 from stackproof.core.errors import StackproofError
+from stackproof.core.value import replace
 from stackproof.knowledge.reference_curves import BufferPlace
 from stackproof.results.case import Locality
 
 INTRA = ImportSetup(name="x", locality=Locality.INTRA, memory=BufferPlace.HOST)
-INTER = dataclasses.replace(INTRA, locality=Locality.INTER, limit=25000.0)
+INTER = replace(INTRA, locality=Locality.INTER, limit=25000.0)
 RULE = "#---------------------------------------------------\n"
 
 
@@ -78,14 +78,14 @@ def imb_log(banner: str, call: str = "") -> str:
 def test_pairs_and_collectives_of_osu_are_one_import(
     version: str, nodes: int, all_ranks: str
 ) -> None:
-    found = imported(dataclasses.replace(INTER, ranks=512, nodes=nodes), osu_log(version))
+    found = imported(replace(INTER, ranks=512, nodes=nodes), osu_log(version))
     assert places(found) == [
         ("latency", "inter-node"), ("bandwidth", "inter-node"),
         ("allreduce", all_ranks), ("alltoall", all_ranks),
     ]  # fmt: skip
     assert [one.output.world_size for one in found.results.measurements] == [2, 2, 512, 512]
     assert found.notes == ()
-    inside = imported(dataclasses.replace(INTRA, ranks=96), osu_log(version))
+    inside = imported(replace(INTRA, ranks=96), osu_log(version))
     assert {name for _, name in places(inside)} == {"intra-node", "1x96"}
 
 
@@ -100,7 +100,7 @@ def test_pairs_and_collectives_of_osu_are_one_import(
 def test_imb_with_processes_that_wait_is_imported_whole(
     banner: str, distribution: Distribution, names: list[str]
 ) -> None:
-    setup = dataclasses.replace(INTER, nodes=2, distribution=distribution)
+    setup = replace(INTER, nodes=2, distribution=distribution)
     found = imported(setup, imb_log(banner))
     assert [name for _, name in places(found)] == names
     assert found.notes == ()
@@ -115,14 +115,14 @@ def test_imb_with_processes_that_wait_is_imported_whole(
 
 def test_a_part_of_the_ranks_that_fills_no_node_has_a_name_of_its_own() -> None:
     text = f"{BANNERS[3]}{imb('Allreduce', 4, 2)}"
-    setup = dataclasses.replace(INTER, nodes=2, distribution=Distribution.BLOCK)
+    setup = replace(INTER, nodes=2, distribution=Distribution.BLOCK)
     (one,) = imported(setup, text).results.measurements
     assert one.case.placement.name == "4-on-2"
     assert [rank.node for rank in one.case.placement.ranks] == ["node1"] * 3 + ["node2"]
 
 
 def test_a_map_of_imb_deals_ranks_anew() -> None:
-    setup = dataclasses.replace(INTER, nodes=2, distribution=Distribution.BLOCK)
+    setup = replace(INTER, nodes=2, distribution=Distribution.BLOCK)
     found = imported(setup, imb_log(BANNERS[3], "# IMB-MPI1 -map 4x2 \n"))
     assert [name for _, name in places(found)] == ["2x4"]
     assert "`-map`" in found.notes[0]
@@ -137,7 +137,7 @@ def test_runs_of_fewer_ranks_in_one_log_keep_their_number() -> None:
         f"{line}{3:>20.2f}\n" if line[:1].isdigit() else f"{line}\n" for line in pairs.splitlines()
     )
     text = f"{BANNERS[2]}{imb('PingPong', 2)}{imb('Allreduce', 512)}{pairs}{osu_log('7.5')}"
-    found = imported(dataclasses.replace(INTER, ranks=512, nodes=4), text)
+    found = imported(replace(INTER, ranks=512, nodes=4), text)
     assert [name for _, name in places(found)] == [
         "inter-node", "4x128", "inter-node", "inter-node", "inter-node", "4x128", "4x128",
     ]  # fmt: skip
@@ -146,7 +146,7 @@ def test_runs_of_fewer_ranks_in_one_log_keep_their_number() -> None:
 
 def test_more_processes_than_there_were_are_refused_at_their_line() -> None:
     with pytest.raises(StackproofError) as caught:
-        imported(dataclasses.replace(INTER, ranks=4, nodes=2), imb_log(BANNERS[0]))
+        imported(replace(INTER, ranks=4, nodes=2), imb_log(BANNERS[0]))
     (problem,) = caught.value.problems
     assert "its heading says 8 processes, more than --ranks 4; so with 3 more" in problem.message
     assert (problem.where.file, problem.where.line) == ("a.txt", 6)
@@ -154,7 +154,7 @@ def test_more_processes_than_there_were_are_refused_at_their_line() -> None:
 
 def test_how_many_nodes_fewer_ranks_were_on_is_not_guessed() -> None:
     text = f"{BANNERS[2]}{imb('Allreduce', 64)}{osu_log('7.5')}"
-    found = imported(dataclasses.replace(INTER, ranks=512, nodes=4), text)
+    found = imported(replace(INTER, ranks=512, nodes=4), text)
     assert [name for _, name in places(found)] == ["inter-node", "inter-node", "4x128", "4x128"]
     (note,) = found.notes
     assert "fewer than --ranks" in note

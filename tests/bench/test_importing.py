@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import dataclasses
 import io
 from decimal import Decimal
 
@@ -13,6 +12,7 @@ from stackproof.bench.import_outputs import Imported, ImportSetup, OutputFile, a
 from stackproof.compare.compare import compare
 from stackproof.compare.model import Verdict
 from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.value import replace
 from stackproof.knowledge.effects.load import load_curves
 from stackproof.knowledge.reference_curves import BufferPlace, ReferenceCurve
 from stackproof.report.render import render_html, render_markdown, render_paths_csv
@@ -127,7 +127,7 @@ def test_a_baseline_must_be_an_arm() -> None:
 
 
 def on(transport: str, locality: Locality = Locality.INTER, **more: object) -> ImportSetup:
-    return dataclasses.replace(SETUP, transport=transport, locality=locality, **more)  # type: ignore[arg-type]
+    return replace(SETUP, transport=transport, locality=locality, **more)  # type: ignore[arg-type]
 
 
 def joined(*parts: tuple[str, str, ImportSetup]) -> Results:
@@ -269,9 +269,7 @@ def test_published_tables_give_the_ratios_of_their_printed_values(vendor: str, o
     setup = on("cxi", base.locality, memory=base.memory)
     results = add(
         imported(("vendor", as_osu(base)), setup=setup).results,
-        imported(
-            ("ours", as_osu(other)), setup=dataclasses.replace(setup, transport="lnx")
-        ).results,
+        imported(("ours", as_osu(other)), setup=replace(setup, transport="lnx")).results,
     )
     rows_found = list(csv.DictReader(io.StringIO(render_paths_csv(compare(results)))))
     found = {int(row["size_bytes"]): row for row in rows_found if row["arm"] == "ours"}

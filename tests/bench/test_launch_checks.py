@@ -1,5 +1,4 @@
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,6 +6,7 @@ import pytest
 from stackproof.compare import launch_checks, rank_places
 from stackproof.core.command import Completed
 from stackproof.core.errors import Reason
+from stackproof.core.value import replace
 from stackproof.results.case import Case, Placement, Rank
 from stackproof.results.measurement import (
     Check,

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
 from stackproof.bench.import_outputs import Imported, ImportSetup, OutputFile, add, import_outputs
 from stackproof.bench.programs import osu, stray_output
 from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.value import replace
 from stackproof.knowledge.reference_curves import BufferPlace
 from stackproof.results.case import Locality
 
 INTRA = ImportSetup(name="x", locality=Locality.INTRA, memory=BufferPlace.HOST)
-INTER = dataclasses.replace(INTRA, locality=Locality.INTER)
-DEVICE = dataclasses.replace(INTER, memory=BufferPlace.DEVICE)
+INTER = replace(INTRA, locality=Locality.INTER)
+DEVICE = replace(INTER, memory=BufferPlace.DEVICE)
 RATE = "# OSU MPI Multiple Bandwidth / Message Rate Test v7.4\n"
 BANDWIDTH = "# OSU MPI-CUDA Bandwidth Test v7.3\n"
 ALLREDUCE = "# OSU MPI Allreduce Latency Test v7.4\n"
@@ -54,13 +53,11 @@ def places(found: Imported) -> list[str]:
 
 
 def test_pairs_are_ranks() -> None:
-    assert "64 processes, more than --ranks 2" in refused(
-        dataclasses.replace(INTRA, ranks=2), a=pairs(32)
-    )
+    assert "64 processes, more than --ranks 2" in refused(replace(INTRA, ranks=2), a=pairs(32))
     (one,) = imported(INTRA, a=pairs(4)).results.measurements
     assert (one.case.placement.name, one.output.world_size) == ("1x8", 8)
     assert "2 to 64 nodes" in refused(INTER, a=pairs(32))
-    assert places(imported(dataclasses.replace(INTER, nodes=2), a=pairs(32))) == ["2x32"]
+    assert places(imported(replace(INTER, nodes=2), a=pairs(32))) == ["2x32"]
 
 
 def test_pairs_and_windows_of_arms_are_never_compared_unlike() -> None:
@@ -95,7 +92,7 @@ def test_buffers_on_the_device_are_taken_and_managed_titles_are_not() -> None:
 
 
 def test_datatypes_of_arms_must_be_the_same() -> None:
-    setup = dataclasses.replace(INTRA, ranks=4)
+    setup = replace(INTRA, ranks=4)
     column = "Avg Latency(us)"
     one = table(ALLREDUCE, column=column, heading="# Datatype: MPI_INT.\n")
     other = table(ALLREDUCE, column=column, heading="# Datatype: MPI_FLOAT.\n")
@@ -111,13 +108,13 @@ def test_datatypes_of_arms_must_be_the_same() -> None:
 def test_a_collective_needs_its_ranks() -> None:
     text = table(ALLREDUCE, column="Avg Latency(us)")
     assert "does not say how many ranks" in refused(INTRA, a=text)
-    assert places(imported(dataclasses.replace(INTRA, ranks=4), a=text)) == ["1x4"]
+    assert places(imported(replace(INTRA, ranks=4), a=text)) == ["1x4"]
 
 
 def test_pairs_of_ranks_are_two_whatever_else_ran_in_the_job() -> None:
     text = table("# OSU MPI Bandwidth Test v7.4\n")
     text += table(ALLREDUCE, column="Avg Latency(us)")
-    assert places(imported(dataclasses.replace(INTRA, ranks=8), a=text)) == ["intra-node", "1x8"]
+    assert places(imported(replace(INTRA, ranks=8), a=text)) == ["intra-node", "1x8"]
 
 
 # --- IMB ------------------------------------------------------------------------------------
@@ -147,24 +144,24 @@ MANY = BANNER + section("PingPong", 2, 6) + "".join(
 
 @pytest.mark.parametrize("ranks", [None, 8])
 def test_a_file_of_2_4_8_processes_is_read_whole(ranks: int | None) -> None:
-    found = imported(dataclasses.replace(INTRA, ranks=ranks), a=MANY, b=MANY)
+    found = imported(replace(INTRA, ranks=ranks), a=MANY, b=MANY)
     assert places(found)[:4] == ["intra-node", "intra-node", "1x4", "1x8"]
     assert [one.block for one in found.results.measurements] == [1] * 8
     assert found.results.spec.arms["a"].transport == "intra-node: auto, 1x4: auto, 1x8: auto"
 
 
 def test_other_ranks_than_the_heading_says_are_refused() -> None:
-    said = refused(dataclasses.replace(INTRA, ranks=4), a=MANY)
+    said = refused(replace(INTRA, ranks=4), a=MANY)
     assert "8 processes, more than --ranks 4; so with 3 more tables" in said
 
 
 def test_where_a_part_of_the_processes_of_two_nodes_was_is_not_guessed() -> None:
-    found = imported(dataclasses.replace(INTER, nodes=2), a=MANY)
+    found = imported(replace(INTER, nodes=2), a=MANY)
     assert places(found) == ["2x4"]
     (note,) = found.notes
     assert note.startswith("a.txt:6: PingPong: only a part of its processes took part")
     assert note.endswith("the same at 2 more places, to line 68: Allreduce")
-    alone = imported(dataclasses.replace(INTER, nodes=8), a=MANY)  # a rank on each node
+    alone = imported(replace(INTER, nodes=8), a=MANY)  # a rank on each node
     assert places(alone) == ["inter-node", "inter-node", "4x1", "8x1"]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from hypothesis import strategies as st
 from stackproof.bench.programs import native, stray_output
 from stackproof.bench.programs.native_lines import RankLine, decode, facts_of
 from stackproof.core import noun
+from stackproof.core.value import replace
 from stackproof.results.case import Case, Placement, Rank
 from stackproof.results.measurement import (
     Disturbance,

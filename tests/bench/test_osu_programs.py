@@ -11,7 +11,6 @@ import io
 import json
 import shutil
 import tarfile
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ from stackproof.bench.spec import parse_bench
 from stackproof.compare.effects.results import load_results
 from stackproof.core.document import parse
 from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.value import replace
 from stackproof.results.case import Case, Placement, Rank
 from stackproof.results.measurement import State
 from stackproof.results.metrics import CORE, METRICS

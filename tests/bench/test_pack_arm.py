@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from stackproof.bench.program_spec import Program
 from stackproof.bench.spec import Arm, BenchSpec
 from stackproof.core import noun
 from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.value import replace
 from stackproof.image.effects import tree
 from stackproof.image.model import MpiFacts
 from stackproof.pack.effects.unpacked import load_pack

@@ -2,7 +2,6 @@
 
 import json
 import random
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from stackproof.bench.path_verdict import Probed
 from stackproof.core import noun
 from stackproof.core.command import EnvPatch
 from stackproof.core.errors import Reason
+from stackproof.core.value import replace
 from stackproof.launch.launchers import labels
 from stackproof.mpi import families, path_logs, transports
 from stackproof.mpi.path_logs import patterns

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from types import SimpleNamespace
 
@@ -15,6 +14,7 @@ from stackproof.bench.patience import Patience, SpentPatienceError
 from stackproof.bench.spec import Arm, BenchSpec
 from stackproof.core.command import Completed
 from stackproof.core.monitor import null_monitor
+from stackproof.core.value import replace
 from stackproof.results.case import Case, Placement, Rank
 from stackproof.results.measurement import (
     Check,
@@ -32,7 +32,7 @@ CASE = Case(
     sizes=(8,),
     placement=Placement(name="intra-node", ranks=(Rank(node="a", cpu=0), Rank(node="a", cpu=1))),
 )
-UNTIMED = dataclasses.replace(CASE.placement, timed=False)
+UNTIMED = replace(CASE.placement, timed=False)
 ARMS = {name: frozenset({"stackproof-bench"}) for name in ("base", "base-again", "mpich")}
 PLAN = schedule.schedule(BenchSpec(baseline=Arm(image="a"), launches=10, until_decided=True), ARMS)
 
@@ -77,7 +77,7 @@ def after(launches: Sequence[Measurement]) -> Patience:
         ([made(0.01)] * 50, 7200.0, False),  # a quiet machine
         ([made(None)] * 50, 7200.0, False),  # a program that does not tell
         ([made(0.8, ok=False)] * 50, 7200.0, False),  # what failed tells nothing
-        ([made(0.8, case=dataclasses.replace(CASE, placement=UNTIMED))] * 50, 7200.0, False),
+        ([made(0.8, case=replace(CASE, placement=UNTIMED))] * 50, 7200.0, False),
     ],
 )
 def test_only_disturbance_and_time_end_a_bench(
@@ -111,8 +111,8 @@ def test_it_says_why_and_what_helps() -> None:
 def test_a_sweep_and_a_batch_job_are_not_given_up() -> None:
     spec = BenchSpec(baseline=Arm(image="a"))
     assert patience.of_bench(spec, 5.0) == Patience(began=5.0)
-    assert patience.of_bench(dataclasses.replace(spec, on="slurm"), 5.0) is None
-    assert patience.of_bench(dataclasses.replace(spec, sweep=True), 5.0) is None
+    assert patience.of_bench(replace(spec, on="slurm"), 5.0) is None
+    assert patience.of_bench(replace(spec, sweep=True), 5.0) is None
 
 
 def test_a_pair_is_made_where_there_would_be_nothing_to_compare() -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from pathlib import Path
 
 import pytest
+
+from stackproof.core.value import replace
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
@@ -43,12 +44,12 @@ def test_the_effect_is_that_of_the_launches_which_no_verdict_sees() -> None:
     quiet = Noise(launch=0.002, size=0.001, block=0.05)
     plan = Plan(challengers=("mpich",), sizes=(8,), blocks=16, placements=(INTER,), noise=quiet)
     slow = {"mpich": {("inter-node", "latency"): {8: 1.5}}}
-    first = simulate(dataclasses.replace(plan, slower={}))
-    later = simulate(dataclasses.replace(plan, slower=slow))
-    both = dataclasses.replace(
+    first = simulate(replace(plan, slower={}))
+    later = simulate(replace(plan, slower=slow))
+    both = replace(
         first,
         measurements=tuple(
-            dataclasses.replace(one, output=dataclasses.replace(one.output, series=tuple(
+            replace(one, output=replace(one.output, series=tuple(
                 series for series in one.output.series if series.benchmark == "latency"
             )))
             for results, wanted in ((first, range(9)), (later, range(9, 17)))

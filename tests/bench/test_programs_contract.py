@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from stackproof.bench import programs
 from stackproof.bench.programs import Benchmark
 from stackproof.bench.programs.osu_test import OSU_TESTS
 from stackproof.core.noun import from_data, to_data
+from stackproof.core.value import replace
 from stackproof.results.case import Case, Placement, Rank
 from stackproof.results.measurement import Output
 from stackproof.results.metrics import CORE

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import tomllib
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from stackproof.bench.runtimes.podman import Podman
 from stackproof.bench.runtimes.pyxis import Pyxis
 from stackproof.bench.runtimes.start import ContainerStart, ImageSource
 from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.value import replace
 
 COVERS = (
     "bench/runtimes/apptainer.py",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import zlib
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from stackproof.bench.programs import REGISTRY
 from stackproof.compare import launch_checks
 from stackproof.core.command import Completed
 from stackproof.core.errors import Reason
+from stackproof.core.value import replace
 from stackproof.results.case import Case, Placement, Rank
 from stackproof.results.measurement import Check, State
 

@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -22,6 +21,7 @@ from need import installed_mpi, need
 from stackproof.bench.effects.kinds import container_arm
 from stackproof.bench.spec import Arm
 from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.value import Value, replace
 from stackproof.mpi import families
 
 pytestmark = pytest.mark.in_turn
@@ -34,8 +34,7 @@ SHORT = {"benchmarks": ["latency"], "sizes": [8, 65536], "samples": 5, "seconds-
          "placements": ["inter-node"], "launches": 6, "null-arm": False, "timeout": 20}  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Kinds:
+class Kinds(Value, kw_only=False):
     """What a machine has besides images: modules in a folder, and a container in a store."""
 
     modules: Path

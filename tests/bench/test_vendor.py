@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from stackproof.bench.effects.request import specification
 from stackproof.bench.options import BenchOptions
 from stackproof.bench.spec import Arm, BenchSpec
 from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.value import replace
 
 
 def site(folder: Path, **mpi: str) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from stackproof.build.engines.spack.stack import Caches, SpackLock
 from stackproof.build.options import RecipeOptions
 from stackproof.core.cli import parsing
 from stackproof.core.effects import shipped
+from stackproof.core.value import Value
 
 pytestmark = pytest.mark.slow
 
@@ -47,8 +47,7 @@ VERSIONS = {"openmpi": "5.0.10", "mpich": "4.3.2", "cray-mpich": "8.1.32"}
 HOST_SOFTWARE = ("cassini-headers", "cxi-driver", "libcxi")
 
 
-@dataclass(frozen=True)
-class Chain:
+class Chain(Value, kw_only=False):
     """A recipe on a machine, and the file that has its lock."""
 
     recipe: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from stackproof.build.engines.spack.conflicts import (
 from stackproof.build.engines.spack.stack import SpackLock
 from stackproof.core.document import parse
 from stackproof.core.errors import Location, Reason, StackproofError
+from stackproof.core.value import replace
 from stackproof.core.versions import Range
 
 FILE = Path(__file__).parents[2] / "knowledge" / "conflicts.yaml"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -37,6 +36,7 @@ from stackproof.build.plan import Plan
 from stackproof.build.stack import Artefact
 from stackproof.core import document
 from stackproof.core.command import EnvPatch
+from stackproof.core.value import replace
 
 FOLDER = Path(__file__).parents[1] / "golden" / "containerfile"
 BASE = "registry.example.org/debian:bookworm-slim@sha256:" + "ab" * 32

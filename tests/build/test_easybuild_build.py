@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,6 +23,7 @@ from stackproof.core.effects import files
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.core.ids import digest
 from stackproof.core.monitor import Event, null_monitor
+from stackproof.core.value import replace
 from tinysources import LIBRARY
 
 COVERS = (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from stackproof.build.engines.easybuild.request import (
 )
 from stackproof.core import document as documents
 from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.value import replace
 
 COVERS = ("build/engines/easybuild/selection.py", "build/engines/easybuild/wishes.py")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -25,6 +24,7 @@ from stackproof.build.stack import Artefact, StackView
 from stackproof.core import noun
 from stackproof.core.command import Completed, EnvPatch
 from stackproof.core.errors import Reason
+from stackproof.core.value import replace
 from stackproof.mpi.transports.profile import Libfabric, libfabric_of
 from tinysources import LIBRARY
 

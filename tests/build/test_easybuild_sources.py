@@ -8,7 +8,6 @@ import subprocess
 import tarfile
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,6 +31,7 @@ from stackproof.core.effects import files
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.core.ids import digest
 from stackproof.core.monitor import null_monitor
+from stackproof.core.value import replace
 
 GOOD, OTHER = b"what the project publishes", b"what the system packed again"
 

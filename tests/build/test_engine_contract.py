@@ -11,7 +11,6 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -37,6 +36,7 @@ from stackproof.build.provenance import BuildRecord, provenance_of
 from stackproof.build.stack import Artefact
 from stackproof.core import document, ids, noun
 from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.value import Value, replace
 from stackproof.image.model import Image
 from stackproof.share.attested import attestation
 from stackproof.share.attested import provenance as provenances
@@ -47,8 +47,7 @@ FACTS = {"architecture": "x86_64", "compiler": "gcc 12.2.0"}
 SOURCES = Sources(recipe={"r.yaml": RECIPE}, csrc={"main.c": "int x;\n", "a.h": ""})
 
 
-@dataclass(frozen=True)
-class Sample:
+class Sample(Value, kw_only=False):
     """A stack with the lock that answers it, and a stack that needs another lock."""
 
     stack: Any

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import os
 import shlex
@@ -33,6 +32,7 @@ from stackproof.core.command import Bind, Command, Completed
 from stackproof.core.effects import files
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.core.monitor import Event, null_monitor
+from stackproof.core.value import replace
 
 MOUNT = "/user-environment"
 
@@ -402,9 +402,9 @@ def test_an_image_that_is_a_link_is_not_delivered(tmp_path: Path) -> None:
     plan = small_plan()
     last = plan.steps[-1]
     link = Command(argv=("ln", "-s", "-f", f"{tmp_path}/secret", "/build/out/image.squashfs"))
-    image = dataclasses.replace(last, commands=(*last.commands, link))
+    image = replace(last, commands=(*last.commands, link))
     with pytest.raises(StackproofError) as caught:
-        execute(dataclasses.replace(plan, steps=(*plan.steps[:-1], image)), null_monitor)
+        execute(replace(plan, steps=(*plan.steps[:-1], image)), null_monitor)
     assert "is no file" in str(caught.value)
 
 

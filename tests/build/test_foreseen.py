@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,6 +15,7 @@ from stackproof.build.options import RecipeOptions
 from stackproof.build.plan import Plan, Step
 from stackproof.build.stack import Artefact
 from stackproof.core.errors import ExitCode
+from stackproof.core.value import replace
 from stackproof.inject.releases import nothing_known
 from stackproof.site.model import External, Site
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from spackstacks import clones, environment, lock_files, stack
@@ -16,6 +14,7 @@ from stackproof.build.engines.spack.stack import (
     PackageRepository,
     SpackLock,
 )
+from stackproof.core.value import replace
 
 
 def lock() -> SpackLock:

@@ -14,7 +14,6 @@ from stackproof import cli
 from stackproof.build.effects import builders
 
 ENGINE = """
-from dataclasses import dataclass, field
 from typing import ClassVar
 from stackproof.build.effects.builders import Solving
 from stackproof.build.effects.loaded import Loaded
@@ -24,8 +23,7 @@ from stackproof.core.errors import Problem, Reason
 from stackproof.build.effects.workspace import BuildSetup
 from stackproof.build.plan import Plan, Step
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToyStack:
+class ToyStack(Value):
     SCHEMA: ClassVar[str] = "toy/stack/1"
     name: str
     text: str
@@ -40,8 +38,7 @@ class ToyStack:
     compression: str = "zstd"
     compression_level: int = 3
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToyLock:
+class ToyLock(Value):
     SCHEMA: ClassVar[str] = "toy/lock/1"
     wants: str
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from stackproof.build.engines.spack.effects.packages import Packages
 from stackproof.build.engines.spack.stack import FileEntry, LocalRepository, LockedClone, SpackStack
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.core.monitor import null_monitor
+from stackproof.core.value import replace
 
 ADDRESS = "https://example.org/owner/tool.git"
 

@@ -11,7 +11,6 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from stackproof.build.effects import git, source_mirror
 from stackproof.build.engines.spack.effects import machine
 from stackproof.build.engines.spack.stack import SpackLock
 from stackproof.core.noun import from_json
+from stackproof.core.value import Value
 
 _TIMEOUT_S = 1500
 # Solving and indexing with clones that are new to the cache takes minutes on a busy machine.
@@ -30,8 +30,7 @@ pytestmark = [pytest.mark.in_turn, pytest.mark.timeout(1800)]
 MOUNT = "/user-environment"
 
 
-@dataclass(frozen=True)
-class Made:
+class Made(Value, kw_only=False):
     """A folder with both recipes, their locks and their images, and what the builds said."""
 
     folder: Path

@@ -10,7 +10,6 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ import pytest
 import tinysources
 from need import need
 from stackproof.build.engines.spack.effects import machine
+from stackproof.core.value import Value
 
 COVERS = ("build/engines/spack/effects/gpg_keys.py",)
 
@@ -26,8 +26,7 @@ pytestmark = pytest.mark.in_turn
 _TIMEOUT_S = 900
 
 
-@dataclass(frozen=True)
-class Made:
+class Made(Value, kw_only=False):
     """A folder with a recipe, keys, and a cache that a first build filled; that build's digest."""
 
     folder: Path

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import json
 import keyword
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -21,6 +20,7 @@ from stackproof.build.engines.spack.stack import OsSource, OsSources
 from stackproof.core import ids
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.core.noun import from_json, to_json
+from stackproof.core.value import replace
 
 PACKAGE = """
 from spack.package import *

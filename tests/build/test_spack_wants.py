@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
@@ -13,6 +11,7 @@ from stackproof.build.engines import spack
 from stackproof.build.engines.spack import configuration
 from stackproof.build.engines.spack.engine import ENGINE
 from stackproof.build.engines.spack.stack import GitSource, LocalRepository, OsSource, SpackStack
+from stackproof.core.value import replace
 
 DECIDES: dict[str, Callable[[SpackStack], SpackStack]] = {
     "a spec": lambda s: replace(s, environments=(environment(specs=("app@1.3",)),)),
@@ -72,7 +71,7 @@ def other(value: object) -> object:
             return {}
 
 
-@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(SpackStack)])
+@pytest.mark.parametrize("name", SpackStack.__struct_fields__)
 def test_every_field_of_a_stack_decides_it_or_does_not(name: str) -> None:
     """A field that is new is in the one list or in the other."""
     made = replace(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,6 +24,7 @@ from stackproof.build.transport_views import TransportViews, transport_views, wi
 from stackproof.core import document
 from stackproof.core.command import EnvPatch
 from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.value import replace
 from stackproof.image import activate, metadata
 from stackproof.image.model import Image, MpiFacts, View
 from stackproof.mpi.transports import Libfabric

@@ -6,7 +6,6 @@ import os
 import stat
 import struct
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from stackproof.build.engines.vendor import rpm, selection
 from stackproof.build.engines.vendor.effects import folder
 from stackproof.core.effects import files
 from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.value import replace
 from stackproof.linking.elf.layout import BytesSource
 from vendorrpms import Member, Package, entry, link, text
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
 
@@ -18,6 +17,7 @@ from stackproof.build.engines.vendor.selection import ChosenRpms
 from stackproof.build.engines.vendor.stack import VendorStack
 from stackproof.core import document
 from stackproof.core.errors import Problem, Reason, StackproofError
+from stackproof.core.value import replace
 from stackproof.linking.elf import ElfFile, VersionNeed
 from stackproof.linking.elf.layout import BytesSource
 from vendorrpms import Member, Package, link, text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -17,6 +16,7 @@ from stackproof.build.plan import Plan
 from stackproof.build.stack import Artefact
 from stackproof.core import document, noun
 from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.value import replace
 
 FACTS = {"architecture": "x86_64", "compiler": "gcc 12.2.0 (Debian 12.2.0-14)"}
 SOURCES = Sources(recipe={"r.yaml": "name: x\n"}, csrc={"main.c": "int x;", "a.h": ""})

@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 import threading
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from stackproof.cluster.effects import up as cluster_up
 from stackproof.cluster.effects.agent import started
 from stackproof.cluster.model import ClusterSpec
 from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.value import replace
 
 COVERS = ("cluster/effects/link.py",)
 

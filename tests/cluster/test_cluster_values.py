@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 
@@ -15,6 +14,7 @@ from stackproof.cluster.effects import agent
 from stackproof.cluster.model import ClusterNode, ClusterSpec, ClusterState, DelayFacts
 from stackproof.core import noun
 from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.value import replace
 
 
 def node(name: str, pid: int, **changes: object) -> ClusterNode:
@@ -26,7 +26,7 @@ def node(name: str, pid: int, **changes: object) -> ClusterNode:
         head_pid=pid - 99,
         started=1000 + pid,
     )
-    return dataclasses.replace(made, **changes)  # type: ignore[arg-type]
+    return replace(made, **changes)  # type: ignore[arg-type]
 
 
 def state(**changes: object) -> ClusterState:
@@ -38,7 +38,7 @@ def state(**changes: object) -> ClusterState:
         head=node("head", 100),
         nodes=(node("node1", 103), node("node2", 104)),
     )
-    return dataclasses.replace(made, **changes)  # type: ignore[arg-type]
+    return replace(made, **changes)  # type: ignore[arg-type]
 
 
 def reasons(spec: ClusterSpec) -> list[Reason]:

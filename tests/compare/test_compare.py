@@ -1,13 +1,12 @@
 """Results to verdicts."""
 
-import dataclasses
-
 import pytest
 
 from experiments import FAST, SLOW_SMALL, SMALL, cells, experiment, keep, with_spec
 from stackproof.compare.compare import compare
 from stackproof.compare.model import CompareOptions, Verdict, Why
 from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.value import replace
 from synthetic import INTER, SIZES, Noise, Plan, simulate
 
 COVERS = (
@@ -82,7 +81,7 @@ def test_a_slow_down_is_found_in_ordinary_noise_and_never_elsewhere():
 
 @pytest.mark.parametrize(("blocks", "minimum"), [(9, None), (4, 3), (4, 1)])
 def test_too_few_launches_are_not_judged(blocks, minimum):
-    options = dataclasses.replace(FAST, minimum_launches=minimum)
+    options = replace(FAST, minimum_launches=minimum)
     comparison = compare(experiment(blocks=blocks, slower=SLOW_SMALL), options)
     for cell in cells(comparison, "mpich"):
         assert cell.verdict is Verdict.INCONCLUSIVE
@@ -96,7 +95,7 @@ def test_too_few_launches_are_not_judged(blocks, minimum):
 
 def test_fewer_launches_can_be_allowed_and_it_is_said():
     results = experiment(blocks=6, slower=SLOW_SMALL)
-    options = dataclasses.replace(FAST, minimum_launches=6)
+    options = replace(FAST, minimum_launches=6)
     comparison = compare(results, options)
     assert comparison.verdict is Verdict.FAIL
     assert any("6 launches per arm were accepted" in note.text for note in comparison.notes)
@@ -106,12 +105,12 @@ def test_fewer_launches_can_be_allowed_and_it_is_said():
 def test_adding_a_cell_changes_no_other():
     wide = experiment(challengers=("mpich", "openmpi"), benchmarks=("latency", "bandwidth"))
     narrow = with_spec(keep(wide, lambda m: m.arm != "openmpi"), challengers=("mpich",))
-    narrow = dataclasses.replace(
+    narrow = replace(
         narrow,
         measurements=tuple(
-            dataclasses.replace(
+            replace(
                 m,
-                output=dataclasses.replace(
+                output=replace(
                     m.output,
                     series=tuple(s for s in m.output.series if s.benchmark == "latency"),
                 ),
@@ -133,7 +132,7 @@ def test_same_input_same_output_and_no_seed_matters(blocks):
 def test_margins_of_options_win_over_the_specification():
     results = with_spec(experiment(slower=SLOW_SMALL), margins={"latency": 0.5})
     assert compare(results, FAST).verdict is Verdict.PASS
-    strict = dataclasses.replace(FAST, margins={"latency": 0.1})
+    strict = replace(FAST, margins={"latency": 0.1})
     assert compare(results, strict).verdict is Verdict.FAIL
     assert compare(results, strict).margins["bandwidth"] == 0.05
 

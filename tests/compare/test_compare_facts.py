@@ -1,13 +1,12 @@
 """What a comparison says beside its verdicts."""
 
-import dataclasses
-
 import pytest
 
 from experiments import FAST, SLOW_SMALL, cells, experiment, with_spec
 from stackproof.compare.compare import compare
 from stackproof.compare.model import Comparison, Why
 from stackproof.core import noun
+from stackproof.core.value import replace
 from stackproof.results.model import ComparedArm, Results, ResultsSpec
 from synthetic import INTRA, SIZES, Noise
 
@@ -25,7 +24,7 @@ def test_the_same_image_twice_is_called_out():
     arms = {**results.spec.arms, "mpich": results.spec.arms["impi"]}
     texts = [n.text for n in compare(with_spec(results, arms=arms), FAST).notes]
     assert any("same image" in text for text in texts)
-    slower = {**arms, "mpich": dataclasses.replace(arms["impi"], rate="1gbit")}
+    slower = {**arms, "mpich": replace(arms["impi"], rate="1gbit")}
     texts = [n.text for n in compare(with_spec(results, arms=slower), FAST).notes]
     assert not any("same image" in text for text in texts)
     unknown = {name: ComparedArm() for name in arms}
@@ -118,12 +117,10 @@ def test_outliers_are_reported_and_stay():
     def slow(m):
         if m.arm != "mpich" or m.block != 6:
             return m
-        series = tuple(
-            dataclasses.replace(s, values=tuple(v * 3 for v in s.values)) for s in m.output.series
-        )
-        return dataclasses.replace(m, output=dataclasses.replace(m.output, series=series))
+        series = tuple(replace(s, values=tuple(v * 3 for v in s.values)) for s in m.output.series)
+        return replace(m, output=replace(m.output, series=series))
 
-    spoiled = dataclasses.replace(results, measurements=tuple(map(slow, results.measurements)))
+    spoiled = replace(results, measurements=tuple(map(slow, results.measurements)))
     comparison = compare(spoiled, FAST)
     point = comparison.panels[0].points("mpich")[1024]
     assert 6 in point.outliers
@@ -135,7 +132,7 @@ def test_outliers_are_reported_and_stay():
 def test_programs_with_the_same_benchmark_are_judged_apart():
     results = experiment(placements=(INTRA,))
     other = tuple(
-        dataclasses.replace(m, case=dataclasses.replace(m.case, program="imb"), order=m.order + 500)
+        replace(m, case=replace(m.case, program="imb"), order=m.order + 500)
         for m in results.measurements
         if m.arm != "impi again"
     )
@@ -168,15 +165,15 @@ def test_two_programs_that_measure_the_same_are_both_named():
     slow = {"mpich": {("inter-node", "latency"): dict.fromkeys(SIZES, 2.0)}}
     results = experiment(slower=slow)
     other = [
-        dataclasses.replace(
+        replace(
             one,
             order=one.order + 10_000,
-            case=dataclasses.replace(one.case, program="IMB-MPI1"),
-            output=dataclasses.replace(one.output, program="IMB-MPI1"),
+            case=replace(one.case, program="IMB-MPI1"),
+            output=replace(one.output, program="IMB-MPI1"),
         )
         for one in experiment(seed=2, slower=slow).measurements
     ]
-    both = dataclasses.replace(results, measurements=(*results.measurements, *other))
+    both = replace(results, measurements=(*results.measurements, *other))
     sentence = compare(both, FAST).verdict_of("mpich").sentence
     assert "latency inter-node with IMB-MPI1" in sentence
     assert "latency inter-node with stackproof-bench" in sentence

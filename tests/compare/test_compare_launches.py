@@ -1,13 +1,12 @@
 """Which launches, sizes and arms enter a comparison, and which do not."""
 
-import dataclasses
-
 import pytest
 
 from experiments import FAST, cells, experiment, keep, with_spec
 from stackproof.compare.compare import compare
 from stackproof.compare.model import Verdict, Why
 from stackproof.core.errors import Problem, Reason, StackproofError
+from stackproof.core.value import replace
 from synthetic import INTER, fault
 
 pytestmark = pytest.mark.slow
@@ -40,9 +39,9 @@ def test_sizes_with_different_blocks_are_judged_each_by_its_own():
         if m.arm != "mpich" or m.block != 5:
             return m
         series = tuple(s for s in m.output.series if s.size < 65536)
-        return dataclasses.replace(m, output=dataclasses.replace(m.output, series=series))
+        return replace(m, output=replace(m.output, series=series))
 
-    cut = dataclasses.replace(results, measurements=tuple(map(shortened, results.measurements)))
+    cut = replace(results, measurements=tuple(map(shortened, results.measurements)))
     comparison = compare(cut, FAST)
     for cell in cells(comparison, "mpich"):
         assert cell.blocks == (12 if cell.size < 65536 else 11)
@@ -56,14 +55,14 @@ def test_sizes_with_different_blocks_are_judged_each_by_its_own():
 
 def test_the_warm_up_does_not_count():
     results = experiment()
-    spoiled = dataclasses.replace(
+    spoiled = replace(
         results,
         measurements=tuple(
-            dataclasses.replace(
+            replace(
                 m,
-                output=dataclasses.replace(
+                output=replace(
                     m.output,
-                    series=tuple(dataclasses.replace(s, values=(1e9,)) for s in m.output.series),
+                    series=tuple(replace(s, values=(1e9,)) for s in m.output.series),
                 ),
             )
             if m.block == 0
@@ -76,7 +75,7 @@ def test_the_warm_up_does_not_count():
 
 def test_order_of_the_files_does_not_matter():
     results = experiment()
-    turned = dataclasses.replace(results, measurements=results.measurements[::-1])
+    turned = replace(results, measurements=results.measurements[::-1])
     assert compare(turned, FAST) == compare(results, FAST)
 
 
@@ -116,14 +115,12 @@ def test_a_challenger_whose_launches_all_failed_is_told_from_one_that_never_ran(
 
 def test_a_size_that_only_one_arm_has_is_inconclusive():
     results = experiment()
-    cut = dataclasses.replace(
+    cut = replace(
         results,
         measurements=tuple(
-            dataclasses.replace(
+            replace(
                 m,
-                output=dataclasses.replace(
-                    m.output, series=tuple(s for s in m.output.series if s.size != 8)
-                ),
+                output=replace(m.output, series=tuple(s for s in m.output.series if s.size != 8)),
             )
             if m.arm == "mpich"
             else m
@@ -139,19 +136,19 @@ def test_a_later_launch_of_a_block_replaces_the_earlier_and_it_is_said():
     results = experiment()
     first = next(m for m in results.measurements if m.arm == "mpich" and m.block == 1)
     series = tuple(
-        dataclasses.replace(one, values=tuple(1.001 * value for value in one.values))
+        replace(one, values=tuple(1.001 * value for value in one.values))
         for one in first.output.series
     )
-    output = dataclasses.replace(first.output, series=series)
-    later = dataclasses.replace(first, order=10_000, output=output)
-    doubled = dataclasses.replace(
+    output = replace(first.output, series=series)
+    later = replace(first, order=10_000, output=output)
+    doubled = replace(
         results,
         measurements=(*results.measurements, later),
     )
     comparison = compare(doubled, FAST)
     assert [entry.what for entry in comparison.discarded] == ["superseded launch"]
     alone = [one for one in doubled.measurements if one is not first]
-    expected = compare(dataclasses.replace(results, measurements=tuple(alone)), FAST)
+    expected = compare(replace(results, measurements=tuple(alone)), FAST)
     assert cells(comparison, "mpich") == cells(expected, "mpich")
 
 
@@ -172,13 +169,13 @@ def test_series_that_are_no_measurement_are_discarded(change):
         if m.arm != "mpich" or m.block != 4 or m.case.placement != INTER:
             return m
         series = tuple(
-            dataclasses.replace(s, **change) if (s.benchmark, s.size) == ("latency", 8) else s
+            replace(s, **change) if (s.benchmark, s.size) == ("latency", 8) else s
             for s in m.output.series
         )
-        return dataclasses.replace(m, output=dataclasses.replace(m.output, series=series))
+        return replace(m, output=replace(m.output, series=series))
 
     comparison = compare(
-        dataclasses.replace(results, measurements=tuple(map(spoiled, results.measurements))), FAST
+        replace(results, measurements=tuple(map(spoiled, results.measurements))), FAST
     )
     assert [(d.arm, d.block, d.reason) for d in comparison.discarded] == [
         ("mpich", 4, "garbage-output")
@@ -201,6 +198,6 @@ def test_an_arm_nobody_asked_for_is_discarded():
 
 def test_unreadable_files_are_listed():
     problem = Problem(reason=Reason.WRONG_TYPE, message="not a valid document")
-    comparison = compare(dataclasses.replace(experiment(), problems=(problem,)), FAST)
+    comparison = compare(replace(experiment(), problems=(problem,)), FAST)
     assert comparison.discarded[0].reason == "wrong-type"
     assert comparison.verdict is Verdict.PASS

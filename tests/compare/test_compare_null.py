@@ -1,12 +1,11 @@
 """The baseline against itself: the null arm, and the noise floor that it sets."""
 
-import dataclasses
-
 import pytest
 
 from experiments import FAST, cells, experiment
 from stackproof.compare.compare import compare
 from stackproof.compare.model import Verdict, Why
+from stackproof.core.value import replace
 from synthetic import INTER, SIZES, Noise, Plan, simulate
 
 pytestmark = pytest.mark.slow
@@ -105,13 +104,13 @@ def test_a_null_arm_that_may_be_faster_is_not_the_same():
         output = one.output
         if one.arm == "impi again" and one.case.placement.name == "inter-node" and one.block % 2:
             series = tuple(
-                dataclasses.replace(s, values=tuple(v / 3 for v in s.values))
+                replace(s, values=tuple(v / 3 for v in s.values))
                 if (s.benchmark, s.size) == ("latency", 8) else s
                 for s in one.output.series
             )  # fmt: skip
-            output = dataclasses.replace(output, series=series)
-        swayed.append(dataclasses.replace(one, output=output))
-    comparison = compare(dataclasses.replace(results, measurements=tuple(swayed)), FAST)
+            output = replace(output, series=series)
+        swayed.append(replace(one, output=output))
+    comparison = compare(replace(results, measurements=tuple(swayed)), FAST)
     cells = {
         cell.size: cell
         for panel in comparison.panels

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import pytest
 
 from stackproof.compare.curve_shapes import RULES, look
+from stackproof.core.value import replace
 from stackproof.knowledge.effects.load import load_curves, load_knowledge
 from stackproof.knowledge.reference_curves import BufferPlace, ReferenceCurve
 from stackproof.knowledge.shape_curve import ShapeCurve
@@ -112,7 +112,7 @@ def test_published_curves_raise_no_false_alarm(rule: str) -> None:
 
 def test_published_curves_inside_a_node_go_through_the_nic() -> None:
     names = [f"alps-gh200-openmpi-cxi-{place}-host-bandwidth" for place in ("inter", "intra")]
-    pair = [dataclasses.replace(one, arm="a") for one in PUBLISHED if one.arm in names]
+    pair = [replace(one, arm="a") for one in PUBLISHED if one.arm in names]
     assert [(m.rule.id, m.placement) for m in look(pair, KNOWLEDGE) if m.rule.id == "S10"] == [
         ("S10", "intra-node")
     ]
@@ -161,10 +161,10 @@ def test_tcp_that_was_asked_for_is_said_to_have_been() -> None:
 def test_the_other_direction_of_a_link_is_seen_by_both_together() -> None:
     """A link of 10 Gbit/s one way and 1 Gbit/s the other: one-way tests see nothing of it."""
     one = curve(rising(best=1180.0), link=1250.0)
-    both = dataclasses.replace(one, benchmark="bibandwidth", values=rising(best=238.0))
+    both = replace(one, benchmark="bibandwidth", values=rising(best=238.0))
     marks = [mark for mark in look([one, both], KNOWLEDGE) if mark.rule.id == "S22"]
     assert ["the other way carries about 119 MB/s" in mark.seen for mark in marks] == [True]
-    good = dataclasses.replace(both, values=rising(best=2200.0))
+    good = replace(both, values=rising(best=2200.0))
     assert not [mark for mark in look([one, good], KNOWLEDGE) if mark.rule.id in {"S22", "S17"}]
 
 
@@ -219,18 +219,18 @@ def test_both_directions_bring_no_more_than_one() -> None:
     one = curve(rising())
     both = curve(rising(best=26000.0), benchmark="bibandwidth")
     assert "S17" in ids(one, both)
-    assert "S17" not in ids(one, dataclasses.replace(both, arm="b"))
+    assert "S17" not in ids(one, replace(both, arm="b"))
 
 
 def test_arms_that_are_the_same() -> None:
     one = curve(rising(), library="Open MPI v5.0.8")
-    other = dataclasses.replace(one, arm="b")
+    other = replace(one, arm="b")
     assert "S20" in ids(one, other)
-    assert "S20" not in ids(one, dataclasses.replace(other, library="Open MPI v5.0.9"))
-    assert "S20" not in ids(one, dataclasses.replace(other, values=rising(best=24500.0)))
-    meant = dataclasses.replace(one, meant="openmpi 5.0.8")
-    assert "S20" in ids(meant, dataclasses.replace(other, meant="mpich 5.0.2"))
-    assert "S20" not in ids(meant, dataclasses.replace(other, meant="openmpi 5.0.8"))
+    assert "S20" not in ids(one, replace(other, library="Open MPI v5.0.9"))
+    assert "S20" not in ids(one, replace(other, values=rising(best=24500.0)))
+    meant = replace(one, meant="openmpi 5.0.8")
+    assert "S20" in ids(meant, replace(other, meant="mpich 5.0.2"))
+    assert "S20" not in ids(meant, replace(other, meant="openmpi 5.0.8"))
 
 
 def test_what_arms_were_meant_to_load() -> None:
@@ -253,7 +253,7 @@ def test_what_arms_were_meant_to_load() -> None:
         "c": "mpich 5.0.8",
         "d": "arm d",
     }
-    bare = dataclasses.replace(spec, arms={})
+    bare = replace(spec, arms={})
     assert bare.meant_mpi("a again") == bare.meant_mpi("a") == "arm a"
 
 

@@ -1,12 +1,11 @@
 """Something else at a rank's CPU: which launches, and which verdicts are withheld for it."""
 
-import dataclasses
-
 import pytest
 
 from stackproof.compare.compare import compare
 from stackproof.compare.disturbance import disturbed, lost, untold
 from stackproof.compare.model import Verdict, Why
+from stackproof.core.value import replace
 from stackproof.results.measurement import Disturbance
 from synthetic import INTER, SIZES, Noise, Plan, simulate
 
@@ -16,7 +15,7 @@ QUIET = Noise(launch=0.004, size=0.004, block=0.05)
 CALM = Disturbance(
     wall_s=2.0, run_queue_wait_s=0.01, involuntary_switches=9, other_load=0.01, frequency_mhz=2600.0
 )
-BUSY = dataclasses.replace(CALM, run_queue_wait_s=0.9, involuntary_switches=400, other_load=0.45)
+BUSY = replace(CALM, run_queue_wait_s=0.9, involuntary_switches=400, other_load=0.45)
 
 
 def experiment(hit, seen=BUSY, **changes):
@@ -27,12 +26,12 @@ def experiment(hit, seen=BUSY, **changes):
     def with_load(one):
         first, *others = one.output.ranks
         ranks = (
-            dataclasses.replace(first, disturbance=seen if hit(one) else CALM),
-            *(dataclasses.replace(rank, disturbance=CALM) for rank in others),
+            replace(first, disturbance=seen if hit(one) else CALM),
+            *(replace(rank, disturbance=CALM) for rank in others),
         )
-        return dataclasses.replace(one, output=dataclasses.replace(one.output, ranks=ranks))
+        return replace(one, output=replace(one.output, ranks=ranks))
 
-    return dataclasses.replace(results, measurements=tuple(map(with_load, results.measurements)))
+    return replace(results, measurements=tuple(map(with_load, results.measurements)))
 
 
 def cells(comparison, arm="mpich"):
@@ -63,7 +62,7 @@ def test_what_a_rank_lost_to_others(seen, share):
     [
         (BUSY, "rank 0 on n0, CPU 0, lost 45% of its time to other programs"),
         (Disturbance(wall_s=2.0, involuntary_switches=400), "200 times a second"),
-        (dataclasses.replace(CALM, frequency_mhz=1200.0), "1200 MHz"),
+        (replace(CALM, frequency_mhz=1200.0), "1200 MHz"),
     ],
 )
 def test_a_disturbed_launch_is_named_with_the_rank_and_what_was_seen(seen, words):
@@ -148,14 +147,12 @@ def test_a_difference_that_only_disturbed_launches_have_is_withheld():
         if one.arm != "mpich" or one.block <= 4:
             return one
         series = tuple(
-            dataclasses.replace(s, values=tuple(v * 2 for v in s.values)) if s.unit == "us" else s
+            replace(s, values=tuple(v * 2 for v in s.values)) if s.unit == "us" else s
             for s in one.output.series
         )
-        return dataclasses.replace(one, output=dataclasses.replace(one.output, series=series))
+        return replace(one, output=replace(one.output, series=series))
 
-    comparison = compare(
-        dataclasses.replace(results, measurements=tuple(map(slowed, results.measurements)))
-    )
+    comparison = compare(replace(results, measurements=tuple(map(slowed, results.measurements))))
     (panel,) = (p for p in comparison.panels if p.curve.benchmark == "latency")
     assert not any(c.verdict is Verdict.FAIL for c in panel.judgement("mpich").cells)
 
@@ -169,16 +166,16 @@ def test_a_program_that_tells_nothing_of_its_ranks_is_named():
     """IMB-MPI1 prints its tables only: its launches may have been disturbed, or not."""
     results = experiment(lambda one: False)
     silent = tuple(
-        dataclasses.replace(
+        replace(
             one,
             order=one.order + 1000,
-            case=dataclasses.replace(one.case, program="IMB-MPI1"),
-            output=dataclasses.replace(one.output, program="IMB-MPI1", ranks=()),
+            case=replace(one.case, program="IMB-MPI1"),
+            output=replace(one.output, program="IMB-MPI1", ranks=()),
         )
         for one in results.measurements
     )
     assert untold(results.measurements) == ()
-    both = dataclasses.replace(results, measurements=(*results.measurements, *silent))
+    both = replace(results, measurements=(*results.measurements, *silent))
     assert untold(both.measurements) == ("IMB-MPI1",)
     texts = [note.text for note in compare(both).notes]
     assert any("IMB-MPI1 does not tell what else ran on its CPUs" in text for text in texts)

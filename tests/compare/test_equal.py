@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
 from experiments import FAST, cells, experiment
 from stackproof.compare.compare import compare
 from stackproof.compare.model import Comparison, Verdict
+from stackproof.core.value import replace
 from stackproof.results.chain import promised
 from stackproof.results.model import Results
 from synthetic import SIZES, Noise
 
 
 def equal(results: Results) -> Comparison:
-    spec = dataclasses.replace(results.spec, equal=True)
-    return compare(dataclasses.replace(results, spec=spec), FAST)
+    spec = replace(results.spec, equal=True)
+    return compare(replace(results, spec=spec), FAST)
 
 
 def test_equal_arms_are_equal() -> None:
@@ -70,4 +69,4 @@ def test_what_was_asked_cannot_be_changed_afterwards_and_old_results_promise_wha
 ):
     spec = experiment(slower={}).spec
     assert "equal" not in promised(spec)
-    assert promised(dataclasses.replace(spec, equal=True))["equal"] is True
+    assert promised(replace(spec, equal=True))["equal"] is True

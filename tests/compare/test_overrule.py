@@ -1,7 +1,6 @@
 """What no statistics may overrule."""
 
 import collections
-import dataclasses
 import itertools
 import math
 
@@ -11,6 +10,7 @@ from stackproof.compare import overrule
 from stackproof.compare.compare import compare
 from stackproof.compare.model import CompareOptions, Verdict
 from stackproof.compare.overrule import Discards
+from stackproof.core.value import replace
 from synthetic import Noise, Plan, fault, simulate
 
 FAST = CompareOptions()
@@ -24,7 +24,7 @@ def experiment(**plan):
 
 def dropped(results, wanted):
     kept = tuple(one for one in results.measurements if wanted(one))
-    return dataclasses.replace(results, measurements=kept)
+    return replace(results, measurements=kept)
 
 
 @pytest.mark.slow
@@ -48,13 +48,13 @@ def test_wrong_bytes_are_not_made_good_by_a_second_launch():
     other = simulate(Plan(challengers=("mpich",), null=None, blocks=1), 7)
     first = next(one for one in other.measurements if (one.arm, one.block) == ("mpich", 0))
     bad = fault(
-        dataclasses.replace(results, measurements=(first,)),
+        replace(results, measurements=(first,)),
         "mpich",
         [0],
         "validation-failed",
         WRONG,
     )
-    both = dataclasses.replace(results, measurements=(*bad.measurements, *results.measurements))
+    both = replace(results, measurements=(*bad.measurements, *results.measurements))
     assert compare(results, FAST).verdict is not Verdict.FAIL
     assert compare(both, FAST).verdict_of("mpich").verdict is Verdict.FAIL
 
@@ -82,12 +82,12 @@ def test_what_may_have_taken_time_still_takes_its_block_along(reason):
     results = fault(experiment(blocks=5), "mpich", [2], reason or "validation-failed", WRONG)
     if not reason:
         cut = [
-            dataclasses.replace(one, output=dataclasses.replace(one.output, complete=False))
+            replace(one, output=replace(one.output, complete=False))
             if (one.arm, one.block) == ("mpich", 2)
             else one
             for one in results.measurements
         ]
-        results = dataclasses.replace(results, measurements=tuple(cut))
+        results = replace(results, measurements=tuple(cut))
     assert not any(map(overrule.is_corrupt, results.measurements))
     assert {one.what for one in compare(results, FAST).discarded} == {"launch", "block"}
 

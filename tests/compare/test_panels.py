@@ -1,7 +1,5 @@
 """What a look decided is not judged again, nor what no disturbed launch can have caused."""
 
-import dataclasses
-
 import pytest
 
 from experiments import experiment, sampled, with_spec
@@ -12,6 +10,7 @@ from stackproof.compare.judge import MEDIAN, Open, Rules
 from stackproof.compare.model import DEFAULT_MARGINS, ArmJudgement, Cell, Tail, Verdict, Why
 from stackproof.compare.panels import judged_panels
 from stackproof.compare.sequential import Look, parts_of, replayed
+from stackproof.core.value import replace
 from synthetic import INTER, Noise
 
 KEY = ("inter-node", "stackproof-bench", "latency")
@@ -34,7 +33,7 @@ def judgement(*cells):
 
 def until(results, block):
     seen = tuple(one for one in results.measurements if one.block <= block)
-    return dataclasses.replace(results, measurements=seen)
+    return replace(results, measurements=seen)
 
 
 def by_part(results):

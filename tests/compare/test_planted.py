@@ -1,6 +1,5 @@
 """What was planted in results, and the word for it: in text, JSON, Markdown, report and exit code."""
 
-import dataclasses
 import json
 import re
 
@@ -10,6 +9,7 @@ from experiments import FAST, QUIET, experiment, sampled, with_spec
 from reportsamples import Page
 from stackproof.compare.compare import compare
 from stackproof.compare.model import Verdict
+from stackproof.core.value import replace
 from stackproof.report.cli.compare import exit_code
 from stackproof.report.render import render_csv, render_html, render_json, render_markdown
 from stackproof.report.terminal import terminal_verdicts
@@ -32,7 +32,7 @@ def by(factor):
 
 def changed(results, change, wanted=lambda _: True):
     """Return the results with every launch changed that is wanted."""
-    return dataclasses.replace(
+    return replace(
         results,
         measurements=tuple(change(m) if wanted(m) else m for m in results.measurements),
     )
@@ -41,16 +41,16 @@ def changed(results, change, wanted=lambda _: True):
 def times(factor):
     def change(one):
         series = tuple(
-            dataclasses.replace(s, values=tuple(factor * value for value in s.values))
+            replace(s, values=tuple(factor * value for value in s.values))
             for s in one.output.series
         )
-        return dataclasses.replace(one, output=dataclasses.replace(one.output, series=series))
+        return replace(one, output=replace(one.output, series=series))
 
     return change
 
 
 def output(**changes):
-    return lambda one: dataclasses.replace(one, output=dataclasses.replace(one.output, **changes))
+    return lambda one: replace(one, output=replace(one.output, **changes))
 
 
 def halved():
@@ -74,7 +74,7 @@ def one_rank_slow():
 
 def fallen_back():
     def change(one):
-        return dataclasses.replace(one, case=dataclasses.replace(one.case, transport="tcp"))
+        return replace(one, case=replace(one.case, transport="tcp"))
 
     return changed(measured(), change, lambda one: one.arm == "mpich" and one.block % 2)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
 from stackproof.compare.compare import compare
@@ -20,6 +18,7 @@ from stackproof.compare.model import (
 from stackproof.compare.ranking import rank, several_paths
 from stackproof.core import noun
 from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.value import replace
 from stackproof.results.measurement import Check, Measurement, State
 from stackproof.results.model import Results, ResultsSpec
 from synthetic import INTER, INTRA, Noise, Plan, simulate
@@ -32,12 +31,10 @@ OPTIONS = CompareOptions()
 
 def by_paths(results: Results, paths: dict[str, str]) -> Results:
     """Return results whose arms took the paths named; all others took tcp."""
-    return dataclasses.replace(
+    return replace(
         results,
         measurements=tuple(
-            dataclasses.replace(
-                one, case=dataclasses.replace(one.case, transport=paths.get(one.arm, "tcp"))
-            )
+            replace(one, case=replace(one.case, transport=paths.get(one.arm, "tcp")))
             for one in results.measurements
         ),
     )
@@ -141,7 +138,7 @@ def test_one_arm_alone_at_a_placement_is_said() -> None:
         one for one in results.measurements
         if one.arm != "shm" or one.case.placement.name == "intra-node"
     ]  # fmt: skip
-    comparison = compare(dataclasses.replace(results, measurements=tuple(kept)), OPTIONS)
+    comparison = compare(replace(results, measurements=tuple(kept)), OPTIONS)
     inter = next(one for one in comparison.rankings if one.placement == "inter-node")
     assert inter.sentence == "At inter-node only one path was measured."
     assert any("shm was not measured at inter-node" in note.text for note in comparison.notes)
@@ -153,7 +150,7 @@ def test_a_placement_without_the_baseline_is_said() -> None:
         one for one in results.measurements
         if one.arm == "shm" or one.case.placement.name == "inter-node"
     ]  # fmt: skip
-    comparison = compare(dataclasses.replace(results, measurements=tuple(kept)), OPTIONS)
+    comparison = compare(replace(results, measurements=tuple(kept)), OPTIONS)
     assert {panel.curve.placement for panel in comparison.panels} == {"inter-node"}
     said = [note.text for note in comparison.notes if "no usable launch at intra-node" in note.text]
     assert len(said) == 1
@@ -163,12 +160,12 @@ def test_a_placement_without_the_baseline_is_said() -> None:
 def test_launches_by_another_path_never_enter() -> None:
     results = by_paths(simulate(Plan(challengers=("ours",), sizes=SIZES, noise=QUIET)), {})
     mixed = [
-        dataclasses.replace(one, case=dataclasses.replace(one.case, transport="shm"))
+        replace(one, case=replace(one.case, transport="shm"))
         if one.arm in {"ours", "impi again"} and one.block > 5
         else one
         for one in results.measurements
     ]
-    comparison = compare(dataclasses.replace(results, measurements=tuple(mixed)), OPTIONS)
+    comparison = compare(replace(results, measurements=tuple(mixed)), OPTIONS)
     found = [one for one in comparison.discarded if one.reason == Reason.WRONG_TRANSPORT.value]
     assert {(one.arm, one.block) for one in found} == {
         (arm, block) for arm in ("ours", "impi again") for block in range(6, 11)
@@ -178,10 +175,8 @@ def test_launches_by_another_path_never_enter() -> None:
 
 
 def untimed(one: Measurement, **changes: object) -> Measurement:
-    placement = dataclasses.replace(one.case.placement, name="2x4", timed=False)
-    return dataclasses.replace(
-        one, case=dataclasses.replace(one.case, placement=placement), **changes
-    )
+    placement = replace(one.case.placement, name="2x4", timed=False)
+    return replace(one, case=replace(one.case, placement=placement), **changes)
 
 
 def test_what_was_only_validated_is_shown_and_never_compared() -> None:
@@ -196,16 +191,12 @@ def test_what_was_only_validated_is_shown_and_never_compared() -> None:
         untimed(two, arm="ours", checks=(wrong,), block=1),
         untimed(two, arm="ours", checks=(right,), block=1, order=10_000),
     )
-    comparison = compare(
-        dataclasses.replace(results, measurements=(*results.measurements, *extra)), OPTIONS
-    )
+    comparison = compare(replace(results, measurements=(*results.measurements, *extra)), OPTIONS)
     assert {panel.curve.placement for panel in comparison.panels} == {"intra-node", "inter-node"}
     assert [(v.arm, v.state) for v in comparison.validated] == [
         ("impi", State.OK), ("ours", State.OK),
     ]  # fmt: skip
-    again = compare(
-        dataclasses.replace(results, measurements=(*results.measurements, *extra[:2])), OPTIONS
-    )
+    again = compare(replace(results, measurements=(*results.measurements, *extra[:2])), OPTIONS)
     assert [v.state for v in again.validated] == [State.OK, State.BAD]
     assert noun.from_json(Comparison, noun.to_json(again)) == again
 

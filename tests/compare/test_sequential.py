@@ -1,6 +1,5 @@
 """Looks while launches come in: when, how strictly, and what `compare` makes of them later."""
 
-import dataclasses
 import math
 from statistics import NormalDist
 
@@ -11,6 +10,7 @@ from noises import KINDS, launch_noise
 from stackproof.compare import integrity, look_levels, looks, resampling, sequential
 from stackproof.compare.compare import compare
 from stackproof.compare.model import Verdict, Why
+from stackproof.core.value import replace
 from synthetic import INTER, Noise, Plan, simulate
 
 pytestmark = pytest.mark.slow
@@ -21,13 +21,11 @@ QUIET = Noise(launch=0.004, size=0.004, block=0.05)
 def experiment(plan=(8, 11, 15), blocks=15, **changes):
     given = {"challengers": ("mpich",), "placements": (INTER,), "noise": QUIET, "blocks": blocks}
     results = simulate(Plan(**{**given, **changes}))
-    return dataclasses.replace(results, spec=dataclasses.replace(results.spec, looks=plan))
+    return replace(results, spec=replace(results.spec, looks=plan))
 
 
 def until(results, block):
-    return dataclasses.replace(
-        results, measurements=tuple(m for m in results.measurements if m.block <= block)
-    )
+    return replace(results, measurements=tuple(m for m in results.measurements if m.block <= block))
 
 
 def cells(comparison, arm="mpich"):
@@ -70,14 +68,14 @@ def test_what_a_look_decided_stays_decided():
         if one.arm != "mpich" or one.block <= 8:
             return one
         series = tuple(
-            dataclasses.replace(s, values=tuple(v * 3 for v in s.values)) if s.unit == "us" else s
+            replace(s, values=tuple(v * 3 for v in s.values)) if s.unit == "us" else s
             for s in one.output.series
         )
-        return dataclasses.replace(one, output=dataclasses.replace(one.output, series=series))
+        return replace(one, output=replace(one.output, series=series))
 
-    later = dataclasses.replace(results, measurements=tuple(map(spoiled, results.measurements)))
+    later = replace(results, measurements=tuple(map(spoiled, results.measurements)))
     assert cells(compare(later)) == cells(early)
-    naive = dataclasses.replace(later, spec=dataclasses.replace(later.spec, looks=()))
+    naive = replace(later, spec=replace(later.spec, looks=()))
     assert cells(compare(naive)) != cells(early)
 
 
@@ -90,7 +88,7 @@ def test_before_the_first_look_and_between_looks_nothing_more_is_decided():
 
 def test_looks_are_stricter_than_one_test_of_the_same_launches():
     results = experiment(noise=Noise(launch=0.05, size=0.02))
-    once = dataclasses.replace(results, spec=dataclasses.replace(results.spec, looks=()))
+    once = replace(results, spec=replace(results.spec, looks=()))
     pairs = list(zip(cells(compare(results)), cells(compare(once)), strict=True))
     undecided = [(looked, one) for looked, one in pairs if looked.blocks == 15]
     assert undecided
@@ -102,7 +100,7 @@ def test_looks_are_stricter_than_one_test_of_the_same_launches():
 def test_a_lost_launch_at_the_first_look_decides_nothing_that_it_may_not():
     """Of 7 pairs no pattern of signs is as rare as the level of six looks."""
     results = experiment(plan=looks.planned(40), blocks=8)
-    lost = dataclasses.replace(
+    lost = replace(
         results,
         measurements=tuple(m for m in results.measurements if (m.arm, m.block) != ("mpich", 3)),
     )
@@ -143,9 +141,7 @@ def test_an_arm_may_end_early_and_have_no_gaps():
     results = experiment()
 
     def without(wanted):
-        return dataclasses.replace(
-            results, measurements=tuple(m for m in results.measurements if wanted(m))
-        )
+        return replace(results, measurements=tuple(m for m in results.measurements if wanted(m)))
 
     decided = without(lambda m: m.arm != "mpich" or m.block <= 8)
     assert integrity.presence_words(decided) == []
@@ -153,8 +149,8 @@ def test_an_arm_may_end_early_and_have_no_gaps():
     (text,) = integrity.presence_words(gap)
     assert text.endswith("have gaps: there are 13 of mpich, and later ones")
     assert any(text == note.text for note in compare(gap).notes)
-    planned = dataclasses.replace(decided.spec, looks=(), launches=15)
-    (text,) = integrity.presence_words(dataclasses.replace(decided, spec=planned))
+    planned = replace(decided.spec, looks=(), launches=15)
+    (text,) = integrity.presence_words(replace(decided, spec=planned))
     assert text.endswith("there are 8 of mpich")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Sequence
 
@@ -14,6 +13,7 @@ from stackproof.compare import looks
 from stackproof.compare.model import Curve
 from stackproof.compare.resampling import below, intervals
 from stackproof.compare.sweep import ERROR, SweepPlan, outcome, planned_looks, remaining
+from stackproof.core.value import replace
 
 pytestmark = pytest.mark.slow
 
@@ -193,9 +193,9 @@ def test_a_setting_without_launches_is_none() -> None:
 
 
 def test_small_times_are_better_where_less_is() -> None:
-    curve = dataclasses.replace(CURVE, benchmark="latency", kind="latency", higher_is_better=False)
+    curve = replace(CURVE, benchmark="latency", kind="latency", higher_is_better=False)
     machine = Machine(planted("two", gain=0.8), 3)
-    plan = dataclasses.replace(machine.plan, margins={"latency": 0.05})
+    plan = replace(machine.plan, margins={"latency": 0.05})
     values = {arm: {s: {b + 1: float(v) for b, v in enumerate(machine._values[arm, s])} for s in SIZES}
               for arm in machine.arms}  # fmt: skip
     assert remaining({curve.key: values}, {curve.key: curve}, plan, 20) == {curve.key: ("two",)}

@@ -1,6 +1,5 @@
 """Tails: what a launch tells of them, how they are judged, and how often wrongly."""
 
-import dataclasses
 import math
 
 import numpy as np
@@ -14,6 +13,7 @@ from stackproof.compare.drift import changes
 from stackproof.compare.launch_samples import percentile, samples_of, shown_tails
 from stackproof.compare.margins import margins_of_tails, named_tails, planned_words
 from stackproof.compare.model import DEFAULT_MARGINS, Cell, Tail, Verdict, Why
+from stackproof.core.value import replace
 from stackproof.results.measurement import Series
 from stackproof.results.metrics import METRICS
 from synthetic import INTER, Noise
@@ -157,10 +157,10 @@ def test_a_launch_without_a_tail_leaves_no_launch_out():
     """Who gets fewer samples where it is slow must not lose these launches alone."""
     results = measured(SLOW)
     first = next(one for one in results.measurements if (one.arm, one.block) == ("mpich", 3))
-    short = tuple(dataclasses.replace(s, values=s.values[:5]) for s in first.output.series)
-    cut = dataclasses.replace(first, output=dataclasses.replace(first.output, series=short))
+    short = tuple(replace(s, values=s.values[:5]) for s in first.output.series)
+    cut = replace(first, output=replace(first.output, series=short))
     comparison = compare(
-        dataclasses.replace(
+        replace(
             results,
             measurements=tuple(cut if one is first else one for one in results.measurements),
         ),
@@ -180,7 +180,7 @@ def test_a_look_that_decided_a_tail_stays_and_a_later_one_may_decide_what_was_op
     assert {one.blocks for one in cells(comparison, "mpich")} == {8}  # the median was decided
     assert {one.tails[1].blocks for one in cells(comparison, "mpich")} <= {11, 15, 20}
     assert panels_of(results)[0].judgement("mpich").cells == cells(comparison, "mpich")
-    open_tail = dataclasses.replace(cell, tails=(tail,))
+    open_tail = replace(cell, tails=(tail,))
     assert tails.answered(open_tail, ("p95",), ()).words == "PASS, tail undecided"
 
 

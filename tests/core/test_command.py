@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -110,6 +108,6 @@ def test_a_sandbox_is_closed_unless_asked() -> None:
 
 @pytest.mark.parametrize("noun", [EnvPatch(), Sandbox(), Command(argv=("true",))])
 def test_nouns_are_frozen(noun: EnvPatch | Sandbox | Command) -> None:
-    name = dataclasses.fields(noun)[0].name
-    with pytest.raises(dataclasses.FrozenInstanceError):
+    name = noun.__struct_fields__[0]
+    with pytest.raises(AttributeError):
         setattr(noun, name, None)

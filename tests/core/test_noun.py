@@ -1,24 +1,23 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import field
 
 from stackproof.core import noun
 from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.value import Value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inner:
+class Inner(Value):
     word: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outer:
+class Outer(Value):
     SCHEMA: ClassVar[str] = "stackproof/outer/1"
 
     number: float

@@ -5,7 +5,6 @@ The numbers at the top may only rise: raise them with the rules.
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import re
 from collections import Counter
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 
 from housefiles import ROOT
+from stackproof.core.value import replace
 
 with pytest.MonkeyPatch.context() as patch:
     patch.syspath_prepend(str(ROOT / "tools"))
@@ -104,7 +104,7 @@ def test_planted_answers_are_judged(
     mapping: dict[str, list[str]],
     end: str,
 ) -> None:
-    case = dataclasses.replace(CASE, cause=cause, also=also)
+    case = replace(CASE, cause=cause, also=also)
     said = corpus.Said(findings=tuple(findings), text=text)
     assert corpus.judge(case, said, CAUSES, mapping).end == end
 

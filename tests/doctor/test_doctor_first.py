@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 import gzip
 import json
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import field
 
 from knowing import KNOWLEDGE
 from stackproof import cli
 from stackproof.compare import path_words
 from stackproof.core import noun
+from stackproof.core.value import Value, replace
 from stackproof.doctor.answer import text_of
 from stackproof.doctor.diagnosis import Diagnosis
 from stackproof.doctor.evidence import launches
@@ -42,8 +42,7 @@ FATAL = (
 APPEND = "Flow control triggered due to failure to append LE\n"
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(Value, kw_only=False):
     """What is given to doctor: words, the environment of the job, and what it printed."""
 
     words: tuple[str, ...] = ()
@@ -214,7 +213,7 @@ def test_arms_on_different_paths_are_said_to_be_and_why_one_is_slow() -> None:
     assert "openmpi-ofi took tcp" in intra
     assert "times slower than intel-mpi at 8 B, since tcp is not shm" in intra
     assert "openmpi-lnx took lnx" in inter
-    alone = dataclasses.replace(
+    alone = replace(
         DEMO, measurements=tuple(m for m in DEMO.measurements if m.case.transport == "shm")
     )
     assert path_words.differences(alone) == ()
@@ -223,7 +222,7 @@ def test_arms_on_different_paths_are_said_to_be_and_why_one_is_slow() -> None:
 def test_arms_over_different_interfaces_are_said_to_be() -> None:
     """Nobody asked for it: one of two arms on a path sends over another interface."""
     apart = changed(DEMO, "mpich", tx_bytes={"lo": 10**9, "eth0": 10**5, "hsn0": 10**9})
-    alone = dataclasses.replace(
+    alone = replace(
         apart, measurements=tuple(m for m in apart.measurements if m.case.transport == "tcp")
     )
     said = " ".join(path_words.differences(alone))
@@ -237,10 +236,10 @@ def test_launches_that_fell_back_are_named_first() -> None:
         wrong = Check(
             name="path", state=State.BAD, reason="wrong-transport", evidence="tcp, not shm"
         )
-        return dataclasses.replace(one, checks=(wrong,)) if one.arm == "mpich" else one
+        return replace(one, checks=(wrong,)) if one.arm == "mpich" else one
 
     assert launches.fallbacks(DEMO) == ()
-    results = dataclasses.replace(DEMO, measurements=tuple(map(fell_back, DEMO.measurements)))
+    results = replace(DEMO, measurements=tuple(map(fell_back, DEMO.measurements)))
     said = launches.fallbacks(results)
     assert {text.partition(",")[0] for text in said} == {"mpich"}
     assert all("took another path than they were told to" in text for text in said)
@@ -269,11 +268,11 @@ def test_a_ratio_is_told_with_its_shape(share: Any, words: str) -> None:
     def slower(part: Any) -> Any:
         higher = METRICS[part.benchmark].higher_is_better
         factor = share(part.size) if higher else 1 / share(part.size)
-        return dataclasses.replace(part, values=tuple(value * factor for value in part.values))
+        return replace(part, values=tuple(value * factor for value in part.values))
 
-    output = dataclasses.replace(base.output, series=tuple(map(slower, base.output.series)))
-    other = dataclasses.replace(base, arm="mpich", output=output)
-    results = dataclasses.replace(DEMO, measurements=(base, other))
+    output = replace(base.output, series=tuple(map(slower, base.output.series)))
+    other = replace(base, arm="mpich", output=output)
+    results = replace(DEMO, measurements=(base, other))
     said = launches.ratios(results)
     assert said
     assert all(words in text for text in said), said
@@ -286,20 +285,18 @@ def changed(results: Results, arm: str, **rank: Any) -> Results:
     def of(one: Measurement) -> Measurement:
         if one.arm != arm:
             return one
-        ranks = tuple(dataclasses.replace(other, **rank) for other in one.output.ranks)
-        return dataclasses.replace(one, output=dataclasses.replace(one.output, ranks=ranks))
+        ranks = tuple(replace(other, **rank) for other in one.output.ranks)
+        return replace(one, output=replace(one.output, ranks=ranks))
 
-    return dataclasses.replace(results, measurements=tuple(map(of, results.measurements)))
+    return replace(results, measurements=tuple(map(of, results.measurements)))
 
 
 def named(results: Results, arm: str, interface: str) -> Results:
     measurements = tuple(
-        dataclasses.replace(one, env={**one.env, "FI_TCP_IFACE": interface})
-        if one.arm == arm
-        else one
+        replace(one, env={**one.env, "FI_TCP_IFACE": interface}) if one.arm == arm else one
         for one in results.measurements
     )
-    return dataclasses.replace(results, measurements=measurements)
+    return replace(results, measurements=measurements)
 
 
 def test_an_interface_of_the_nodes_is_there_whatever_this_machine_has() -> None:

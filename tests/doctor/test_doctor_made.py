@@ -14,11 +14,11 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import field
 
 from containerlab import root_with, store
 from mpitrees import CSRC, PROGRAM, Tree, Trees
@@ -30,6 +30,7 @@ from stackproof.cluster import model as cluster_model
 from stackproof.cluster.effects import up as cluster_up
 from stackproof.cluster.model import ClusterSpec, ClusterState
 from stackproof.cluster.slurm import SlurmSpec
+from stackproof.core.value import Value
 from stackproof.doctor.effects import libraries
 
 pytestmark = pytest.mark.in_turn
@@ -67,8 +68,7 @@ NO_LIBRARIES = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Launch:
+class Launch(Value, kw_only=False):
     """Two ranks of a program, started by its own launcher, another MPI's, or srun with a `pmi`."""
 
     mpi: str = "openmpi"
@@ -139,8 +139,7 @@ FAULTS: dict[str, tuple[str | None, Launch]] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(Value, kw_only=False):
     """What a launch left behind: its output and its environment as files, and its exit code."""
 
     log: Path

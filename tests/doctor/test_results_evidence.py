@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 from stackproof.bench.import_outputs import ImportSetup, OutputFile, import_outputs
 from stackproof.core.command import EnvPatch
 from stackproof.core.errors import Reason
+from stackproof.core.value import replace
 from stackproof.doctor.evidence.results import (
     curves_of,
     implied,
@@ -59,8 +59,8 @@ def results(
 
 
 def changed(found: Any, **changes: Any) -> Any:
-    measurements = tuple(dataclasses.replace(one, **changes) for one in found.measurements)
-    return dataclasses.replace(found, measurements=measurements)
+    measurements = tuple(replace(one, **changes) for one in found.measurements)
+    return replace(found, measurements=measurements)
 
 
 def test_a_site_tells_of_its_machine_and_its_vendor() -> None:
@@ -81,10 +81,10 @@ def test_the_libfabric_of_a_machine_is_not_that_of_an_image() -> None:
 
 
 def test_only_this_machine_was_looked_at_for_xpmem() -> None:
-    here = of_site(dataclasses.replace(MACHINE, name="local"), vendor=False)
+    here = of_site(replace(MACHINE, name="local"), vendor=False)
     assert here.facts["xpmem-device"] is False
     there = {"xpmem": External(path="/dev/xpmem")}
-    site = dataclasses.replace(MACHINE, externals=there)
+    site = replace(MACHINE, externals=there)
     assert of_site(site, vendor=False).facts["xpmem-device"] is True
 
 
@@ -97,7 +97,7 @@ def test_an_image_tells_its_mpi_and_what_its_view_sets() -> None:
     found = of_image(image)
     assert found.versions == {"openmpi": "5.0.8"}
     assert (found.variables, found.partial) == ({"FI_PROVIDER": "cxi"}, ("variables",))
-    bare = of_image(dataclasses.replace(image, mpi=None, views={}, default_view=None))
+    bare = of_image(replace(image, mpi=None, views={}, default_view=None))
     assert bare == Evidence()
 
 
@@ -177,7 +177,7 @@ def test_results_tell_how_they_were_made() -> None:
 
 def test_results_tell_which_mpi_answered() -> None:
     made = results()
-    output = dataclasses.replace(
+    output = replace(
         made.measurements[0].output, mpi_library="Open MPI v5.0.8, package: x", worlds=2
     )
     argv = ("/usr/bin/srun", "--mpi=pmi2", "prog")
@@ -213,7 +213,7 @@ def test_results_tell_how_launches_ended(reason: Reason, ended: str) -> None:
 def test_results_tell_whether_a_rank_was_ended_from_outside(said: str, ended: str) -> None:
     crash = Check(name="end", state=State.BAD, reason=Reason.RANK_CRASHED.value, evidence=said)
     cut = Check(name="output", state=State.BAD, reason=Reason.TRUNCATED_OUTPUT.value, evidence="x")
-    output = dataclasses.replace(results().measurements[0].output, worlds=1)
+    output = replace(results().measurements[0].output, worlds=1)
     found = of_results(changed(results(), checks=(crash, cut), output=output), "a", KNOWLEDGE)
     assert (found.facts["ended"], found.facts["cut-short"]) == (ended, True)
     first = next(iter(diagnose(KNOWLEDGE, found))).rule.id
@@ -221,7 +221,7 @@ def test_results_tell_whether_a_rank_was_ended_from_outside(said: str, ended: st
 
 
 def test_results_tell_of_wrong_bytes() -> None:
-    output = dataclasses.replace(results().measurements[0].output, validation_errors=6)
+    output = replace(results().measurements[0].output, validation_errors=6)
     found = of_results(changed(results(), output=output), "a", KNOWLEDGE)
     assert found.facts["wrong-bytes"] == 6.0
     assert diagnose(KNOWLEDGE, found)[0].rule.id == "K71"
@@ -291,8 +291,8 @@ def test_rules_on_curves_are_found_in_results() -> None:
 
 
 def two(first: Any, second: Any) -> Any:
-    renamed = tuple(dataclasses.replace(one, arm="b") for one in second.measurements)
-    return dataclasses.replace(first, measurements=(*first.measurements, *renamed))
+    renamed = tuple(replace(one, arm="b") for one in second.measurements)
+    return replace(first, measurements=(*first.measurements, *renamed))
 
 
 def test_the_message_rates_of_two_transports_are_compared() -> None:
@@ -303,7 +303,7 @@ def test_the_message_rates_of_two_transports_are_compared() -> None:
 
 def test_device_and_host_memory_are_compared() -> None:
     host, device = results(), results(factor=0.25, device=True)
-    both = dataclasses.replace(host, measurements=(*host.measurements, *device.measurements))
+    both = replace(host, measurements=(*host.measurements, *device.measurements))
     assert of_results(both, "a", KNOWLEDGE).facts["device-over-host-bandwidth"] == 0.25
     assert of_results(both, "a", KNOWLEDGE).facts["memory"] == ("host", "device")
 

@@ -12,16 +12,17 @@ import json
 import os
 import re
 import subprocess
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import Struct, field
 
 from spackstacks import clones, lock_files, stack
 from stackproof.build.engines import spack
 from stackproof.build.engines.spack.effects import worker as spack_worker
 from stackproof.build.engines.spack.stack import Caches, SpackStack, SpackView, ViewChange
+from stackproof.core.value import replace
 from stackproof.image import metadata
 from stackproof.image.activate import environment_patch
 
@@ -30,8 +31,7 @@ PATH = re.compile(r"[/.][A-Za-z0-9_./-]*\Z")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
-@dataclass
-class Reader:
+class Reader(Struct):
     """What the command line takes from `meta/env.json`; `complaints` are its log."""
 
     name: str = ""

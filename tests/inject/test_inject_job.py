@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from stackproof.core.errors import Reason
+from stackproof.core.value import replace
 from stackproof.inject.job import broken_before, plan_job
 from stackproof.inject.model import Cause, Effect, Finding, InjectionVerdict, Judgement, Way
 from stackproof.inject.replacement import Main, Replacement

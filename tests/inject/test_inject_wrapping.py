@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.value import replace
 from stackproof.inject.eessi import variant_name
 from stackproof.inject.model import InjectionVerdict, Judgement, Way
 from stackproof.inject.ways import ALIASES

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 
 import pytest
 
@@ -19,6 +18,7 @@ from stackproof.compare import launch_checks
 from stackproof.core.command import Command, Completed, EnvPatch
 from stackproof.core.effects.run import run
 from stackproof.core.errors import Problem, Reason
+from stackproof.core.value import Value, replace
 from stackproof.launch import launchers
 from stackproof.launch.launchers import LaunchRequest
 from stackproof.mpi import transports
@@ -69,8 +69,7 @@ def case_for(where: Placement, transport: str, **changes) -> Case:
     return replace(case, **changes)
 
 
-@dataclass(frozen=True)
-class Judged:
+class Judged(Value, kw_only=False):
     done: Completed
     output: Output
     checks: tuple[Check, ...]

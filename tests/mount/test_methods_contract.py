@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from stackproof.core.errors import ExitCode, Reason
+from stackproof.core.value import replace
 from stackproof.mount import methods
 from stackproof.mount.effects.methods import WAYS
 from stackproof.mount.methods import MountFacts

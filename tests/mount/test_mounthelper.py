@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from mounting import SOURCE
 from nativebuild import built
 from need import need
 from stackproof.core.effects.libc import MountFailure
+from stackproof.core.value import replace
 from stackproof.mount.effects import helper as mount_helper
 
 pytestmark = pytest.mark.in_turn

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from reportsamples import comparison_of
 from stackproof.bench.effects import host_facts
 from stackproof.bench.effects.nodes import LaunchNodes
+from stackproof.core.value import replace
 from stackproof.mpi.effects import fabric
 from stackproof.report.summary import facts_part
 
@@ -45,7 +45,7 @@ def test_a_bench_keeps_the_fabric_and_the_first_screen_has_it(
     host = host_facts.facts_of(HERE)
     assert host.get("fabric") == said
     made = comparison_of()
-    html = facts_part(dataclasses.replace(made, spec=dataclasses.replace(made.spec, host=host)))
+    html = facts_part(replace(made, spec=replace(made.spec, host=host)))
     assert all((name in html) == (name == shown) for name in ("Slingshot-11", "InfiniBand"))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import subprocess
 from collections.abc import Callable
@@ -14,6 +13,7 @@ import once
 from images import make_image
 from machine import SOMEBODY, Machine
 from need import need
+from stackproof.core.value import replace
 
 NATIVE = Path(__file__).parents[2] / "native"
 _BUILD_TIMEOUT_S = 1500
@@ -83,7 +83,7 @@ def machine(built: Path, tmp_path: Path) -> Machine:
 @pytest.fixture(params=["setuid", "capabilities"])
 def helper(request: pytest.FixtureRequest, machine: Machine) -> Machine:
     """Return a machine whose helper has rights, in both ways in which it can."""
-    return dataclasses.replace(machine, capabilities=request.param == "capabilities")
+    return replace(machine, capabilities=request.param == "capabilities")
 
 
 @pytest.fixture

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 import signal
 import subprocess
 import time
 from pathlib import Path
 
 import pytest
+from msgspec import Struct
 
 from images import make_image
 from machine import HELPER, NOBODY, Machine, loop_devices, mount, reasons
 from need import need
 from stackproof.core.errors import Reason
+from stackproof.core.value import replace
 
 pytestmark = pytest.mark.in_turn
 
@@ -26,8 +27,7 @@ _SAYS = {
 }
 
 
-@dataclasses.dataclass
-class Way:
+class Way(Struct):
     """A machine, and the user who starts the helper in one of its ways."""
 
     name: str
@@ -46,15 +46,15 @@ def way(request: pytest.FixtureRequest, machine: Machine) -> Way:
     name = request.param
     if name == "userns":
         need("squashfuse", "fuse", "unprivileged-userns")
-        machine = dataclasses.replace(machine, mode="755")
-    machine = dataclasses.replace(machine, capabilities=name == "capabilities")
+        machine = replace(machine, mode="755")
+    machine = replace(machine, capabilities=name == "capabilities")
     return Way(name, machine, 0 if name == "root" else NOBODY)
 
 
 @pytest.fixture
 def userns(machine: Machine) -> Way:
     need("squashfuse", "fuse", "unprivileged-userns")
-    return Way("userns", dataclasses.replace(machine, mode="755"), NOBODY)
+    return Way("userns", replace(machine, mode="755"), NOBODY)
 
 
 def test_the_command_sees_the_image(way: Way) -> None:

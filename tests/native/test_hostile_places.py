@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import subprocess
 
 import pytest
@@ -15,6 +14,7 @@ from machine import (
     mount,
     reasons,
 )
+from stackproof.core.value import replace
 
 pytestmark = pytest.mark.in_turn
 
@@ -49,7 +49,7 @@ def test_places_that_are_not_for_users(helper: Machine, point: str, reason: str)
 
 def test_mount_points_with_links(helper: Machine) -> None:
     """In every part of the path, wherever they lead; old kernels are tried in test_core.py."""
-    machine = dataclasses.replace(helper, policy="mount-point = /test\n")
+    machine = replace(helper, policy="mount-point = /test\n")
     (helper.folder / "place").mkdir()
     for name, target in (("out", "/etc"), ("same", "place"), ("up", ".."), ("gone", "none")):
         (helper.folder / name).symlink_to(target)
@@ -103,7 +103,7 @@ thread.join()
 @pytest.mark.race
 def test_a_mount_point_that_is_swapped_meanwhile(helper: Machine) -> None:
     """Nothing but the folder that was looked at is covered, whatever it is called by then."""
-    machine = dataclasses.replace(helper, policy="mount-point = /test/mine\n")
+    machine = replace(helper, policy="mount-point = /test/mine\n")
     words = set(as_attacker(machine, RACING + _SWAP_POINT).stdout.split())
     mounted = {word for word in words if word.startswith("/")}
     assert mounted

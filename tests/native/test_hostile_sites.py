@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import shutil
 from pathlib import Path
@@ -20,6 +19,7 @@ from machine import (
     reasons,
 )
 from need import need
+from stackproof.core.value import replace
 
 pytestmark = pytest.mark.in_turn
 
@@ -31,7 +31,7 @@ def test_a_setgid_helper_gives_no_group(machine: Machine) -> None:
     image = make_image(machine.folder / "group.squashfs")
     image.chmod(0o640)
     for mode in ("2755", "6755"):
-        installed = dataclasses.replace(machine, mode=mode)
+        installed = replace(machine, mode=mode)
         done = installed.run(*mount(f"group.squashfs:{_POINT}"), "true")
         assert reasons(done) == ["image-unreadable"]
     need("squashfuse", "fuse", "unprivileged-userns")
@@ -88,7 +88,7 @@ def test_the_policy(helper: Machine, policy: str, image: str, outcome: str) -> N
     (folder / "loose.squashfs").chmod(0o666)
     (folder / "link").symlink_to("trusted/a.squashfs")
     (folder / "trusted/link").symlink_to("../a.squashfs")
-    machine = dataclasses.replace(helper, policy=policy)
+    machine = replace(helper, policy=policy)
     done = machine.run(*mount(f"{image}:{_POINT}"), "true")
     expected = {"yes": [], "no": ["not-permitted"], "bad": ["invalid-value"]}[outcome]
     assert reasons(done) == expected
@@ -111,7 +111,7 @@ def test_the_policy(helper: Machine, policy: str, image: str, outcome: str) -> N
     ],
 )
 def test_a_policy_that_is_not_roots_alone(helper: Machine, change: str) -> None:
-    machine = dataclasses.replace(helper, policy="mount-point = /user-environment\n")
+    machine = replace(helper, policy="mount-point = /user-environment\n")
     line = " ".join([*mount(_IMAGE), "true"])
     user = f"setpriv --reuid={NOBODY} --regid={NOBODY} --clear-groups"
     script = f"cd /etc/stackproof; {change}; cd /test; exec {user} {line}"
@@ -122,7 +122,7 @@ def test_a_policy_that_is_not_roots_alone(helper: Machine, change: str) -> None:
 def test_a_site_without_squashfuse(helper: Machine) -> None:
     need("squashfuse", "fuse", "unprivileged-userns")
     policy = "mount-point = /user-environment\nunprivileged = no\n"
-    machine = dataclasses.replace(helper, policy=policy)
+    machine = replace(helper, policy=policy)
     done = machine.run(*mount(_IMAGE, "--way=userns"), "true")
     assert reasons(done) == ["not-permitted"]
     assert machine.run(*mount(_IMAGE), "true").returncode == 0

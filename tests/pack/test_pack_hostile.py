@@ -14,7 +14,6 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -23,6 +22,7 @@ from need import as_unprivileged, need
 from packs import CALLS_ANSWER, MOUNT, Stack, out
 from stackproof.core import noun
 from stackproof.core.errors import ExitCode, StackproofError
+from stackproof.core.value import Value, replace
 from stackproof.image.effects import tree
 from stackproof.image.model import MpiFacts
 from stackproof.pack.effects import links, unpacked
@@ -36,8 +36,7 @@ FORMS = ("relative", "absolute", "below the mount", "by a link", "above a folder
 _TIMEOUT_S = 120
 
 
-@dataclass(frozen=True, kw_only=True)
-class Home:
+class Home(Value):
     """What must stay as it is, and what it was."""
 
     folder: Path

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import dataclasses
 import io
 import random
 import re
@@ -24,6 +23,7 @@ from stackproof.core.command import Completed, EnvPatch
 from stackproof.core.effects import quiet
 from stackproof.core.monitor import Event
 from stackproof.core.numbers import size_text
+from stackproof.core.value import replace
 from stackproof.launch.effects import neighbours
 from stackproof.launch.effects.neighbours import CpuTimes
 from stackproof.prove import model as prove_model
@@ -327,7 +327,7 @@ def test_a_busy_machine_is_told_of_before_anything_is_timed(
     waited: list[float] = []
     monkeypatch.setattr(quiet, "look", lambda: busy)
     monkeypatch.setattr(quiet, "wait_for_quiet", lambda seconds: waited.append(seconds) or busy)
-    place = dataclasses.replace(PLACE, timed=timed)
+    place = replace(PLACE, timed=timed)
     options = ProveOptions(program="x", replacement="new", launches=launches, wait_s=wait_s)
     stage = ProofRun(wanted=options, program="x", placement=place, folder=tmp_path)
     events: list[Event] = []
@@ -349,7 +349,7 @@ def test_a_known_program_does_what_a_bench_tells_it(tmp_path: Path) -> None:
     launch = schedule.Launch(order=5, block=1, arm=OWN, placement=PLACE.name, program="IMB-MPI1")
     wanted = schedule.case_for(bench, launch, PLACE, "auto")
     case = prove_arms.case_of(stage, spec, launch)
-    assert dataclasses.replace(case, fabric="") == wanted
+    assert replace(case, fabric="") == wanted
     words = prove_arms.words_of(stage, case)
     assert words[words.index("-iter") + 1] == "1000,20"
 

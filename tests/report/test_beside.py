@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from reportsamples import SLOW, comparison_of
 from stackproof.cli import main
 from stackproof.compare.model import Comparison
 from stackproof.core.errors import StackproofError
+from stackproof.core.value import replace
 from stackproof.report.beside import beside_text, other_arms, rows_of
 from synthetic import Plan, simulate, write_results
 
@@ -52,15 +52,15 @@ def test_ratios_differ_where_their_intervals_do_not_meet(
 
 def test_what_they_have_not_in_common_is_told(slow: Comparison, fast: Comparison) -> None:
     arms = {
-        name: dataclasses.replace(arm, image_sha256="0" * 64) if name == "mpich" else arm
+        name: replace(arm, image_sha256="0" * 64) if name == "mpich" else arm
         for name, arm in fast.spec.arms.items()
     }
-    other = dataclasses.replace(fast, spec=dataclasses.replace(fast.spec, arms=arms))
+    other = replace(fast, spec=replace(fast.spec, arms=arms))
     assert other_arms(slow, fast) == ()
     assert other_arms(slow, other) == ("mpich",)
     assert "note: mpich is not the same bytes in both" in beside_text(slow, other, ("a", "b"))
     with pytest.raises(StackproofError, match="no arm in common"):
-        rows_of(slow, dataclasses.replace(fast, panels=()))
+        rows_of(slow, replace(fast, panels=()))
 
 
 def ended(*words: str) -> int:
@@ -75,7 +75,7 @@ def test_the_command_ends_as_the_worse_of_both(
 ) -> None:
     plan = Plan(challengers=("mpich",), benchmarks=("latency",), sizes=(8,), blocks=11)
     write_results(simulate(plan), tmp_path / "one")
-    write_results(simulate(dataclasses.replace(plan, slower=SLOW)), tmp_path / "two")
+    write_results(simulate(replace(plan, slower=SLOW)), tmp_path / "two")
     one, two = str(tmp_path / "one"), str(tmp_path / "two")
     codes = [ended("compare", name) for name in (one, two)]
     assert codes[0] != codes[1]

@@ -2,7 +2,6 @@
 
 import base64
 import csv
-import dataclasses
 import gzip
 import hashlib
 import importlib.resources
@@ -17,6 +16,7 @@ from stackproof.compare.compare import compare
 from stackproof.compare.model import Comparison, Verdict, Why
 from stackproof.core import noun
 from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.value import replace
 from stackproof.knowledge.reference_curves import BufferPlace, CurvePoint, ReferenceCurve
 from stackproof.report import markup, tables
 from stackproof.report import render as report_render
@@ -147,7 +147,7 @@ def test_verdict_comes_before_everything_else(comparison):
 @pytest.mark.parametrize("render", [report_render.render_html, report_render.render_markdown])
 def test_hostile_names_stay_text(render):
     results = simulate(Plan(challengers=("mpich",), sizes=(8, 1024), blocks=5))
-    spec = dataclasses.replace(
+    spec = replace(
         results.spec,
         name=HOSTILE,
         challengers=(HOSTILE,),
@@ -162,15 +162,15 @@ def test_hostile_names_stay_text(render):
         command=(HOSTILE,),
     )
     measurements = tuple(
-        dataclasses.replace(
+        replace(
             m, arm=HOSTILE, argv=(HOSTILE,), env={HOSTILE: HOSTILE},
-            output=dataclasses.replace(m.output, mpi_library=HOSTILE),
+            output=replace(m.output, mpi_library=HOSTILE),
         )
         if m.arm == "mpich"
         else m
         for m in results.measurements
     )  # fmt: skip
-    spoiled = dataclasses.replace(results, spec=spec, measurements=measurements)
+    spoiled = replace(results, spec=spec, measurements=measurements)
     bad = fault(spoiled, HOSTILE, [1], HOSTILE, HOSTILE)
     text = render(compare(bad, FAST))
     assert "<script>alert" not in text
@@ -283,8 +283,8 @@ def test_text_says_margins_and_launches_planned_and_there(comparison):
         assert "margins: latency 10 %, bandwidth 5 %, collective 10 %" in flat
         assert "launches: 10 planned per arm and placement; every arm has them all" in flat
     # A launch that is left out takes its block with it: the other arms have one less too.
-    exact = dataclasses.replace(comparison.spec, launches=11)
-    text = report_render.terminal_verdicts(dataclasses.replace(comparison, spec=exact))
+    exact = replace(comparison.spec, launches=11)
+    text = report_render.terminal_verdicts(replace(comparison, spec=exact))
     flat = " ".join(text.split())
     assert "11 planned per arm and placement; where it has the fewest: impi 10, " in flat
     assert "all others have them all" not in flat
@@ -405,15 +405,13 @@ def test_differences_stand_side_by_side(comparison):
 
 def test_missing_facts_do_not_stop_a_report():
     results = simulate(Plan(challengers=("mpich",), sizes=(8, 1024), blocks=3, null=None))
-    bare = dataclasses.replace(
+    bare = replace(
         results,
-        spec=dataclasses.replace(
+        spec=replace(
             results.spec, arms={}, host={}, limits={}, command=(), versions={}, created=""
         ),
         measurements=tuple(
-            dataclasses.replace(
-                m, checks=(), env={}, output=dataclasses.replace(m.output, ranks=(), clock={})
-            )
+            replace(m, checks=(), env={}, output=replace(m.output, ranks=(), clock={}))
             for m in results.measurements
             if not (m.arm == "mpich" and m.case.placement.name == "inter-node" and m.block != 1)
         ),
@@ -433,7 +431,7 @@ def test_each_rank_has_its_core_numa_node_nic_and_gpu():
         Rank(node=node, cpu=9 + n, numa=1, nic=f"cxi{n}", gpu=n + 4)
         for n, node in enumerate(("n0", "n1"))
     )
-    place = dataclasses.replace(INTER, name="2x1-by-gpu", gpus="rocm", ranks=ranks)
+    place = replace(INTER, name="2x1-by-gpu", gpus="rocm", ranks=ranks)
 
     def placed(one):
         said = tuple(
@@ -443,13 +441,11 @@ def test_each_rank_has_its_core_numa_node_nic_and_gpu():
             )
             for n, rank in enumerate(ranks)
         )  # fmt: skip
-        case = dataclasses.replace(one.case, placement=place)
-        return dataclasses.replace(
-            one, case=case, output=dataclasses.replace(one.output, ranks=said)
-        )
+        case = replace(one.case, placement=place)
+        return replace(one, case=case, output=replace(one.output, ranks=said))
 
     inter = [placed(m) for m in results.measurements if m.case.placement.name == "inter-node"]
-    comparison = compare(dataclasses.replace(results, measurements=tuple(inter)), FAST)
+    comparison = compare(replace(results, measurements=tuple(inter)), FAST)
     html = report_render.render_html(comparison)
     (table,) = re.findall(
         r"<caption>Where each rank said that it was</caption>.*?</table>", html, re.DOTALL
@@ -521,7 +517,7 @@ def test_paths_are_shown_with_what_was_said(comparison):
         probe("openmpi", comparison, routes=(bad,), quiet="it hung"),
         probe("impi", comparison, statements=(), ranks=(), settings={}),
     )
-    text = report_render.render_html(dataclasses.replace(comparison, paths=paths))
+    text = report_render.render_html(replace(comparison, paths=paths))
     page = Page(text)
     assert "probes" in page.ids
     assert "mtl:ofi:provider: tcp" in page.text

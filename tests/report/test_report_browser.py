@@ -1,6 +1,5 @@
 """The report in a real browser: drawn, offline, readable on a phone and in the dark."""
 
-import dataclasses
 import json
 import shutil
 
@@ -10,6 +9,7 @@ from selenium import webdriver
 from need import need
 from reportsamples import comparison_of, unsure, with_cells
 from stackproof.compare.compare import compare
+from stackproof.core.value import replace
 from stackproof.knowledge.effects.load import load_curves
 from stackproof.report.render import render_html
 from synthetic import SIZES, Noise, Plan, fault, simulate, simulate_paths
@@ -415,13 +415,12 @@ def test_one_launch_that_fell_far_out_does_not_stretch_the_axes(driver, tmp_path
         Plan(benchmarks=("latency",), blocks=11, noise=Noise(launch=0.02, size=0.01))
     )
     spoiled = [
-        dataclasses.replace(
+        replace(
             one,
-            output=dataclasses.replace(
+            output=replace(
                 one.output,
                 series=tuple(
-                    dataclasses.replace(s, values=tuple(v * 100 for v in s.values))
-                    for s in one.output.series
+                    replace(s, values=tuple(v * 100 for v in s.values)) for s in one.output.series
                 ),
             ),
         )
@@ -429,7 +428,7 @@ def test_one_launch_that_fell_far_out_does_not_stretch_the_axes(driver, tmp_path
         else one
         for one in results.measurements
     ]
-    made = compare(dataclasses.replace(results, measurements=tuple(spoiled)))
+    made = compare(replace(results, measurements=tuple(spoiled)))
     path = tmp_path / "report.html"
     path.write_text(render_html(made))
     show(driver, path.as_uri(), DESKTOP)

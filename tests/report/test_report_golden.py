@@ -4,13 +4,13 @@ Numbers are replaced by `#`, so that only a change of structure changes the outl
 change write it anew: STACKPROOF_WRITE_GOLDEN=1 python -m pytest tests/report/test_report_golden.py
 """
 
-import dataclasses
 import os
 import re
 from html.parser import HTMLParser
 from pathlib import Path
 
 from stackproof.compare.compare import compare
+from stackproof.core.value import replace
 from stackproof.knowledge.effects.load import load_curves
 from stackproof.report.render import render_html
 from synthetic import Noise, Plan, fault, simulate
@@ -50,7 +50,7 @@ def outline():
         slower={"mpich": {("inter-node", "latency"): {8: 1.6, 128: 1.6}}},
     )
     results = fault(simulate(plan), "mpich", [2], "wrong-transport", "eth9")
-    results = dataclasses.replace(results, spec=dataclasses.replace(results.spec, launches=11))
+    results = replace(results, spec=replace(results.spec, launches=11))
     html = render_html(compare(results), curves=load_curves())
     return "\n".join(Outline(html).lines) + "\n"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import dataclasses
 import importlib.resources
 import io
 import itertools
@@ -16,6 +15,7 @@ import pytest
 
 from stackproof.compare.compare import compare
 from stackproof.compare.model import CompareOptions, Comparison
+from stackproof.core.value import replace
 from stackproof.report.ranking import default_size
 from stackproof.report.render import render_csv, render_html, render_markdown, render_paths_csv
 from synthetic import PATHS, simulate_paths
@@ -62,14 +62,13 @@ def test_hostile_names_of_arms_stay_text() -> None:
     evil = "<img src=x onerror=alert(1)>"
     results = simulate_paths(blocks=5)
     renamed = [
-        dataclasses.replace(one, arm=evil if one.arm == "ompi-lnx" else one.arm)
-        for one in results.measurements
+        replace(one, arm=evil if one.arm == "ompi-lnx" else one.arm) for one in results.measurements
     ]
     arms = tuple(evil if arm == "ompi-lnx" else arm for arm in results.spec.challengers)
-    spec = dataclasses.replace(results.spec, challengers=arms)
+    spec = replace(results.spec, challengers=arms)
     html = render_html(
         compare(
-            dataclasses.replace(results, spec=spec, measurements=tuple(renamed)),
+            replace(results, spec=spec, measurements=tuple(renamed)),
             CompareOptions(minimum_launches=5),
         )
     )
@@ -147,11 +146,8 @@ def test_the_table_of_judged_cells_names_the_paths(comparison: Comparison) -> No
 
 def test_the_same_paths_make_no_section() -> None:
     results = simulate_paths(blocks=5)
-    same = [
-        dataclasses.replace(one, case=dataclasses.replace(one.case, transport="auto"))
-        for one in results.measurements
-    ]
-    plain = compare(dataclasses.replace(results, measurements=tuple(same)))
+    same = [replace(one, case=replace(one.case, transport="auto")) for one in results.measurements]
+    plain = compare(replace(results, measurements=tuple(same)))
     html = render_html(plain)
     assert 'id="transports"' not in html
     assert 'id="curves"' in html

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 from typing import Any
@@ -13,6 +12,7 @@ from stackproof.bench.import_outputs import ImportSetup, OutputFile, import_outp
 from stackproof.compare.compare import compare
 from stackproof.compare.curve_shapes import curves_of, look
 from stackproof.compare.model import Comparison
+from stackproof.core.value import replace
 from stackproof.knowledge.effects.load import load_curves, load_knowledge
 from stackproof.knowledge.model import CurveLevel
 from stackproof.knowledge.reference_curves import BufferPlace
@@ -85,7 +85,7 @@ def test_a_sag_of_one_launch_is_none() -> None:
     steady = (0.845 * 24000, 0.85 * 24000, 0.855 * 24000)
     for last, found in ((steady, ["S04"]), ((*steady, 0.99 * 24000), [])):
         launches = {1 << 16: (24000.0,) * len(last), 1 << 22: last}
-        made = dataclasses.replace(curve, values=values, launches=launches)
+        made = replace(curve, values=values, launches=launches)
         ids = [mark.rule.id for mark in look([made], KNOWLEDGE)]
         assert [one for one in ids if one == "S04"] == found
 
@@ -135,8 +135,8 @@ def test_thresholds_inside_a_node_are_others() -> None:
 
 def test_a_benchmark_without_sizes_has_no_lines() -> None:
     made = comparison(BOUNCE)
-    curve = dataclasses.replace(made.panels[0].curve, sized=False)
-    assert lines_of(made, dataclasses.replace(made.panels[0], curve=curve)) == []
+    curve = replace(made.panels[0].curve, sized=False)
+    assert lines_of(made, replace(made.panels[0], curve=curve)) == []
 
 
 def test_locality_is_that_of_the_placement() -> None:

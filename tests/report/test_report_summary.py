@@ -1,6 +1,5 @@
 """The first screen of the report: facts in words, and a mark for every point."""
 
-import dataclasses
 import re
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 from reportsamples import FAST, SLOW, Page, comparison_of, unsure, with_cells
 from stackproof.compare.compare import compare
 from stackproof.compare.model import CompareOptions
+from stackproof.core.value import replace
 from stackproof.report import render as report_render
 from stackproof.report.evidence import filled
 from stackproof.report.markup import DASH
@@ -40,19 +40,19 @@ def test_dates_are_words(created, text):
 
 
 def test_the_first_screen_says_with_what_on_what_and_when(comparison):
-    spec = dataclasses.replace(
+    spec = replace(
         comparison.spec,
         host={
             "cpu": "EPYC 7763", "cpus": "64", "kernel": "Linux 5.14", "fabric": "slingshot-11",
             "scheduler": "Slurm 23.02, job 7", "nodes": "nid001, nid002", "link rate": "10gbit",
         },
         arms={
-            name: dataclasses.replace(arm, mpi={"family": "mpich", "version": "4.3.1"})
+            name: replace(arm, mpi={"family": "mpich", "version": "4.3.1"})
             if name == "mpich" else arm
             for name, arm in comparison.spec.arms.items()
         },
     )  # fmt: skip
-    text = Page(report_render.render_html(dataclasses.replace(comparison, spec=spec))).text
+    text = Page(report_render.render_html(replace(comparison, spec=spec))).text
     first, _, rest = text.partition("Verdict")
     for said in (
         "2 January 2026, 03:04 UTC, with stackproof 0.0.0", "EPYC 7763, 64 CPUs, Linux 5.14",
@@ -98,8 +98,8 @@ def test_slower_and_not_proven_has_its_own_mark_and_legend(comparison, html):
 
 def test_cards_count_what_looks_slower():
     comparison = compare(simulate(Plan(sizes=(8,), slower=SLOW)), FAST)
-    verdict = dataclasses.replace(comparison.verdicts[0], inconclusive=9, unproven=4)
-    made = dataclasses.replace(comparison, verdicts=(verdict, *comparison.verdicts[1:]))
+    verdict = replace(comparison.verdicts[0], inconclusive=9, unproven=4)
+    made = replace(comparison, verdicts=(verdict, *comparison.verdicts[1:]))
     assert "5 undecided, 4 slower, not proven" in report_render.render_html(made)
 
 
@@ -116,8 +116,8 @@ def test_more_than_the_limit_is_marked_and_explained():
     results = simulate(Plan(benchmarks=("bandwidth",), sizes=(1 << 20,)))
     assert "More than the limit" not in report_render.render_html(compare(results, FAST))
     limits = {"inter-node": {"MB/s": 1000.0, "source": "a guess"}}
-    spec = dataclasses.replace(results.spec, limits=limits)
-    over = report_render.render_html(compare(dataclasses.replace(results, spec=spec), FAST))
+    spec = replace(results.spec, limits=limits)
+    over = report_render.render_html(compare(replace(results, spec=spec), FAST))
     assert "* More than the limit: a transfer of milliseconds" in over
     assert re.search(r"\(11\d\* %\)", over)
 

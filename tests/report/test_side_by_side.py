@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
 from reportsamples import comparison_of
 from stackproof.compare.model import Comparison
+from stackproof.core.value import replace
 from stackproof.report.side_by_side import side_by_side_part
 
 
@@ -21,12 +20,12 @@ def comparison() -> Comparison:
 def with_osu(comparison: Comparison, benchmark: str) -> Comparison:
     """Return it with one benchmark's panels once more, as if OSU's program had measured it."""
     more = tuple(
-        dataclasses.replace(panel, curve=dataclasses.replace(panel.curve, program="osu_latency"))
+        replace(panel, curve=replace(panel.curve, program="osu_latency"))
         for panel in comparison.panels
         if panel.curve.benchmark == benchmark
     )
     assert more
-    return dataclasses.replace(comparison, panels=(*comparison.panels, *more))
+    return replace(comparison, panels=(*comparison.panels, *more))
 
 
 def test_one_program_has_no_such_part(comparison: Comparison) -> None:

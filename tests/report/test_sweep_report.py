@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
 from stackproof.compare import looks
 from stackproof.compare.compare import compare
 from stackproof.compare.model import Comparison, SweepOutcome
+from stackproof.core.value import replace
 from stackproof.report.render import render_html, render_json
 from stackproof.report.sweep import best_lines, outcome_sentence
 from stackproof.report.terminal import terminal_verdicts
@@ -26,8 +25,8 @@ def swept() -> Comparison:
         blocks=11, null=None, slower={"impi": slow, "mpich": slow}, noise=Noise(launch=0.01, size=0.005),
     )  # fmt: skip
     results = simulate(plan)
-    spec = dataclasses.replace(results.spec, looks=looks.planned(11), launches=11, sweep=True)
-    return compare(dataclasses.replace(results, spec=spec))
+    spec = replace(results.spec, looks=looks.planned(11), launches=11, sweep=True)
+    return compare(replace(results, spec=spec))
 
 
 def found(comparison: Comparison) -> SweepOutcome:
@@ -57,13 +56,13 @@ def test_a_terminal_and_a_report_show_it(swept: Comparison) -> None:
 
 
 def test_where_the_baseline_is_best_that_is_said(swept: Comparison) -> None:
-    same = dataclasses.replace(found(swept), best="impi")
+    same = replace(found(swept), best="impi")
     assert outcome_sentence(swept, same).startswith(
         "No setting serves more sizes than `impi` as it is"
     )
 
 
 def test_without_a_sweep_there_is_nothing(swept: Comparison) -> None:
-    plain = dataclasses.replace(swept, sweep=None)
+    plain = replace(swept, sweep=None)
     assert "settings" not in terminal_verdicts(plain)
     assert '<section id="settings">' not in render_html(plain)

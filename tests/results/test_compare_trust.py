@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import shutil
 import subprocess
@@ -17,6 +16,7 @@ from stackproof import cli
 from stackproof.compare.effects.results import load_records
 from stackproof.compare.integrity import look
 from stackproof.core import noun
+from stackproof.core.value import Value, replace
 from stackproof.results.effects import ledger, signing
 from stackproof.results.measurement import Measurement
 from stackproof.results.model import Results
@@ -39,9 +39,9 @@ MACHINE = {"kernel": "Linux 6.1.0-simulated", "cpu": "Simulated CPU"}
 def measured() -> Results:
     """Return results as `bench` makes them: every launch with its time, machine and image."""
     results = simulate(PLAN)
-    spec = dataclasses.replace(results.spec, host=MACHINE, margins={"latency": 0.1}, launches=10)
+    spec = replace(results.spec, host=MACHINE, margins={"latency": 0.1}, launches=10)
     launches = [
-        dataclasses.replace(
+        replace(
             one,
             started=f"2026-01-02T03:{4 + one.order // 60:02}:{one.order % 60:02}+00:00",
             image_sha256=spec.arms[one.arm].image_sha256,
@@ -50,7 +50,7 @@ def measured() -> Results:
         )
         for one in results.measurements
     ]
-    return dataclasses.replace(results, spec=spec, measurements=tuple(launches))
+    return replace(results, spec=spec, measurements=tuple(launches))
 
 
 def name_of(one: Measurement) -> str:
@@ -81,8 +81,7 @@ def folder(honest: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(honest, tmp_path / "results"))
 
 
-@dataclasses.dataclass(frozen=True)
-class Said:
+class Said(Value, kw_only=False):
     """What `compare` said: exit code, text, data, and the report's HTML."""
 
     code: int
@@ -381,8 +380,8 @@ def test_margins_that_were_not_planned_are_named(folder: Path, ask: Ask) -> None
 
 def test_wide_margins_from_the_beginning_are_named(tmp_path: Path, ask: Ask) -> None:
     results = measured()
-    spec = dataclasses.replace(results.spec, margins={"bandwidth": 0.5})
-    said = ask(written(tmp_path / "wide", dataclasses.replace(results, spec=spec)))
+    spec = replace(results.spec, margins={"bandwidth": 0.5})
+    said = ask(written(tmp_path / "wide", replace(results, spec=spec)))
     assert "the margin of bandwidth is 50 %, as planned; 5 % is usual" in said.text
     assert "the margin of bandwidth is 50 %, as planned; 5 % is usual" in said.html
 
@@ -390,15 +389,14 @@ def test_wide_margins_from_the_beginning_are_named(tmp_path: Path, ask: Ask) -> 
 def test_variables_that_the_specification_sets_for_an_arm_are_those_of_its_ranks() -> None:
     results = measured()
     arms = {**results.spec.arms}
-    arms["mpich"] = dataclasses.replace(arms["mpich"], env={"LD_PRELOAD": "/opt/slow.so"})
-    spec = dataclasses.replace(results.spec, arms=arms)
-    without = dataclasses.replace(results, spec=spec)
+    arms["mpich"] = replace(arms["mpich"], env={"LD_PRELOAD": "/opt/slow.so"})
+    spec = replace(results.spec, arms=arms)
+    without = replace(results, spec=spec)
     assert {one.kind for one in look(without).doubts} == {"other-environment"}
     launches_with = tuple(
-        dataclasses.replace(one, case=dataclasses.replace(one.case, env=arms[one.arm].env))
-        for one in results.measurements
+        replace(one, case=replace(one.case, env=arms[one.arm].env)) for one in results.measurements
     )
-    assert look(dataclasses.replace(without, measurements=launches_with)).doubts == ()
+    assert look(replace(without, measurements=launches_with)).doubts == ()
 
 
 # --- what may happen to honest results ------------------------------------------------------
@@ -408,7 +406,7 @@ def halves(tmp_path: Path) -> tuple[Path, Results, int]:
     """Return a folder whose bench stopped in the middle, and what is still to be made."""
     results = measured()
     done = len(results.measurements) // 2
-    part = dataclasses.replace(results, measurements=results.measurements[:done])
+    part = replace(results, measurements=results.measurements[:done])
     return written(tmp_path / "half", part), results, done
 
 
@@ -535,7 +533,7 @@ def test_a_chain_that_was_made_anew_is_not_the_one_that_was_signed(
         noun.from_json(Measurement, (folder / "launches" / name_of(one)).read_text())
         for one in results.measurements
     ]
-    written(anew, dataclasses.replace(results, measurements=tuple(changed)))
+    written(anew, replace(results, measurements=tuple(changed)))
     for name in ("statement.json", "statement.json.sig"):
         shutil.copy(folder / "chain" / name, anew / "chain" / name)
     assert ask(anew, "--signed-by", str(keys / "lab.allowed")).kinds == {"signature"}

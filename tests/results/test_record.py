@@ -1,12 +1,12 @@
 """Launch files that are read with what they have alike held once."""
 
-import dataclasses
 import json
 
 import pytest
 
 from stackproof.core import noun
 from stackproof.core.errors import StackproofError
+from stackproof.core.value import replace
 from stackproof.results.measurement import Disturbance, Measurement, RankClock
 from stackproof.results.record import read_record
 from synthetic import INTER, Plan, simulate
@@ -22,10 +22,10 @@ def with_facts(one):
         shared=True, skew_us=0.5, skew_bound_us=1, moved_us=0, moved_bound_us=1, jump_us=0
     )
     ranks = tuple(
-        dataclasses.replace(rank, disturbance=seen, clock=clock, parts={"latency 8": {"eth0": 9}})
+        replace(rank, disturbance=seen, clock=clock, parts={"latency 8": {"eth0": 9}})
         for rank in one.output.ranks
     )
-    return dataclasses.replace(one, output=dataclasses.replace(one.output, ranks=ranks))
+    return replace(one, output=replace(one.output, ranks=ranks))
 
 
 @pytest.mark.parametrize("one", [*LAUNCHES, *map(with_facts, LAUNCHES)])

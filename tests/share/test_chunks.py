@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import subprocess
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ import pytest
 from need import need
 from registries import Fault, OwnRegistry
 from stackproof.core.effects import files
+from stackproof.core.value import replace
 from stackproof.share import addresses, chunks, manifests
 from stackproof.share.chunks import Chunk, SourcePart
 from stackproof.share.effects import delta, pulling, pushing, remotes

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.value import replace
 from stackproof.share import manifests
 from stackproof.share.effects import pulling
 from stackproof.share.manifests import EMPTY, OciDescriptor, OciIndex, OciManifest

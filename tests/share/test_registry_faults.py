@@ -338,7 +338,7 @@ def test_a_server_that_has_no_room(image: Path) -> None:
 
 
 def test_changed_meta_is_refused(server: OwnRegistry, tmp_path: Path) -> None:
-    from dataclasses import replace  # noqa: PLC0415
+    from stackproof.core.value import replace  # noqa: PLC0415
 
     registry = opened(server)
     found = pulling.look(registry, LABEL)

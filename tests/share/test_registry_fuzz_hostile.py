@@ -16,11 +16,11 @@ import os
 import random
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import Struct, field
 
 from images import env_json, make_image
 from need import need
@@ -81,8 +81,7 @@ _TEXTS = (
 )  # fmt: skip
 
 
-@dataclass
-class Change:
+class Change(Struct):
     """What is done to the answer of one number: by whom it is drawn says what is drawn."""
 
     number: int
@@ -210,8 +209,7 @@ def _framing(change: Change, reply: Reply) -> bytes:
     )
 
 
-@dataclass
-class Exchange:
+class Exchange(Struct):
     """A registry with an image, its signature and documents; its state; and a server of others."""
 
     folder: Path

@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,6 +20,7 @@ from registries import Fault, OwnRegistry, docker_registry
 from stackproof.core.effects import files
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.core.monitor import Event, Monitor, null_monitor
+from stackproof.core.value import replace
 from stackproof.share import addresses, manifests
 from stackproof.share.effects import attaching, catalogue, pulling, pushing, remotes
 from stackproof.share.effects.oci import OciRegistry

@@ -15,7 +15,6 @@ import stat
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -27,6 +26,7 @@ from stackproof.core import limits
 from stackproof.core.effects.foreign import index_file
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.core.limits import Limit
+from stackproof.core.value import Value
 from stackproof.share import labels
 from stackproof.share.effects import attachments, checking, storing
 from stackproof.share.effects.repository import ImageRepository
@@ -39,8 +39,7 @@ VICTIM = 65534
 LABEL = "tiny/1:v1@here%x86_64"
 
 
-@dataclass(frozen=True)
-class Scene:
+class Scene(Value, kw_only=False):
     """A folder for all users: the victim's home, with a secret, and a repository."""
 
     folder: Path

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import typing
 from pathlib import Path
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 from stackproof.core import document, noun
 from stackproof.core.effects import shipped
 from stackproof.core.errors import StackproofError
+from stackproof.core.value import Value
 from stackproof.mpi import families
 from stackproof.site import model as site_model
 from stackproof.site.model import FabricType, Site, leaves, merge, parse_site, to_document
@@ -58,7 +58,7 @@ def test_valid(path: Path) -> None:
 
 
 def test_every_key_document_holds_every_key() -> None:
-    """The data of the fullest document, the schema and the dataclasses name the same keys."""
+    """The data of the fullest document, the schema and the values name the same keys."""
     text = (DOCUMENTS / "valid" / "site-every-key.yaml").read_text()
     given_keys = _keys_of(document.parse(text, file="x").data, document.schema("site"))
     assert given_keys == _schema_keys(document.schema("site"))
@@ -90,17 +90,17 @@ def _keys_of(data: object, schema: dict, path: str = "") -> set[str]:
     return keys
 
 
-def _dataclass_keys(kind: object, path: str = "") -> set[str]:
+def _value_keys(kind: object, path: str = "") -> set[str]:
     for inner in typing.get_args(kind):
-        if found := _dataclass_keys(inner, path + "/*" if kind != inner and _many(kind) else path):
+        if found := _value_keys(inner, path + "/*" if kind != inner and _many(kind) else path):
             return found
-    if not (isinstance(kind, type) and dataclasses.is_dataclass(kind)):
+    if not (isinstance(kind, type) and issubclass(kind, Value)):
         return set()
     keys: set[str] = set()
     for name, hint in typing.get_type_hints(kind).items():
         if typing.get_origin(hint) is not typing.ClassVar:
             key = f"{path}/{name.replace('_', '-')}"
-            keys |= {key} | _dataclass_keys(hint, key)
+            keys |= {key} | _value_keys(hint, key)
     return keys
 
 
@@ -108,8 +108,8 @@ def _many(kind: object) -> bool:
     return typing.get_origin(kind) not in {None, typing.Union, type(int | None)}
 
 
-def test_schema_keys_are_the_dataclasses_fields() -> None:
-    assert _schema_keys(document.schema("site")) == _dataclass_keys(Site)
+def test_schema_keys_are_the_fields_of_values() -> None:
+    assert _schema_keys(document.schema("site")) == _value_keys(Site)
 
 
 def test_schema_describes_every_key_and_sets_no_default() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import stat
 import threading
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from stackproof.cli import main
 from stackproof.core import noun
 from stackproof.core.document import parse
 from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.value import replace
 from stackproof.site import completion
 from stackproof.site.capture import Capture, CommandOutput, parse_queues, read_capture
 from stackproof.site.completion import Asking, Part

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from stackproof.bench.programs import imb, imb_tables, osu
 from stackproof.bench.programs.tables import PrintedTable
 from stackproof.core.errors import Problem
+from stackproof.core.value import Value, replace
 
 _SUBJECTS = 6
 """So many names of tables stand in one note."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Remark:
+class Remark(Value):
     """A line of a file and what is to say of it; `subject` is the title of its table, or empty."""
 
     file: str
@@ -43,7 +41,7 @@ def summarise_problems(problems: Iterable[Problem]) -> Iterator[Problem]:
         kinds.setdefault((text, one.hint or ""), []).append(one)
     for first, *others in kinds.values():
         more = f"; so with {len(others)} more tables" if others else ""
-        yield dataclasses.replace(first, message=f"{first.message}{more}")
+        yield replace(first, message=f"{first.message}{more}")
 
 
 def _more(first: Remark, others: list[Remark]) -> str:

@@ -6,10 +6,10 @@ an output, and is never guessed from the numbers.
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import field
 
 from stackproof.bench import import_notes, likeness
 from stackproof.bench.import_notes import Remark
@@ -18,6 +18,7 @@ from stackproof.bench.programs import imb_tables, osu
 from stackproof.bench.programs.tables import PrintedTable, TableRow
 from stackproof.core import kinds, limits
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
+from stackproof.core.value import Value, replace
 from stackproof.knowledge.reference_curves import BufferPlace
 from stackproof.launch.launchers import messages
 from stackproof.results.case import Case, Locality, Placement
@@ -30,8 +31,7 @@ from stackproof.results.model import ComparedArm, Results, ResultsSpec
 _FILE = "imported from"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutputFile:
+class OutputFile(Value):
     """A file of an arm; `name` is its path as the user wrote it."""
 
     arm: str
@@ -39,8 +39,7 @@ class OutputFile:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImportSetup:
+class ImportSetup(Value):
     """What files do not say: where ranks were, where buffers lay, what the link can carry.
 
     `limit` is in MB/s in one direction, None when it is not known; `fabric` is a value of
@@ -76,8 +75,7 @@ class ImportSetup:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Imported:
+class Imported(Value):
     """The results, and a line for each kind of thing that was read and does not count."""
 
     results: Results
@@ -121,7 +119,7 @@ def import_outputs(files: Sequence[OutputFile], setup: ImportSetup) -> Imported:
         notes.append(text)
     return Imported(
         results=Results(
-            spec=dataclasses.replace(
+            spec=replace(
                 _spec(files, setup, [one.case.placement for one in measurements]),
                 launches=max(blocks.values(), default=1),
             ),
@@ -336,7 +334,7 @@ def _empty(series: Sequence[Series]) -> tuple[Check, ...]:
 
 
 def _ordered(measurements: Sequence[Measurement]) -> tuple[Measurement, ...]:
-    return tuple(dataclasses.replace(one, order=order) for order, one in enumerate(measurements, 1))
+    return tuple(replace(one, order=order) for order, one in enumerate(measurements, 1))
 
 
 def _spec(
@@ -398,7 +396,7 @@ def add(before: Results, more: Results, *, baseline: str = "") -> Results:
     shifted = _further_blocks(before.measurements, more.measurements)
     known = sorted(before.measurements, key=lambda one: one.order)
     measurements = _ordered((*known, *shifted))
-    spec = dataclasses.replace(
+    spec = replace(
         before.spec,
         baseline=chosen,
         challengers=tuple(arm for arm in arms if arm != chosen),
@@ -421,7 +419,7 @@ def _joined(before: ComparedArm | None, more: ComparedArm | None) -> ComparedArm
     paths = dict.fromkeys(
         text for arm in known for text in str(arm.transport or "").split(", ") if text
     )
-    return dataclasses.replace(known[0], transport=", ".join(paths))
+    return replace(known[0], transport=", ".join(paths))
 
 
 def _strangers(before: Results) -> list[Problem]:
@@ -476,7 +474,7 @@ def _further_blocks(
     for one in before:
         key = _place_of(one)
         last[key] = max(last[key], one.block)
-    return [dataclasses.replace(one, block=one.block + last[_place_of(one)]) for one in more]
+    return [replace(one, block=one.block + last[_place_of(one)]) for one in more]
 
 
 def _place_of(one: Measurement) -> tuple[str, str, str]:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from stackproof.core.errors import Reason, fail
+from stackproof.core.value import Value, replace
 from stackproof.results.case import Rank
 from stackproof.site.topology import UNKNOWN, Core, Device, Topology
 
@@ -34,8 +34,7 @@ PATTERN = r"^[1-9][0-9]{0,3}x[1-9][0-9]{0,3}(-by-(l3|numa|socket|core|node|nic|g
 """What a placement by its shape is called; the schema has the same."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class Layout(Value):
     """A name taken apart: so many nodes with `each` ranks; `by` None is in blocks, any cores."""
 
     nodes: int
@@ -101,16 +100,14 @@ def ranks_by(
     return tuple(rank for ranks in found for rank in ranks)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Part:
+class _Part(Value):
     """Cores that ranks are dealt to, and the device that they are near, if it is about devices."""
 
     cores: tuple[Core, ...]
     device: Device | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Node:
+class _Node(Value):
     """One node while its ranks are placed."""
 
     name: str

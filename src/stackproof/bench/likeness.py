@@ -5,15 +5,14 @@ Where a heading says nothing, nothing contradicts; nothing is guessed from numbe
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
 from stackproof.bench.programs import imb_tables, osu
 from stackproof.bench.programs.tables import PrintedTable
 from stackproof.core.errors import Location, Problem, Reason
+from stackproof.core.value import Value, replace
 from stackproof.knowledge.reference_curves import BufferPlace
 from stackproof.results.case import Locality, Placement, Rank
 from stackproof.results.measurement import Measurement
@@ -46,8 +45,7 @@ class Distribution(StrEnum):
     """Each node in turn gets a rank."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Whereabouts:
+class Whereabouts(Value):
     """What the user says: how ranks were placed, where buffers lay.
 
     `ranks` is the number of all ranks, which a table may have less of; None is what headings say.
@@ -120,7 +118,7 @@ def placement_of(table: PrintedTable, where: Whereabouts) -> Placement | str:
     cyclic = where.distribution is Distribution.CYCLIC
     numbers = sorted(i % nodes if cyclic else i // each for i in range(ranks))
     placement = Placement(name="", ranks=tuple(Rank(node=f"node{1 + i}") for i in numbers))
-    return dataclasses.replace(placement, name=_name(numbers, where.memory))
+    return replace(placement, name=_name(numbers, where.memory))
 
 
 def _name(numbers: Sequence[int], memory: BufferPlace) -> str:

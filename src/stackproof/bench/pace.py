@@ -8,9 +8,9 @@ took then corrects that, arm by arm where there are launches of the arm.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from stackproof.bench.schedule import Launch
+from stackproof.core.value import Value
 from stackproof.results.case import Case, Locality
 from stackproof.results.metrics import METRICS
 
@@ -57,8 +57,7 @@ def _seconds_of_size(case: Case, benchmark: str, size: int, rate: float) -> floa
     return warm_up + max(cap, once) + checked
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class Pace(Value):
     """What every launch of a schedule takes by its case, and what those that were made took.
 
     `expected` has the order of a launch and its seconds, `taken` the same of those that are done.

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 
 from stackproof.bench.gpu_path import gpu_path
 from stackproof.core.errors import Problem, Reason
+from stackproof.core.value import Value, replace
 from stackproof.knowledge.evidence import Evidence, FactValue, redacted, relevant
 from stackproof.mpi import families, transports
 from stackproof.mpi.path_logs import Carrier, Pair, Words
@@ -37,8 +37,7 @@ _STEERING = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Probed:
+class Probed(Value):
     """One probe: what was asked for, what came back. `env` is what the ranks got at the end."""
 
     family: str
@@ -119,8 +118,7 @@ def _pairs(placement: Placement, env: Mapping[str, str]) -> Iterator[Pair]:
             yield Pair(rank=one, peer=other, locality=locality, env=env)
 
 
-@dataclass(frozen=True, slots=True)
-class _Verdict:
+class _Verdict(Value, kw_only=False):
     carrier: str
     state: State
     reason: str

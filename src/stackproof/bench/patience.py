@@ -8,11 +8,11 @@ all the time it needs, and so have programs whose ranks do not tell what disturb
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 
 from stackproof.bench.schedule import Launch
 from stackproof.bench.spec import BenchSpec
 from stackproof.compare import disturbance
+from stackproof.core.value import Value, replace
 from stackproof.launch.schedulers import REGISTRY
 from stackproof.results.measurement import Measurement
 
@@ -31,8 +31,7 @@ class SpentPatienceError(Exception):
     """Other programs disturb nearly every launch."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
+class Patience(Value):
     """How many launches told what disturbed them, how many were, and what the last of them said."""
 
     began: float

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 from stackproof.bench.programs.osu_test import OSU_TESTS, SUITE
 from stackproof.core.document import Document
 from stackproof.core.errors import Problem, Reason
+from stackproof.core.value import Value, replace
 from stackproof.results.metrics import CORE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Program:
+class Program(Value):
     """A benchmark program to run; without `benchmarks` it runs the specification's.
 
     `source` is a folder or an archive with its sources, from which it is compiled for every arm

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import field
 
 from stackproof.bench.spec import Arm
 from stackproof.core.command import EnvPatch
 from stackproof.core.errors import Problem
+from stackproof.core.value import Value, replace
 from stackproof.image.model import Deployment, Image
 from stackproof.mpi.transports import Libfabric
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MpiWrappers:
+class MpiWrappers(Value):
     """What compiles for an arm: wrappers by language (`c`, `c++`, `fortran`), and what they need.
 
     `identity` is a digest of all that a compiled program depends on besides sources and commands:
@@ -27,8 +28,7 @@ class MpiWrappers:
     start: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadyArm:
+class ReadyArm(Value):
     """An arm that was read: what it mounts, sets and can run.
 
     `image` is what it was made of: of an arm without an image the MPI's folder, with a digest of

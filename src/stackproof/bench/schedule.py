@@ -12,7 +12,6 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
 
 from stackproof.bench import layout as layouts
 from stackproof.bench import programs as bench_programs
@@ -20,6 +19,7 @@ from stackproof.bench.amounts import DEFAULT_SIZES
 from stackproof.bench.programs.osu_test import OSU_TESTS
 from stackproof.bench.spec import BenchSpec
 from stackproof.core.errors import Problem, Reason, StackproofError, fail
+from stackproof.core.value import Value, replace
 from stackproof.results.case import Case, Locality, Placement, Rank
 from stackproof.results.metrics import CORE, METRICS
 from stackproof.site.topology import Core, Topology
@@ -45,8 +45,7 @@ _PROGRAM_BENCHMARKS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
+class Launch(Value):
     """One launch of the schedule; `placement` and `arm` are names, `allocation` counts from 0.
 
     `benchmarks` are the only ones of the specification's that are run, empty for all.

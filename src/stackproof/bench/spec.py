@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
+
+from msgspec import field
 
 from stackproof.bench import arms, layout, sweep
 from stackproof.bench.amounts import parse_duration, parse_size, power_sizes
@@ -16,13 +17,13 @@ from stackproof.compare.model import DEFAULT_MARGINS, MOST_LAUNCHES
 from stackproof.core import document as documents
 from stackproof.core.document import Document
 from stackproof.core.errors import Problem, Reason, StackproofError
+from stackproof.core.value import Value, replace
 from stackproof.results.case import Locality, Placement, Rank, Timing
 
 DEFAULT_LAUNCHES = 10
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arm:
+class Arm(Value):
     """One deployment to measure, which is one of the kinds in `stackproof.bench.arms`.
 
     `image` is IMAGE[:MOUNT] with the image's path made absolute, or a folder with an image's tree,
@@ -88,8 +89,7 @@ class Arm:
         return re.sub(r"[^A-Za-z0-9._+-]", "-", name)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BenchSpec:
+class BenchSpec(Value):
     """What to measure; the meaning of each key is in `schemas/bench.json`.
 
     `placements` holds names of ready placements and placements of one's own; what `validated` holds

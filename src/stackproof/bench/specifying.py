@@ -6,7 +6,6 @@ import difflib
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from stackproof.bench.spec import Arm, BenchSpec, memory_of
 from stackproof.compare.model import MOST_LAUNCHES
 from stackproof.core.document import schema
 from stackproof.core.errors import Problem, Reason, StackproofError, fail
+from stackproof.core.value import replace
 from stackproof.launch.schedulers import REGISTRY
 from stackproof.mpi import transports
 from stackproof.results.case import Locality

@@ -6,11 +6,13 @@ import itertools
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import field
 
 from stackproof.core.document import Document
 from stackproof.core.errors import Problem, Reason
+from stackproof.core.value import Value
 
 LAUNCHES = 20
 """Launches of a setting at most, where nobody says otherwise."""
@@ -21,8 +23,7 @@ _MOST_SETTINGS = 64
 _LONGEST = 40
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SweepSetting:
+class SweepSetting(Value):
     """Values that are tried together: what they change of an arm's variables and transports."""
 
     name: str

@@ -10,19 +10,20 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
+
+from msgspec import field
 
 from stackproof.build.stack import AnyLock, AnyStack, Artefact
 from stackproof.core import ids
 from stackproof.core.noun import to_data
+from stackproof.core.value import Value
 
 _NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "https://cyclonedx.org/stackproof")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BillEntry:
+class BillEntry(Value):
     """One entry of a bill; `ref` names it, and `needs` are the refs of those it is built on.
 
     `kind` is `library` or `application`; `scope` is empty, `required`, or `excluded` for what

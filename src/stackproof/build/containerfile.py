@@ -15,14 +15,16 @@ import posixpath
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import partial
+
+from msgspec import field
 
 from stackproof.build.engine import Container
 from stackproof.build.plan import BUILD, DOWNLOADS, PYTHON, TOOLS, Clone, Plan, Step
 from stackproof.build.stack import Artefact, SourceFile
 from stackproof.core.command import Command, EnvPatch
 from stackproof.core.errors import Reason, StackproofError, fail
+from stackproof.core.value import Value
 
 _PINNED = re.compile(
     r"[a-z0-9]+(?:[._-]+[a-z0-9]+)*(?::[0-9]+)?(?:/[a-z0-9]+(?:[._-]+[a-z0-9]+)*)*"
@@ -41,8 +43,7 @@ _LONGEST_LINE = 8_000
 _ENCODED_LINE = 76
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerfileRequest:
+class ContainerfileRequest(Value):
     """What a Containerfile is to have besides the plan's tree and what the engine needs.
 
     `base` and `builder` are image names with their digests; `packages` and `builder_packages`
@@ -61,8 +62,7 @@ class ContainerfileRequest:
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Files:
+class Files(Value):
     """Bytes that a Containerfile carries: our programs by name, and files of the plan by digest."""
 
     programs: Mapping[str, str] = field(default_factory=dict)

@@ -8,13 +8,15 @@ is run by `executor.py`, which knows no engine.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
+
+from msgspec import field
 
 from stackproof.build.plan import Plan
 from stackproof.build.stack import Artefact, SourceFile
 from stackproof.core.command import EnvPatch
 from stackproof.core.errors import Location, Problem
+from stackproof.core.value import Value, replace
 
 Rows = tuple[tuple[str, str], ...]
 """What is known of a stack, a word and a line for each."""
@@ -22,8 +24,7 @@ Where = Callable[..., Location | None]
 """Where in the recipe a key stands."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sources:
+class Sources(Value):
     """Texts that go into an image, and where packages come from besides the network.
 
     `recipe` is the recipe as written, by its file's name, `csrc` the benchmark's C sources by
@@ -35,8 +36,7 @@ class Sources:
     caches: Any = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Findings:
+class Findings(Value):
     """What is wrong, and what should be known and keeps nobody from going on."""
 
     problems: tuple[Problem, ...] = ()
@@ -47,8 +47,7 @@ class Findings:
         return Findings(problems=(*self.problems, *problems), notes=(*self.notes, *notes))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Container:
+class Container(Value):
     """What a container builder needs to make the tree of a locked stack.
 
     `views` are their names; a container gets the variables of `environments` by view (those of ""

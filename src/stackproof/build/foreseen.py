@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import field
+
 from stackproof.build.plan import Plan
+from stackproof.core.value import Value
 from stackproof.core.versions import versions
 from stackproof.inject.needs import Lacks, TreeNeeds, lacks
 from stackproof.inject.releases import Releases, number_of
@@ -42,8 +44,7 @@ _SLINGSHOT, _DRIVER = "slingshot-host-software", "nvidia-driver"
 """What sites call the software of the network, and the driver of GPUs, among their externals."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ForeseenNeeds:
+class ForeseenNeeds(Value):
     """What an image will need: `least` in any case, `most` as far as it is known already.
 
     `brings` are releases, by name, of what it brings along that must fit the machine's kernel and

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import ClassVar
+
+from msgspec import field
 
 from stackproof.build.stack import Artefact
 from stackproof.core import ids
 from stackproof.core.command import Command
+from stackproof.core.value import Value
 
 # Where things are inside the build sandbox. `@python@` stands for the interpreter that runs
 # stackproof: its path differs between machines and must not change an id.
@@ -27,16 +29,14 @@ LAYOUT = 1
 """Version of the sandbox layout; part of every step's id."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Copy:
+class Copy(Value):
     """A file given by its content: the bytes are looked up by digest when the step runs."""
 
     sha256: str
     executable: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Clone:
+class Clone(Value):
     """A git repository needed at `commit` (a full id) in `folder` below `BUILD`.
 
     `url` is an address or a local path; the executor maps it to a mirror where there is one.
@@ -48,8 +48,7 @@ class Clone:
     folder: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Step(Value):
     """One unit of work of a build.
 
     `files` maps a path below the store to its content (text: metadata, scripts, sources), written
@@ -94,8 +93,7 @@ class Step:
         return ids.content_id({"layout": LAYOUT, **to_data(self)})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(Value):
     """The steps that turn a locked stack into an image, in order."""
 
     SCHEMA: ClassVar[str] = "stackproof/plan/1"

@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
+from msgspec import field
+
 from stackproof.core import ids
 from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.core.value import Value
 from stackproof.image.model import Image
 from stackproof.share.attested.provenance import Material, Provenance
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BuildRecord:
+class BuildRecord(Value):
     """The texts of an image's folder `meta` that say how it was built; `recipe` by file name."""
 
     lock: bytes

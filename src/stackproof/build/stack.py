@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Protocol
 
+from msgspec import field
+
 from stackproof.core.command import EnvPatch
+from stackproof.core.value import Value
 
 
 class AnyStack(Protocol):
@@ -65,8 +67,7 @@ class AnyLock(Protocol):
         """Return the id of what was asked for."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StackView:
+class StackView(Value):
     """A view of the stack; `env` may use `@prefix@` and `@mount@`, replaced when it is planned."""
 
     name: str
@@ -87,8 +88,7 @@ class StackView:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Artefact:
+class Artefact(Value):
     """One file of the lock: what the package index serves under this name has this digest."""
 
     name: str
@@ -98,16 +98,14 @@ class Artefact:
     licence: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Digest:
+class Digest(Value):
     """A digest that a source file may have, and who says so (a public address or package)."""
 
     sha256: str
     provenance: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OsPackage:
+class OsPackage(Value):
     """A source package of an operating system: `libfabric` 2.1.0-1.1 of suite `trixie`."""
 
     name: str
@@ -115,8 +113,7 @@ class OsPackage:
     suite: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OtherPlace:
+class OtherPlace(Value):
     """Where else the same bytes are, as `filename`: an address, or a source package."""
 
     filename: str
@@ -124,8 +121,7 @@ class OtherPlace:
     os_package: OsPackage | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceFile:
+class SourceFile(Value):
     """One source file of a build, which must be there as `filename`.
 
     `accepted` are the digests it may have. It comes from `address` (the whole address of the

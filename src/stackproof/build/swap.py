@@ -9,12 +9,14 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
+from msgspec import field
+
 from stackproof.core.document import Document, Path
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, did_you_mean
+from stackproof.core.value import Value
 
 MPI, LIBFABRIC = "mpi", "libfabric"
 _SLUG = re.compile(r"[^a-z0-9.]+")
@@ -47,8 +49,7 @@ class Depth(StrEnum):
     """The package, and what needs it, is obtained or compiled anew."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SwapWord:
+class SwapWord(Value):
     """A word of the command line: `value` is what PACKAGE becomes, or gets."""
 
     kind: SwapKind
@@ -87,8 +88,7 @@ class SwapWord:
         return self.problem(message, hint, reason=Reason.INVALID_VALUE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Swap:
+class Swap(Value):
     """What one word came to: `why` says what decided the depth."""
 
     word: str
@@ -99,8 +99,7 @@ class Swap:
         return f"{self.word}: {self.depth}: {self.why}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecipeOverlay:
+class RecipeOverlay(Value):
     """The keys that a word lays over a recipe, and how deep the swap goes."""
 
     data: Mapping[str, Any] = field(default_factory=dict)

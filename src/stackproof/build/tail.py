@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 
 from stackproof import __version__
 from stackproof.build import benchmark
@@ -13,6 +12,7 @@ from stackproof.build.stack import AnyLock, AnyStack
 from stackproof.build.transport_views import with_transports
 from stackproof.core import ids, noun
 from stackproof.core.command import Command, EnvPatch
+from stackproof.core.value import replace
 from stackproof.image import metadata, squashfs, tree
 from stackproof.image.model import BenchmarkProgram, Image, MpiFacts, View
 

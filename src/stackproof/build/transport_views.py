@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 
 from stackproof.core.command import EnvPatch
 from stackproof.core.errors import Location, Problem, Reason, StackproofError
+from stackproof.core.value import Value, replace
 from stackproof.image.model import MpiFacts, View
 from stackproof.mpi import transports
 from stackproof.mpi.transports.profile import ETHERNET, INFINIBAND, SLINGSHOT, Libfabric, Setup
@@ -18,8 +18,7 @@ _FABRICS = (SLINGSHOT, INFINIBAND, ETHERNET, "none")
 _NICS = (1, 4)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransportViews:
+class TransportViews(Value):
     """What an image's transport views add to its default view, by transport.
 
     `notes` tell of transports that are no view; `problems` of those that cannot be had at all.

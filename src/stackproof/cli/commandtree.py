@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
 
 from stackproof import cli
 from stackproof.core.cli.examples import EXAMPLES
 from stackproof.core.cli.parsing import help_of, metavar_of, short_usage
+from stackproof.core.value import Value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Argument:
+class Argument(Value):
     """An option, or a positional argument, which has no `names`.
 
     `value` is how its value is called, empty for a switch; `choices` are all values it can have.
@@ -35,8 +34,7 @@ class Argument:
         return " ".join(filter(None, [", ".join(self.names), self.value]))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DocumentedCommand:
+class DocumentedCommand(Value):
     """A command: `words` after `stackproof`, what it does, and the commands below it.
 
     `run` names the function that does it: `MODULE:FUNCTION` below `stackproof.cli`.

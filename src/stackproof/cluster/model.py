@@ -15,12 +15,12 @@ Units are decimal: `1gbit` is 10^9 bits in a second, `100MB/s` is 10^8 bytes in 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import ClassVar
 
 from stackproof.cluster import slurm as cluster_slurm
 from stackproof.cluster.slurm import NODE_SPOOL, SLURM_CONF, SlurmFacts, SlurmSpec, User
 from stackproof.core.errors import Problem, Reason, StackproofError, fail
+from stackproof.core.value import Value
 
 MAX_NODES = 8
 INTERFACE = "eth0"
@@ -54,8 +54,7 @@ _MIN_QUEUE = 131_072
 _NETEM_PACKETS = 100_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterSpec:
+class ClusterSpec(Value):
     """What a user asks for.
 
     `rate` and `delay` are text in the grammar of this module, None for an unlimited rate and no
@@ -71,8 +70,7 @@ class ClusterSpec:
     slurm: SlurmSpec | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterNode:
+class ClusterNode(Value):
     """The head or a node of a running cluster.
 
     `pid` is its first process as this machine sees it, `head_pid` as the head sees it, `started`
@@ -93,8 +91,7 @@ class ClusterNode:
     group: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DelayFacts:
+class DelayFacts(Value):
     """How a delay is made and what was measured when it was set.
 
     `method` is `netem` (the kernel's) or `switch` (a user-space switch of this package), `pid`
@@ -113,8 +110,7 @@ class DelayFacts:
     alive: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterState:
+class ClusterState(Value):
     """A running cluster, as its state file describes it.
 
     `folder` holds the state file; `agent` is the program that starts a command on a node, to be

@@ -13,11 +13,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 from stackproof.cluster.options import SlurmOptions
 from stackproof.core.errors import Problem, Reason, StackproofError, fail
+from stackproof.core.value import Value
 
 _Value = TypeVar("_Value")
 
@@ -49,8 +49,7 @@ _MAX_UID = 2_000_000_000
 _MAX_CPUS = 256
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class User:
+class User(Value):
     """Somebody who may run commands in a cluster."""
 
     name: str
@@ -59,8 +58,7 @@ class User:
     home: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpankPlugin:
+class SpankPlugin(Value):
     """A plug-in of Slurm's for job launch: the absolute path of its file, and its arguments.
 
     One that is `copied` is loaded from inside of the cluster, whose users need not be able to read
@@ -77,8 +75,7 @@ class SpankPlugin:
         return f"{PLUGINS}/{os.path.basename(self.path)}" if self.copied else self.path
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlurmSpec:
+class SlurmSpec(Value):
     """What is wanted of Slurm on a cluster.
 
     `users` exist in the cluster only. `spank` are plug-ins that every job loads, after those of the
@@ -95,8 +92,7 @@ class SlurmSpec:
     settings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlurmFacts:
+class SlurmFacts(Value):
     """Slurm as it runs on a cluster: its release, what `srun --mpi` takes, daemons that died."""
 
     version: str
@@ -104,8 +100,7 @@ class SlurmFacts:
     dead: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeState:
+class NodeState(Value):
     """A node as Slurm's controller sees it: its state in Slurm's words, and the reason if any."""
 
     name: str

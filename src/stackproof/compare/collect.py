@@ -6,11 +6,9 @@ shared CPUs never gets among the observations.
 
 from __future__ import annotations
 
-import dataclasses
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from math import isfinite
 
 from stackproof.compare import launch_checks, overrule, rank_places
@@ -18,6 +16,7 @@ from stackproof.compare.launch_samples import LaunchSamples, samples_of
 from stackproof.compare.model import ArmLaunch, Curve, Discarded, Validated
 from stackproof.core.errors import Problem, Reason
 from stackproof.core.numbers import size_text
+from stackproof.core.value import Value, replace
 from stackproof.results.case import Placement
 from stackproof.results.measurement import Check, Measurement, State
 from stackproof.results.metrics import METRICS
@@ -32,8 +31,7 @@ TailTable = dict[tuple[str, str, str], dict[str, dict[int, dict[int, LaunchSampl
 """The same, with the samples of the launch and the statistics of its tail."""
 
 
-@dataclass(frozen=True, slots=True)
-class CollectedResults:
+class CollectedResults(Value, kw_only=False):
     """Usable observations and everything that is not among them.
 
     `paths` is the transport of each arm at each placement with each program. `tails` has what else
@@ -261,7 +259,7 @@ def _unusable(measurement: Measurement) -> Discarded:
     # A results file may have come from anywhere: a reason that is none of ours is not one.
     known = all(one.reason in _REASONS for one in bad)
     worst = launch_checks.first_failure(measurement.checks) if known else None
-    return dataclasses.replace(entry, reason=worst.reason.value) if worst else entry
+    return replace(entry, reason=worst.reason.value) if worst else entry
 
 
 def _unreadable(problem: Problem) -> Discarded:

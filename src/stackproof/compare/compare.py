@@ -6,7 +6,6 @@ challenger in one randomised block. docs/explanation/statistics.md says what is 
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 
 from stackproof.compare import integrity, overrule, sweep
@@ -31,6 +30,7 @@ from stackproof.compare.panels import judged_panels
 from stackproof.compare.ranking import rank
 from stackproof.compare.verdicts import overall, overall_words, verdict_on
 from stackproof.core.errors import Problem, Reason, StackproofError, fail
+from stackproof.core.value import replace
 from stackproof.results.measurement import State
 from stackproof.results.model import Results
 from stackproof.results.trust import Integrity
@@ -283,7 +283,7 @@ def _warnings(
         if base
         and base.image_sha256
         and (other := spec.arms.get(arm))
-        and dataclasses.replace(other, image=base.image) == base
+        and replace(other, image=base.image) == base
     ]
     shown = {panel.curve.benchmark for panel in panels}
     if not shown:

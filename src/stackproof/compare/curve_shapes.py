@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from stackproof.compare.model import Comparison
 from stackproof.core.numbers import percent_text, size_text, value_text
+from stackproof.core.value import Value
 from stackproof.knowledge.model import CurveRule, Knowledge
 from stackproof.knowledge.reference_curves import BufferPlace
 from stackproof.knowledge.shape_curve import ShapeCurve
@@ -25,8 +25,7 @@ _FEWEST_LAUNCHES = 3
 _BANDWIDTHS = ("bandwidth", "bibandwidth")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
+class Mark(Value):
     """A rule that holds on a curve: where (`size`, None for the whole curve), and what was seen."""
 
     rule: CurveRule

@@ -10,15 +10,14 @@ never makes one.
 
 from __future__ import annotations
 
-import dataclasses
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 from stackproof.compare.model import ArmJudgement, Cell, Tail, Verdict, Why
 from stackproof.compare.sequential import Judgements, Wanted, parts_of
+from stackproof.core.value import Value, replace
 from stackproof.results.measurement import Disturbance, Measurement, RankFacts
 
 LOST = 0.05
@@ -36,8 +35,7 @@ _ENOUGH = 0.75
 _Part = TypeVar("_Part", Cell, Tail)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Disturbed:
+class Disturbed(Value):
     """A launch in which a rank had not its CPU to itself, and how that was seen."""
 
     arm: str
@@ -171,7 +169,7 @@ def withheld(
                 _borne_out(tail, *(_tail_of(one, tail.statistic) for one in calm))
                 for tail in cell.tails
             )
-            cells.append(dataclasses.replace(_borne_out(cell, *calm), tails=tails))
+            cells.append(replace(_borne_out(cell, *calm), tails=tails))
         found[key] = ArmJudgement(arm=judgement.arm, cells=tuple(cells))
     return found
 
@@ -197,6 +195,4 @@ def _borne_out(cell: _Part, slower: _Part | None, faster: _Part | None) -> _Part
         same = passes is (cell.verdict is Verdict.PASS)
         if same and clean.blocks >= _ENOUGH * cell.blocks:
             return cell
-    return dataclasses.replace(
-        cell, verdict=Verdict.INCONCLUSIVE, why=Why.DISTURBED, launches_needed=None
-    )
+    return replace(cell, verdict=Verdict.INCONCLUSIVE, why=Why.DISTURBED, launches_needed=None)

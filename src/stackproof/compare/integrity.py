@@ -7,12 +7,12 @@ planned. Numbers that were changed are told by the chain alone.
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
 from stackproof.compare.model import ArmVerdict, Cell, Comparison, Verdict, Why
+from stackproof.core.value import replace
 from stackproof.knowledge.evidence import relevant
 from stackproof.results.measurement import Measurement
 from stackproof.results.model import Results
@@ -58,18 +58,18 @@ def look(results: Results) -> Integrity:
 def withheld(comparison: Comparison, integrity: Integrity) -> Comparison:
     """Return a comparison without any verdict: its results are not what they say."""
     if integrity.trusted:
-        return dataclasses.replace(comparison, integrity=integrity)
-    return dataclasses.replace(
+        return replace(comparison, integrity=integrity)
+    return replace(
         comparison,
         integrity=integrity,
         verdict=Verdict.INCONCLUSIVE,
         words="",
         verdicts=tuple(_no_verdict(one) for one in comparison.verdicts),
         panels=tuple(
-            dataclasses.replace(
+            replace(
                 panel,
                 judgements=tuple(
-                    dataclasses.replace(one, cells=tuple(map(_no_answer, one.cells)))
+                    replace(one, cells=tuple(map(_no_answer, one.cells)))
                     for one in panel.judgements
                 ),
             )
@@ -109,7 +109,7 @@ def presence_words(results: Results) -> list[str]:
 
 def _no_verdict(verdict: ArmVerdict) -> ArmVerdict:
     total = verdict.passed + verdict.failed + verdict.inconclusive
-    return dataclasses.replace(
+    return replace(
         verdict,
         verdict=Verdict.INCONCLUSIVE,
         words="",
@@ -121,7 +121,7 @@ def _no_verdict(verdict: ArmVerdict) -> ArmVerdict:
 
 
 def _no_answer(cell: Cell) -> Cell:
-    return dataclasses.replace(
+    return replace(
         cell,
         verdict=Verdict.INCONCLUSIVE,
         why=Why.NOT_TRUSTED,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import field
 
 from stackproof.compare import resampling
 from stackproof.compare.launch_samples import LaunchSamples, shown_tails
@@ -28,6 +27,7 @@ from stackproof.compare.model import (
     Why,
 )
 from stackproof.compare.resampling import Floats, rounded
+from stackproof.core.value import Value, replace
 
 Observations = Mapping[int, Mapping[int, float]]
 """size -> block -> the launch's median, in the curve's unit."""
@@ -51,8 +51,7 @@ _LARGE_BYTES = 262144
 _FITTED = frozenset({"latency", "bandwidth", "bibandwidth"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class Rules(Value):
     """What to judge by; `floor` is the noise floor by size, empty without a null arm.
 
     `both_ways` is for arms that must be neither worse nor better than the baseline: the null arm,
@@ -97,8 +96,7 @@ Part = tuple[int, str]
 """What is judged of an arm on a curve: a size with `MEDIAN`, or with a statistic of the tail."""
 
 
-@dataclass(frozen=True, slots=True)
-class Open:
+class Open(Value, kw_only=False):
     """The parts that are still to be judged: those `wanted`, or all, that nothing `decided`.
 
     After the `last` look, what stays undecided is told in full.
@@ -134,8 +132,7 @@ def floors_of(null: Iterable[tuple[int, Cell | Tail]]) -> dict[int, float]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Pairs:
+class Pairs(Value, kw_only=False):
     """Log ratios of two arms (`sizes x blocks`, NaN where the pair is not complete).
 
     They are above 0 where the challenger is better.
@@ -226,8 +223,7 @@ def paired(contest: Contest) -> Pairs:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
+class Estimate(Value, kw_only=False):
     """What is known of one cell: the log ratio and its interval, None where there are no pairs."""
 
     size: int
@@ -242,7 +238,7 @@ class Estimate:
         if self.center is None or self.center <= 0:
             return self
         low, high = (None if end is None else -end for end in (self.high, self.low))
-        return dataclasses.replace(self, center=-self.center, low=low, high=high)
+        return replace(self, center=-self.center, low=low, high=high)
 
 
 def _estimates(pairs: Pairs, rules: Rules, parts: Open) -> list[Estimate]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from stackproof.compare.resampling import rounded
+from stackproof.core.value import Value
 from stackproof.results.measurement import Series
 from stackproof.results.metrics import Metric
 
@@ -18,8 +18,7 @@ _FEWEST = {"mean": 2, "p95": 10, "p99": 50}
 """Samples from which a launch has the statistic."""
 
 
-@dataclass(frozen=True, slots=True)
-class LaunchSamples:
+class LaunchSamples(Value, kw_only=False):
     """The samples, and `STATISTICS` in `tail`: NaN for those that they are too few for."""
 
     values: tuple[float, ...]

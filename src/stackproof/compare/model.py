@@ -9,11 +9,13 @@ is better.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from math import log
 from typing import ClassVar
 
+from msgspec import field
+
+from stackproof.core.value import Value
 from stackproof.results.measurement import Check, State
 from stackproof.results.model import ResultsSpec
 from stackproof.results.path import MessagePaths
@@ -70,8 +72,7 @@ class Why(StrEnum):
     """The median passes, and no tail was measured though a margin is stated for it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompareOptions:
+class CompareOptions(Value):
     """How to compare.
 
     `margins` override those of the specification. `confidence` is the coverage of the two-sided
@@ -86,8 +87,7 @@ class CompareOptions:
     minimum_launches: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Curve:
+class Curve(Value):
     """What identifies a curve: one benchmark of one program at one placement.
 
     `nodes` and `ranks` are those of the placement, 0 where they are not known.
@@ -111,8 +111,7 @@ class Curve:
         return (self.placement, self.program, self.benchmark)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
+class Point(Value):
     """One arm at one size: the per-launch medians (`values`, one per block) and their summary.
 
     All values are in the curve's unit. `percent_of_limit` is None where no limit is stated or the
@@ -129,11 +128,13 @@ class Point:
     values: tuple[float, ...]
     percent_of_limit: float | None = None
     outliers: tuple[int, ...] = ()
-    tails: Mapping[str, float] = field(default_factory=dict, hash=False)
+    tails: Mapping[str, float] = field(default_factory=dict)
+
+    def __hash__(self) -> int:
+        return hash((self.size, self.values))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fit:
+class Fit(Value):
     """Hockney's model T(s) = T0 + s / B of one arm's curve.
 
     `t0_us` in µs, `bandwidth` in MB/s (10^6 B), `half_size` in bytes: where half of the bandwidth
@@ -145,8 +146,7 @@ class Fit:
     half_size: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArmCurve:
+class ArmCurve(Value):
     """One arm's points of a curve, by growing size; `transport` is the path it was forced on."""
 
     arm: str
@@ -155,8 +155,7 @@ class ArmCurve:
     transport: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tail:
+class Tail(Value):
     """The judgement of one statistic of the samples of a launch: `mean`, `p95` or `p99`.
 
     The fields are those of a `Cell`. `ratio` is the typical one of the means of two launches, or
@@ -174,8 +173,7 @@ class Tail:
     launches_needed: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class Cell(Value):
     """The judgement of one challenger at one size.
 
     `blocks` counts the pairs used. `ratio` with `low` and `high` is the typical ratio of the two
@@ -224,8 +222,7 @@ class Cell:
         return known and self.high is not None and self.high < 1 - self.margin
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Regime:
+class Regime(Value):
     """Geometric mean of the ratios of a range of sizes, with its interval."""
 
     name: str
@@ -235,8 +232,7 @@ class Regime:
     high: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArmJudgement:
+class ArmJudgement(Value):
     """One challenger on one curve: a cell for every size, and the regimes."""
 
     arm: str
@@ -244,8 +240,7 @@ class ArmJudgement:
     regimes: tuple[Regime, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Panel:
+class Panel(Value):
     """Everything about one curve: all arms' points and all challengers' judgements."""
 
     curve: Curve
@@ -267,8 +262,7 @@ class Panel:
         return next((j for j in self.judgements if j.arm == arm), None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArmVerdict:
+class ArmVerdict(Value):
     """The verdict of one challenger (or of the null arm) over all its cells.
 
     Of those that are `inconclusive`, `unproven` look slower (`Cell.seems_slower`). `words` are as
@@ -291,8 +285,7 @@ class ArmVerdict:
         return self.words or self.verdict.value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Best:
+class Best(Value):
     """The sizes of a curve at which one arm is better than every other, the baseline included."""
 
     program: str
@@ -302,8 +295,7 @@ class Best:
     sizes: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ranking:
+class Ranking(Value):
     """Which arm is best at one placement, where arms took different paths.
 
     `points` counts sizes of curves at which several arms were measured, `open_points` those at
@@ -317,8 +309,7 @@ class Ranking:
     sentence: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Validated:
+class Validated(Value):
     """A launch that was made to check what is received, with ranks that may share CPUs.
 
     It was not timed. `received` is the number of bytes that were compared; `evidence` says what
@@ -339,8 +330,7 @@ class Validated:
     evidence: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Discarded:
+class Discarded(Value):
     """A launch, or part of one, that did not enter: `reason` is a value of `errors.Reason`."""
 
     what: str
@@ -352,8 +342,7 @@ class Discarded:
     program: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankPlace:
+class RankPlace(Value):
     """Where one rank really was: host, processor, affinity mask, and its NUMA node, NIC and GPU.
 
     `nic` and `gpu` are what its placement gave it; empty and None where nobody chose. `verified`
@@ -372,8 +361,7 @@ class RankPlace:
     wrong: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArmLaunch:
+class ArmLaunch(Value):
     """How one arm was launched at one placement: the first usable launch stands for all.
 
     `checks` are those of all launches, each different evidence once.
@@ -394,16 +382,14 @@ class ArmLaunch:
     clock: Mapping[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Note:
+class Note(Value):
     """Something the reader must know; `level` is `warning` or `note`."""
 
     level: str
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class Choice(Value):
     """The best setting at one size of a curve.
 
     `ratio` is to the baseline, above 1 where the setting is better; `low` and `high` are the ends
@@ -423,8 +409,7 @@ class Choice:
     high: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SweepOutcome:
+class SweepOutcome(Value):
     """What a sweep found: the best setting by size, and the one that serves most sizes.
 
     `left` are the settings that nothing gave up, by placement, program and benchmark; `launches`
@@ -438,8 +423,7 @@ class SweepOutcome:
     left: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class Comparison(Value):
     """The verdict and everything behind it.
 
     `margins`, `minimum_launches`, `confidence` and `family_error` are those that were used; `words`

@@ -7,13 +7,12 @@ that it says nothing of either.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from math import comb
 
 from stackproof.compare.model import ArmVerdict, Verdict
 from stackproof.core.errors import Reason
+from stackproof.core.value import Value, replace
 from stackproof.results.measurement import Measurement, State
 from stackproof.results.model import ResultsSpec
 
@@ -21,8 +20,7 @@ CHANCE = 0.05
 """How likely rates may differ as much by chance, over all challengers, before nothing is judged."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Discards:
+class Discards(Value):
     """How many of an arm's timed launches were discarded."""
 
     discarded: int
@@ -134,9 +132,7 @@ def rotten(spec: ResultsSpec, measurements: Sequence[Measurement]) -> list[str]:
 
 
 def _changed(verdict: ArmVerdict, to: Verdict, why: str) -> ArmVerdict:
-    return dataclasses.replace(
-        verdict, verdict=to, words=to.value, sentence=f"{why}. {verdict.sentence}"
-    )
+    return replace(verdict, verdict=to, words=to.value, sentence=f"{why}. {verdict.sentence}")
 
 
 def warnings(spec: ResultsSpec, measurements: Sequence[Measurement]) -> list[str]:

@@ -6,7 +6,6 @@ those are judged that these may have caused.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 
@@ -26,12 +25,12 @@ from stackproof.compare.judge import (
 )
 from stackproof.compare.model import ArmJudgement, Curve, Panel
 from stackproof.compare.sequential import Judgements, Key, Look, Table, Wanted
+from stackproof.core.value import Value, replace
 from stackproof.results.metrics import METRICS
 from stackproof.results.model import Results, ResultsSpec
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Measured:
+class _Measured(Value, kw_only=False):
     """What is judged: the curves on which the baseline was run, with the samples behind them."""
 
     spec: ResultsSpec
@@ -101,7 +100,7 @@ def _panel(
         limit=limit,
         limit_source=source,
         arms=tuple(
-            dataclasses.replace(
+            replace(
                 points_of(arm, curve, by_arm[arm], collected.tails[key][arm], limit),
                 transport=collected.paths.get((arm, curve.placement, curve.program), ""),
             )
@@ -133,7 +132,7 @@ def _calm(measured: _Measured, rules: Rules, hurt: Sequence[Disturbed]) -> Judge
     judgements = _judged(measured, table, rules)
     if not hurt:
         return judgements
-    fewer = dataclasses.replace(rules, minimum_launches=FEWEST_BLOCKS)
+    fewer = replace(rules, minimum_launches=FEWEST_BLOCKS)
 
     def without(out: Sequence[Disturbed], *, slower: bool) -> Judgements:
         wanted = {
@@ -199,7 +198,7 @@ def _look(measured: _Measured, look: Look, rules: Rules) -> Judgements:
     slower nor faster than the baseline: it is the baseline.
     """
     null = measured.spec.null or ""
-    strict = dataclasses.replace(rules, family_error=rules.null_family_error, both_ways=True)
+    strict = replace(rules, family_error=rules.null_family_error, both_ways=True)
     contests = {
         key: contest
         for key in measured.curves
@@ -231,7 +230,7 @@ def _look(measured: _Measured, look: Look, rules: Rules) -> Judgements:
                 contest, measured.samples(key, null), strict, None, mine,
             )  # fmt: skip
             floor = floors_of((cell.size, cell) for cell in judgement.cells)
-            floored = dataclasses.replace(rules, floor=floor)
+            floored = replace(rules, floor=floor)
             found |= _challengers(measured, look, key, (floored, tails.floors(judgement)), arms)
             if parts:
                 found[key, null] = judgement

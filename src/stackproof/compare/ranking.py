@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from stackproof.compare.model import Best, Cell, Panel, Ranking, Why
 from stackproof.core.numbers import ranges_text
+from stackproof.core.value import Value
 
 
-@dataclass(frozen=True, slots=True)
-class _Standing:
+class _Standing(Value, kw_only=False):
     """One arm at one size: ratio to the baseline with its interval, and the noise there."""
 
     arm: str

@@ -7,10 +7,10 @@ do not change it.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import field
 
 from stackproof.compare import look_levels, looks
 from stackproof.compare.judge import MEDIAN, Observations, Open, Part, Rules
@@ -22,6 +22,7 @@ from stackproof.compare.model import (
     Tail,
     Verdict,
 )
+from stackproof.core.value import Value, replace
 
 Key = tuple[str, str, str]
 """Placement, program and benchmark of a curve."""
@@ -36,8 +37,7 @@ Wanted = Mapping[tuple[Key, str], frozenset[Part]]
 """(curve, arm) -> the parts that are to be judged."""
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(Value, kw_only=False):
     """The observations of a look, what earlier ones decided, and what is wanted: None for all."""
 
     table: Table
@@ -68,7 +68,7 @@ def parts_of(judgement: ArmJudgement) -> Iterator[tuple[Part, Cell | Tail]]:
 def rules_of_looks(rules: Rules, plan: tuple[int, ...]) -> Rules:
     """Return the rules of one look of several: at the level at which all make no more errors."""
     tail = look_levels.level(plan, rules.tail)
-    return dataclasses.replace(
+    return replace(
         rules,
         confidence=1 - 2 * tail,
         family_error=look_levels.level(plan, rules.family_error),
@@ -132,4 +132,4 @@ def _kept(earlier: Cell | None, later: Cell) -> Cell:
     }
     tails = {**{tail.statistic: tail for tail in later.tails}, **decided}
     cell = later if earlier.verdict is Verdict.INCONCLUSIVE else earlier
-    return dataclasses.replace(cell, tails=tuple(tails.values()))
+    return replace(cell, tails=tuple(tails.values()))

@@ -17,7 +17,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +27,7 @@ from stackproof.compare.judge import Observations
 from stackproof.compare.model import Choice, Curve, SweepOutcome
 from stackproof.compare.resampling import Floats
 from stackproof.compare.sequential import Table, until
+from stackproof.core.value import Value
 from stackproof.results.model import Results, ResultsSpec
 
 ERROR = 0.05
@@ -36,8 +36,7 @@ ERROR = 0.05
 Key = tuple[str, str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SweepPlan:
+class SweepPlan(Value):
     """What is compared: arms, the baseline first, after how many blocks, and margins by kind."""
 
     arms: tuple[str, ...]

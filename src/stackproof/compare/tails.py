@@ -15,10 +15,8 @@ tail is the noise floor of the others' and makes nothing FAIL, so that its error
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +35,7 @@ from stackproof.compare.judge import (
 from stackproof.compare.launch_samples import SHARES, STATISTICS, LaunchSamples
 from stackproof.compare.model import ArmJudgement, Cell, Tail, Verdict, Why
 from stackproof.compare.resampling import Floats, rounded
+from stackproof.core.value import Value, replace
 
 FAIL_BY_TAIL = "FAIL, by the tail"
 TAIL_UNDECIDED = "PASS, tail undecided"
@@ -47,8 +46,7 @@ Samples = Mapping[int, Mapping[int, LaunchSamples]]
 """size -> block -> the samples of the launch."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Rows:
+class _Rows(Value, kw_only=False):
     """The statistics that are judged, a row for each of a size: `ratios` are logarithms by block.
 
     `at` is the place of the size, `limits` the logarithms of the margins, `farther` those of the
@@ -71,8 +69,7 @@ class _Rows:
         return np.log1p(-np.maximum(self.margins, [floor or 0.0 for floor in self.floors]))
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
+class _Asked(Value, kw_only=False):
     """The `rows` that are still open, whether this look is the last, and whether a tail FAILs."""
 
     rows: npt.NDArray[np.bool_]
@@ -107,10 +104,8 @@ def judged(
     kept = _Asked(np.array(asked, dtype=np.bool_), last=parts.last, fails=floors is not None)
     for at, tail in zip(rows.at, _tails(rows, pooled, rules, kept), strict=True):
         tails.setdefault(int(at), []).append(tail)
-    found = (
-        dataclasses.replace(cell, tails=tuple(tails.get(at, ()))) for at, cell in enumerate(cells)
-    )
-    return dataclasses.replace(judgement, cells=tuple(found))
+    found = (replace(cell, tails=tuple(tails.get(at, ()))) for at, cell in enumerate(cells))
+    return replace(judgement, cells=tuple(found))
 
 
 def _rows_of(
@@ -204,7 +199,7 @@ def _tails(rows: _Rows, samples: Floats, rules: Rules, asked: _Asked) -> list[Ta
     if asked.fails and asks.any():
         beyond = enough & (resampling.below(rows.ratios, farther, level) | (centers < farther))
     if rules.both_ways:
-        turned = dataclasses.replace(rows, ratios=-rows.ratios)
+        turned = replace(rows, ratios=-rows.ratios)
         within &= _surely_better(turned, samples[::-1], level, asks & within)
         slower |= -centers < limits
         if asked.fails and asks.any():
@@ -338,11 +333,9 @@ def answered(cell: Cell, judged_tails: Collection[str], named: Collection[str]) 
     if any(tail.verdict is Verdict.FAIL for tail in cell.tails):
         why = None if cell.verdict is Verdict.FAIL else Why.TAIL
         words = FAIL_BY_TAIL if why else "FAIL"
-        return dataclasses.replace(
-            cell, verdict=Verdict.FAIL, why=why, words=words, launches_needed=None
-        )
+        return replace(cell, verdict=Verdict.FAIL, why=why, words=words, launches_needed=None)
     if cell.verdict is not Verdict.PASS:
-        return dataclasses.replace(cell, words=cell.verdict.value)
+        return replace(cell, words=cell.verdict.value)
     asked = [tail for tail in open_tails if tail.statistic in named]
     if asked:
         needs = [tail.launches_needed for tail in asked if tail.launches_needed is not None]
@@ -350,11 +343,11 @@ def answered(cell: Cell, judged_tails: Collection[str], named: Collection[str]) 
     if missing & set(named):
         return _unanswered(cell, Why.NO_TAIL, None)
     said = TAIL_UNDECIDED if open_tails else NO_TAIL_MEASURED if missing else "PASS"
-    return dataclasses.replace(cell, words=said)
+    return replace(cell, words=said)
 
 
 def _unanswered(cell: Cell, why: Why, needed: int | None) -> Cell:
-    return dataclasses.replace(
+    return replace(
         cell, verdict=Verdict.INCONCLUSIVE, why=why, words="INCONCLUSIVE", launches_needed=needed
     )
 

@@ -6,15 +6,15 @@ Two ranks are timed on a CPU each, so a machine is quiet when that much of it is
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from stackproof.core.value import Value
 
 _TIMED_RANKS = 2
 _SPARE = 0.75
 """What may run beside them, in CPUs: less than that is this program and the daemons of a system."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MachineLoad:
+class MachineLoad(Value):
     """What else runs on a machine.
 
     `average` is the load of the last minute, `running` how many others wanted a CPU during a short

@@ -6,17 +6,18 @@ Nothing here runs anything; `stackproof.core.effects.run` does.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from msgspec import field
+
 from stackproof.core import environment as environments
+from stackproof.core.value import Value
 
 if TYPE_CHECKING:
     from stackproof.core.environment import AnyChange
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EnvPatch:
+class EnvPatch(Value):
     """A change to an environment: scalars set or unset, list variables extended.
 
     First variables are unset, then set, then the list variables extended. List variables are
@@ -47,8 +48,7 @@ class EnvPatch:
         return cls(set=change.set, unset=change.unset, prepend=change.prepend, append=change.append)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bind:
+class Bind(Value):
     """A path of the host as seen in a sandbox."""
 
     source: str
@@ -56,8 +56,7 @@ class Bind:
     writable: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sandbox:
+class Sandbox(Value):
     """A closed view of the machine: nothing is visible but these binds.
 
     `scratch` are empty in-memory folders; `network` is off unless a step fetches.
@@ -69,8 +68,7 @@ class Sandbox:
     network: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class Command(Value):
     """One program to run: argv only, never a shell line.
 
     The environment starts empty but for PATH, HOME, LANG and TMPDIR; `env` is applied on top.
@@ -84,8 +82,7 @@ class Command:
     ok: tuple[int, ...] = (0,)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Completed:
+class Completed(Value):
     """How a command ended; `returncode` is negative for a signal, as in `subprocess`."""
 
     argv: tuple[str, ...]

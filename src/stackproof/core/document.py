@@ -8,7 +8,6 @@ larger than a document can sensibly be are errors with file, line and column.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import itertools
 import json
@@ -17,13 +16,13 @@ import pkgutil
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import yaml
 
 from stackproof.core import fitting, limits, schemas
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, did_you_mean, fail
+from stackproof.core.value import Value
 
 _YAML = "tag:yaml.org,2002:"
 _MERGE_TAG = f"{_YAML}merge"
@@ -39,11 +38,10 @@ _PLAIN_TAGS: dict[type[yaml.Node], set[str]] = {
 KEY = "\0key"
 
 Path = tuple[str | int, ...]
-Noun = TypeVar("Noun")
+Noun = TypeVar("Noun", bound=Value)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Document:
+class Document(Value):
     """Parsed data of one file and where each value stands.
 
     `positions` maps a path of keys and indexes to the place of the value; the place of a key is
@@ -79,7 +77,7 @@ def shaped(kind: type[Noun], data: Mapping[str, Any], **made: Any) -> Noun:
     Keys have `-` where names have `_`; lists become tuples, what is left out has the field's own
     default, and `made` are fields that are more than their key.
     """
-    keys = {one.name: one.name.replace("_", "-") for one in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    keys = {name: name.replace("_", "-") for name in kind.__struct_fields__}
     found = {name: data[key] for name, key in keys.items() if key in data and name not in made}
     listed = {name: tuple(one) if isinstance(one, list) else one for name, one in found.items()}
     return kind(**listed, **made)

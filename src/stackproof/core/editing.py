@@ -8,20 +8,19 @@ refused.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import yaml
 
 from stackproof.core import document as documents
 from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.core.value import Value
 
 Keys = tuple[str, ...]
 _WIDTH = 100
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Piece:
+class _Piece(Value):
     """Text that takes the place of a part of the document."""
 
     start: int
@@ -62,8 +61,7 @@ def edited(text: str, changes: Mapping[Keys, Any], *, file: str) -> str:
     return result
 
 
-@dataclass(frozen=True, slots=True)
-class _Leaf:
+class _Leaf(Value, kw_only=False):
     """A value, told from the mappings above it."""
 
     value: Any

@@ -1,7 +1,7 @@
 """A change to an environment: scalars set or unset, list variables extended, and how it is applied.
 
 The noun for it is `command.EnvPatch`. Here is the same as a plain class: what runs before every
-command of a user may not wait for dataclasses, which take longer to import than an image to mount.
+command of a user may not wait for msgspec, which takes longer to import than an image to mount.
 """
 
 from __future__ import annotations

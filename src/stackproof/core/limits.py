@@ -1,7 +1,7 @@
 """What each reader takes at most of what others wrote: the one place that says so.
 
 A limit is far above what real files have, and low enough that a hostile one costs seconds and not
-the machine. `run` reads images before every command, so there is no dataclass here (`described`).
+the machine. `run` reads images before every command, so there is no `Value` here (`described`).
 """
 
 from __future__ import annotations

@@ -8,13 +8,12 @@ machine may stand: the programs of the tree follow it when they run. Nothing her
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 
 from stackproof.core import limits
+from stackproof.core.value import Value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkRules:
+class LinkRules(Value):
     """The meaning of links: `root` is the path below which absolute ones mean the tree itself.
 
     It is `/` in a root file system, the mount point of an image or pack, and empty where no
@@ -42,8 +41,7 @@ PLAIN = LinkRules()
 """A tree without a place of its own: every absolute link leads elsewhere."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkFault:
+class LinkFault(Value):
     """A relative link that climbs out of its tree."""
 
     path: str

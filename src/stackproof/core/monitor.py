@@ -6,12 +6,12 @@ lines), tests record them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
+from stackproof.core.value import Value
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+
+class Event(Value):
     """Something that happened: `what` is started, done, skipped, failed, progress, piece or note.
 
     A piece is one of many of a long work that is done: a log wants a line for it, and on a terminal

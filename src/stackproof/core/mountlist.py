@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import posixpath
 
-TYPE_CHECKING = False  # `typing`, dataclasses and errors take longer to import than to mount
+TYPE_CHECKING = False  # `typing`, msgspec and errors take longer to import than to mount
 if TYPE_CHECKING:
     from collections.abc import Sequence
 

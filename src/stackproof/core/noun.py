@@ -1,6 +1,6 @@
 """Nouns to JSON and back, with a schema kind and version.
 
-A noun is a frozen dataclass. Its JSON form is an object whose first key, `schema`, names kind and
+A noun is a `Value`. Its JSON form is an object whose first key, `schema`, names kind and
 version (`stackproof/measurement/1`), so that a file tells by itself what it is.
 """
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from stackproof.core.value import Value
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _KINDS = {
@@ -101,8 +102,7 @@ _LARGEST_AMOUNT = 999
 _LEFT_OUT = re.compile(r"\((\w[\w ]*) left out\)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemovedSecret:
+class RemovedSecret(Value):
     """A value that was left out of a file: in which line, and what it looked like."""
 
     file: str

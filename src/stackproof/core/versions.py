@@ -8,7 +8,10 @@ version range, both ends are included, and an end stands for all versions that b
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+
+from msgspec import field
+
+from stackproof.core.value import Value
 
 Part = tuple[int, ...]
 
@@ -23,8 +26,7 @@ _TOKEN = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
+class Range(Value, kw_only=False):
     """Versions from `low` to `high`, both included; None is no limit on that side.
 
     With `exact` it is the one version `low`, which `high` repeats: 2.3 and not 2.3.1.
@@ -62,8 +64,7 @@ def _reaches(low: Part | None, high: Part | None) -> bool:
     return low is None or high is None or low[: len(high)] <= high
 
 
-@dataclass(frozen=True, slots=True)
-class Versions:
+class Versions(Value, kw_only=False):
     """A union of ranges; `known` is False when a part of it is a name such as `main`."""
 
     ranges: tuple[Range, ...] = (Range(None, None),)
@@ -111,8 +112,7 @@ def _numbers(text: str) -> Part | None:
     return tuple(int(part) for part in parts) if all(part.isdecimal() for part in parts) else None
 
 
-@dataclass(frozen=True, slots=True)
-class PackageSpec:
+class PackageSpec(Value, kw_only=False):
     """What a spec says of one package.
 
     `variants` maps a variant to its values; a switch that is on has `true`, one that is off

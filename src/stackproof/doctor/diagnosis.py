@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass
-
 from stackproof.compare.curve_shapes import Mark
 from stackproof.core import harmless, noun
+from stackproof.core.value import Value
 from stackproof.doctor.log.story import LogStory, story_of
 from stackproof.doctor.rules import Answer, RuleFinding
 from stackproof.knowledge.evidence import Evidence
@@ -14,8 +12,7 @@ from stackproof.knowledge.evidence import Evidence
 _SCHEMA = "stackproof/diagnosis/1"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Diagnosis:
+class Diagnosis(Value):
     """Evidence, every known problem decided on it, and what curves and paths of arms show.
 
     `fallbacks` are launches that took another transport than was asked for, `ratios` how an arm
@@ -79,7 +76,7 @@ def data_of(diagnosis: Diagnosis) -> dict[str, object]:
         "fallbacks": diagnosis.fallbacks,
         "ratios": diagnosis.ratios,
         "printed": [
-            {**dataclasses.asdict(event), "text": harmless.line(event.text)}
+            {**noun.to_data(event), "text": harmless.line(event.text)}
             for event in diagnosis.story.events
         ],
         "endings": diagnosis.story.endings,

@@ -6,18 +6,17 @@ those that were looked at is not claimed to have, or not to have, what a range w
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import operator
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from stackproof.core import harmless
+from stackproof.core.value import Value, replace
 from stackproof.core.versions import Part, Range, Versions, versions
 from stackproof.doctor.log.lines import plain
 from stackproof.doctor.log.patterns import search
@@ -47,8 +46,7 @@ class Answer(StrEnum):
     UNKNOWN = "cannot tell"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(Value):
     """An answer with what it rests on; `missing` is what would tell, when it cannot be told.
 
     `place` is the first line of a log that it rests on, None when it rests on none.
@@ -60,8 +58,7 @@ class Outcome:
     place: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuleFinding:
+class RuleFinding(Value):
     """The outcome of one known problem; `supported` says whether it shows in results or logs."""
 
     rule: Rule
@@ -86,7 +83,7 @@ def diagnose(knowledge: Knowledge, evidence: Evidence) -> tuple[RuleFinding, ...
         outcome = evaluate(rule.when, evidence, knowledge.newest)
         if outcome.place is not None and went_on and rule.severity in _STOPPING:
             # A program that goes on after such a line did not fail by it.
-            outcome = dataclasses.replace(outcome, answer=Answer.NO)
+            outcome = replace(outcome, answer=Answer.NO)
         support = None
         if rule.supported_by is not None and outcome.answer is Answer.YES:
             support = evaluate(rule.supported_by, evidence, knowledge.newest)
@@ -105,8 +102,8 @@ def diagnose(knowledge: Knowledge, evidence: Evidence) -> tuple[RuleFinding, ...
 
 def _silent(finding: RuleFinding) -> RuleFinding:
     """Return a finding that is not there, as a harmless one explains what was printed."""
-    outcome = dataclasses.replace(finding.outcome, answer=Answer.NO, missing=())
-    return dataclasses.replace(finding, outcome=outcome, support=None)
+    outcome = replace(finding.outcome, answer=Answer.NO, missing=())
+    return replace(finding, outcome=outcome, support=None)
 
 
 def _order(finding: RuleFinding, later: AbstractSet[str]) -> tuple[int, ...]:

@@ -1,6 +1,6 @@
 """What an image says of itself, read from `meta/env.json`; `metadata` explains the format.
 
-It is read before every command of a user, so there is no dataclass here, and what only a failure
+It is read before every command of a user, so there is no `Value` here, and what only a failure
 needs is imported then: that would take longer than to mount. `metadata.image_of` makes the noun.
 """
 
@@ -10,7 +10,7 @@ import json
 
 from stackproof.core.environment import Change
 
-TYPE_CHECKING = False  # `typing` is as slow as dataclasses are
+TYPE_CHECKING = False  # `typing` is slow to import
 if TYPE_CHECKING:
     from typing import Any
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import ClassVar
 
+from msgspec import field
+
 from stackproof.core.command import EnvPatch
+from stackproof.core.value import Value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class View:
+class View(Value):
     """A named environment patch of an image; `root` is a path inside the mounted image."""
 
     name: str
@@ -19,16 +20,14 @@ class View:
     env: EnvPatch = field(default_factory=EnvPatch)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BenchmarkProgram:
+class BenchmarkProgram(Value):
     """A benchmark program inside an image: `path` is absolute, below the mount point."""
 
     name: str
     path: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MpiFacts:
+class MpiFacts(Value):
     """What an image says about its MPI (key `mpi` of `meta/env.json`, an addition of ours).
 
     `family` is a name in `stackproof.mpi.families`, `prefix` the absolute folder with `bin/` and
@@ -41,8 +40,7 @@ class MpiFacts:
     launcher: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Image:
+class Image(Value):
     """A SquashFS image and its metadata.
 
     `path` is the file, `mount` the mount point it was built for, `sha256` the digest of the file
@@ -69,8 +67,7 @@ class Image:
     redistribute: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TreeDigest:
+class TreeDigest(Value):
     """One digest of all that programs see in a tree, whatever packed it, and when, and where.
 
     `without` are names at the root that do not count. `image.effects.tree_digest` has the bytes
@@ -83,16 +80,14 @@ class TreeDigest:
     without: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImageMount:
+class ImageMount(Value):
     """One image at one mount point; both absolute paths."""
 
     image: str
     mount_point: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deployment:
+class Deployment(Value):
     """Mounts, environment and MPI of one arm of a comparison.
 
     `name` is the arm's label; `env` already holds the view's patch; the transport's patch is

@@ -7,13 +7,14 @@ variables of its view `tuned` without building anything.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 import yaml
+from msgspec import field
 
 from stackproof.core import document as documents
 from stackproof.core.document import Document
 from stackproof.core.errors import Location, Problem, Reason, StackproofError
+from stackproof.core.value import Value
 
 TUNED = "tuned"
 """The view with the settings that serve most sizes."""
@@ -21,8 +22,7 @@ TUNED = "tuned"
 _VIEW_KEYS = frozenset(("description", "set"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProfileView:
+class ProfileView(Value):
     """Variables that are set together, and in a sentence where they are best."""
 
     description: str

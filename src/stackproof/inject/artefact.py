@@ -13,9 +13,11 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
+from stackproof.core.value import Value
 from stackproof.inject.eessi import soname_of, stays
 from stackproof.inject.hook_manifest import Compact, Replaced
 from stackproof.inject.replacement import Main, Replacement, part_of
@@ -56,8 +58,7 @@ _PROBES = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArtefactLibrary:
+class ArtefactLibrary(Value):
     """A library of an artefact: from where, to where, under which SONAME, needing which names.
 
     `needed` maps the names that the source asks for to those that the copy asks for, where they
@@ -71,8 +72,7 @@ class ArtefactLibrary:
     needed: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArtefactRequest:
+class ArtefactRequest(Value):
     """What an artefact is to be called, where containers see it, and for which release of SHS.
 
     `tag` is what private SONAMEs hold, `machine` the processor that its libraries may need.
@@ -85,8 +85,7 @@ class ArtefactRequest:
     shs: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Making:
+class Making(Value):
     """One variant of an artefact to be made: its libraries, and what a hook is told.
 
     `left` are libraries that stay the machine's, `without` plug-ins that cannot be taken, with the
@@ -171,8 +170,7 @@ def _elf(view: FileView, path: str) -> ElfFile | None:
         return None
 
 
-@dataclass(slots=True, kw_only=True)
-class _Work:
+class _Work(Struct, kw_only=True):
     """What is found on the way: libraries by SONAME, the closures, and what is wrong."""
 
     view: FileView

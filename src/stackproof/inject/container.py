@@ -13,9 +13,11 @@ import json
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import field
 
 from stackproof.core.errors import Location, Problem, Reason, StackproofError
+from stackproof.core.value import Value
 from stackproof.inject.model import Judgement
 
 CDI_KIND = "stackproof.org/mpi"
@@ -29,8 +31,7 @@ _TIMEOUT_S = 30
 _CDI_VERSION = "0.5.0"  # the first one with all that is used here; podman 4 reads it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Containing:
+class Containing(Value):
     """What a container gets: folders, read-only, by the place they are seen at; and variables."""
 
     binds: Mapping[str, str]
@@ -169,8 +170,7 @@ def render_cdi(containing: Containing) -> str:
     return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hook:
+class Hook(Value):
     """What a hook is told: the artefact, the level, and what programs of a container showed.
 
     `program` is the hook's own file, `name` what containers are annotated with. `folders` are where

@@ -12,9 +12,11 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
+from stackproof.core.value import Value
 from stackproof.inject.replacement import Main, Replacement, part_of
 from stackproof.linking.loader import FileView, LoaderSettings, Machine, MappedObject, load_program
 from stackproof.mpi import abi, families, homes
@@ -48,8 +50,7 @@ HOME = "home"
 """The folder of an override for what an Open MPI that was carried there finds by its prefix."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Copied:
+class Copied(Value):
     """A file that is copied: from where, to where below the folder, with which DT_RPATH.
 
     `asks` is the name of a library that the copy asks for besides, empty for none.
@@ -61,8 +62,7 @@ class Copied:
     asks: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Filling:
+class Filling(Value):
     """What an override folder is filled with.
 
     `links` maps a path below the folder to the text of the link; `left` are names that stay those
@@ -165,8 +165,7 @@ def plan_filling(
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class Gathered:
+class Gathered(Struct, kw_only=True):
     """What some files load: objects by SONAME, names that stay the machine's, and what is wrong."""
 
     found: dict[str, MappedObject] = field(default_factory=dict)

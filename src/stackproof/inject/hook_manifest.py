@@ -26,9 +26,11 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import field
 
 from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.core.value import Value
 
 NAME = "meta/abi.manifest"
 """Where it lies in an artefact."""
@@ -39,8 +41,7 @@ _TEXT = re.compile(r"[\x20-\x7e]*")
 _LAST = re.compile(r"crc ([0-9a-f]{8})\n")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Replaced:
+class Replaced(Value):
     """A library that can be put in place of another one of that name, and at which level."""
 
     level: str
@@ -48,8 +49,7 @@ class Replaced:
     file: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compact:
+class Compact(Value):
     """The compact manifest as a value.
 
     `place` is where containers see the artefact; `environment` goes by level.

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import field
 
 from stackproof.core.command import EnvPatch
 from stackproof.core.errors import Location, Problem, Reason
+from stackproof.core.value import Value, replace
 from stackproof.inject.model import Cause, Effect, InjectionVerdict, Judgement, worst
 from stackproof.inject.replacement import Replacement
 from stackproof.inject.ways import ALIASES, inner_folders
@@ -26,8 +28,7 @@ _PROVIDERS = "FI_PROVIDER_PATH"
 _LIBFABRIC = "libfabric.so.1"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobInjection:
+class JobInjection(Value):
     """What an injection does for a job, decided once for all its programs.
 
     `links` maps names in the folder of links to what they lead to. `problems` are the reasons

@@ -5,8 +5,10 @@ from __future__ import annotations
 import itertools
 import posixpath
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
 
+from msgspec import field
+
+from stackproof.core.value import Value, replace
 from stackproof.inject.findings import abi, constants, libraries, opening, symbols
 from stackproof.inject.findings import launcher as findings_launcher
 from stackproof.inject.findings.gpu import gpu_findings
@@ -35,8 +37,7 @@ _NOT_TAKEN = 1_000_000_000
 _WEIGHTS = {Effect.FAILS: 1_000_000, Effect.CANNOT_TELL: 1_000, Effect.STEP: 1, Effect.NOTE: 0}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class Question(Value):
     """What is asked beside program and replacement.
 
     `setting` is how the program is started now; `launcher` a name in `starting.OFFERS`, or empty,

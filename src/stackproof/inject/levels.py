@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 
+from stackproof.core.value import Value, replace
 from stackproof.inject.findings.libraries import fault_of
 from stackproof.inject.hook_manifest import Compact
 from stackproof.inject.judge import Question, judge
@@ -33,8 +33,7 @@ _WHY = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Level:
+class Level(Value):
     """A level, whether the program works when it is injected there, and with which variables."""
 
     name: str

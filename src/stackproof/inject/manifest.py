@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import ClassVar
 
+from msgspec import field
+
 from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.core.value import Value
 from stackproof.inject.program import demand_of
 from stackproof.inject.releases import number_of
 from stackproof.inject.replacement import Main, Replacement, find_replacement
@@ -30,8 +32,7 @@ from stackproof.linking.loader import (
 from stackproof.mpi import abi
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ManifestMpi:
+class ManifestMpi(Value):
     """An MPI that a manifest describes, and what shows its family."""
 
     path: str
@@ -40,8 +41,7 @@ class ManifestMpi:
     shown: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest:
+class Manifest(Value):
     """What is known of some files without having them.
 
     `prefix` is what it describes; `programs` are the programs in it that call MPI. `names` maps

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar
+
+from msgspec import field
+
+from stackproof.core.value import Value
 
 
 class Effect(StrEnum):
@@ -72,8 +75,7 @@ class InjectionVerdict(StrEnum):
     FAILS = "fails"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(Value):
     """One reason: where it shows, and what to do.
 
     `file` is the object that asks, `provider` the one that should answer; `symbols` are names that
@@ -92,8 +94,7 @@ class Finding:
     before: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
+class Way(Value):
     """How the replacement is made: variables, links to be made, a new DT_RPATH, or nothing.
 
     `links` maps the path of a link to the file that it must point to, by its absolute path.
@@ -108,8 +109,7 @@ class Way:
     opened: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TreeLine:
+class TreeLine(Value):
     """One line of who loads what: `depth` from the program; `root` is the origin it belongs to.
 
     `again` says that the object stands further up, with all that it needs.
@@ -123,8 +123,7 @@ class TreeLine:
     again: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
+class Judgement(Value):
     """The answer for one program and one replacement."""
 
     SCHEMA: ClassVar[str] = "stackproof/injection/1"

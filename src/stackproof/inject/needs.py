@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import ClassVar
 
+from msgspec import field
+
 from stackproof.core.errors import StackproofError
+from stackproof.core.value import Value
 from stackproof.inject.releases import Releases, number_of
 from stackproof.inject.target import Target, is_c_library
 from stackproof.linking.elf import ElfFile
@@ -18,8 +20,7 @@ from stackproof.linking.loader import FileView
 from stackproof.linking.loader.machine import LEVELS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TreeNeeds:
+class TreeNeeds(Value):
     """What a tree needs of a machine.
 
     `nodes` has the newest version node of each kind, `asks` the file that asks for it; `libraries`
@@ -36,8 +37,7 @@ class TreeNeeds:
     libraries: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lacks:
+class Lacks(Value):
     """What a machine is known to lack, and what is not known of it, in words."""
 
     lacks: tuple[str, ...] = ()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from stackproof.core.errors import StackproofError
+from stackproof.core.value import Value
 from stackproof.linking.elf import ElfFile
 from stackproof.linking.loader import Closure, FileView, MappedObject
 from stackproof.mpi import abi
@@ -21,8 +21,7 @@ _OF_MPI = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Demand:
+class Demand(Value):
     """The ABI of a program.
 
     `shown` is what shows it, by file; `promised` is what the names of the libraries promise, which

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from msgspec import field
+
 from stackproof.core.errors import StackproofError
+from stackproof.core.value import Value
 from stackproof.inject.values import KnownValue
 
 if TYPE_CHECKING:
@@ -20,8 +22,7 @@ _ONLY = r"(?!\.?\d)(?!\s*(?:[/+-]|,?\s*(?:or|and|to)\b|,\s*\d))"
 _NODE = re.compile(r"([A-Z][A-Z0-9]*)_(\d+(?:\.\d+)*)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Releases:
+class Releases(Value):
     """What nodes mean, by node: `FABRIC_1.7` to `libfabric 1.20`; and values handed to MPI.
 
     `systems` maps names and releases of distributions to the release of glibc that they have.

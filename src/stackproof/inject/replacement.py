@@ -5,9 +5,9 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.core.value import Value
 from stackproof.linking.elf import ElfFile
 from stackproof.linking.loader import File, FileView
 from stackproof.mpi import abi
@@ -21,8 +21,7 @@ _MINOR = re.compile(r"(\.so\.\d+)(?:\.\d+)+$")
 _PLUGIN = re.compile(r"(?:mca_|lib).+?\.so(?:\.[0-9.]+)?")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Main:
+class Main(Value):
     """The main library of an MPI; a prefix may have several, one for each ABI."""
 
     path: str
@@ -32,8 +31,7 @@ class Main:
     shown: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Replacement:
+class Replacement(Value):
     """A prefix and the folders of its libraries.
 
     `names` maps the file names of its libraries to their paths; `named` are the names of a library

@@ -12,9 +12,11 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import field
 
 from stackproof.core.errors import Reason, fail
+from stackproof.core.value import Value
 
 VARIABLE = "EESSI_SOFTWARE_PATH"
 FILE = ".lmod/SitePackage.lua"
@@ -26,8 +28,7 @@ _MODULES = {"IntelMPI": "impi"}
 _COMPILERS = {"LLVM": "llvm-compilers", "ROCm": "rocm-compilers", "Intel": "intel-compilers"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(Value):
     """What a load of an MPI's module sets: variables, and folders in front of PATH.
 
     `name` tells several parts of one file apart; `compiler` is empty for modules of every compiler.

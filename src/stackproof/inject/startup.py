@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 _PATH, _PRELOAD = "LD_LIBRARY_PATH", "LD_PRELOAD"
 _OLD, _UNKNOWN = "\0", "\1"
@@ -32,8 +33,7 @@ _LONGEST = 1 << 16
 """Characters of a value: one that is made of itself doubles with every line."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Startup:
+class Startup(Struct, kw_only=True):
     """What a script does before its program runs.
 
     `first` and `last` are the folders that it puts before and behind those of LD_LIBRARY_PATH,

@@ -11,9 +11,11 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from msgspec import field
+
+from stackproof.core.value import Value
 from stackproof.inject.model import Cause, Effect, Finding
 from stackproof.inject.releases import Releases, number_of
 from stackproof.linking.elf import ElfFile
@@ -55,8 +57,7 @@ _LIBRARIES = {
 _SHOWN = 12
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class Target(Value):
     """A machine by its facts.
 
     `nodes` has the newest version node of each kind that its system has; `os_name` is the name

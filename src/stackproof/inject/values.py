@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stackproof.core.errors import StackproofError
+from stackproof.core.value import Value
 
 if TYPE_CHECKING:
     from stackproof.core.document import Document
@@ -16,8 +16,7 @@ SCHEMA = "mpi-constants"
 EVERY = "*"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Meaning:
+class Meaning(Value):
     """What releases of one MPI mean by a value.
 
     `name` is the constant, empty where they lack it: then `fails` are the functions that go wrong
@@ -37,8 +36,7 @@ class Meaning:
         return family == self.family and self.first <= release and before
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownValue:
+class KnownValue(Value):
     """A value, the functions that it has its meanings for (none stands for all), and these."""
 
     value: int

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import ClassVar
 
 from stackproof.core.errors import Reason, fail
+from stackproof.core.value import Value
 from stackproof.linking.elf import ElfFile
 
 LEVELS = ("provider", "libcxi", "libfabric", "mpi")
@@ -16,8 +16,7 @@ _RELEASE = re.compile(r"\d+(?:\.\d+)*")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Variant:
+class Variant(Value):
     """One variant as its artefact describes it: a folder, a release of SHS, what it offers.
 
     `libcxi` is the newest version node of the libcxi that it is made with; empty without one.
@@ -29,8 +28,7 @@ class Variant:
     levels: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArtefactMetadata:
+class ArtefactMetadata(Value):
     """What an artefact says of itself."""
 
     SCHEMA: ClassVar[str] = "stackproof/artefact/1"

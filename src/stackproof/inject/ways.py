@@ -5,8 +5,8 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 
+from stackproof.core.value import replace
 from stackproof.inject.model import Way
 from stackproof.inject.program import Demand
 from stackproof.inject.replacement import Main, Replacement

@@ -5,14 +5,15 @@ from __future__ import annotations
 import posixpath
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
+from msgspec import field
+
+from stackproof.core.value import Value
 from stackproof.inject.model import Judgement
 from stackproof.inject.ways import ALIASES
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wrapping:
+class Wrapping(Value):
     """What a folder holds to start one program; paths are below that folder.
 
     `links` maps a path to the text of the link. `copy` is where a copy of the program goes when no

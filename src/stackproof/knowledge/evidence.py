@@ -6,13 +6,14 @@ answers on another.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import ClassVar
 
+from msgspec import field
+
 from stackproof.core import harmless, limits, secrets
+from stackproof.core.value import Value, replace
 
 LONGEST_LOG = limits.LOG_KEPT.bytes
 """Characters of a log that are kept, half of them from its end."""
@@ -23,8 +24,7 @@ LONGEST_LINE = limits.LINE_KEPT.bytes
 FactValue = str | bool | float | tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class Evidence(Value):
     """What is known; what is missing is not known.
 
     `versions` maps a component to its exact version. `variables` is the environment of the job,
@@ -51,8 +51,7 @@ class Evidence:
         return self.origins.get(f"{kind} {name}", "")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FactKind:
+class FactKind(Value):
     """A fact that rules may ask for: what it is, what would tell it, and its values, if few.
 
     `form` is that of a number, or of a list of them, in words; empty for other facts.
@@ -245,7 +244,7 @@ def merged(first: Evidence, second: Evidence) -> Evidence:
     }
     known_now = {f"fact {name}" for name in second.facts} - {*second.partial}
     partial = {*first.partial, *second.partial} - whole - known_now
-    return dataclasses.replace(
+    return replace(
         first,
         versions={**first.versions, **second.versions},
         variables=variables,

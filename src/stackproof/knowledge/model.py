@@ -10,13 +10,15 @@ import difflib
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
+
+from msgspec import field
 
 from stackproof.core import document as documents
 from stackproof.core.document import Document
 from stackproof.core.errors import Problem, Reason, StackproofError, did_you_mean, fail
+from stackproof.core.value import Value
 from stackproof.core.versions import versions
 from stackproof.knowledge.evidence import FACTS
 
@@ -44,8 +46,7 @@ class CurveLevel(StrEnum):
     HEALTHY = "healthy"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PublicSource:
+class PublicSource(Value):
     """A public document."""
 
     id: str
@@ -53,16 +54,14 @@ class PublicSource:
     url: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Default:
+class Default(Value):
     """What holds for some versions when a setting is not set."""
 
     value: str
     versions: str = ":"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class Setting(Value):
     """Variables or options that belong together; `versions` are those of `component`."""
 
     component: str
@@ -78,8 +77,7 @@ class Setting:
     allowed: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class Rule(Value):
     """A known problem; `when` and `supported_by` are conditions, see schemas/rules.json.
 
     `outranks` are problems that it explains, or that do not matter while it is there. A `symptom`
@@ -106,8 +104,7 @@ class Rule:
         return int(self.id[1:])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CurveRule:
+class CurveRule(Value):
     """What the shape of a curve tells; `thresholds` are the numbers of `test`."""
 
     id: str
@@ -124,8 +121,7 @@ class CurveRule:
     sources: tuple[PublicSource, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Knowledge:
+class Knowledge(Value):
     """Everything together; `newest` are the newest releases that were looked at."""
 
     settings: tuple[Setting, ...] = ()
@@ -134,8 +130,7 @@ class Knowledge:
     newest: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnowledgeFiles:
+class KnowledgeFiles(Value):
     """The documents that knowledge is made of; `whole` is False when some were left out."""
 
     sources: Document

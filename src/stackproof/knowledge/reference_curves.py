@@ -10,7 +10,6 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar
 
@@ -18,6 +17,7 @@ from stackproof.core import document as documents
 from stackproof.core import noun
 from stackproof.core.document import Document
 from stackproof.core.errors import Location, Problem, Reason, StackproofError
+from stackproof.core.value import Value
 from stackproof.results.case import Locality
 from stackproof.site.model import Source
 
@@ -36,8 +36,7 @@ class Role(StrEnum):
     COUNTEREXAMPLE = "counterexample"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CurvePoint:
+class CurvePoint(Value):
     """One value of a curve: `size` in bytes, `value` in the curve's unit, `printed` its text.
 
     `repetitions` is how many operations the value averages over, where the source says it.
@@ -49,8 +48,7 @@ class CurvePoint:
     repetitions: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReferenceCurve:
+class ReferenceCurve(Value):
     """A published curve; `benchmark` and `unit` are those of `stackproof.bench.programs.METRICS`.
 
     `machine` is the name of a shipped site. `method` says how the value was made: `window` (many

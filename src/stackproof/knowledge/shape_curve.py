@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 
+from msgspec import field
+
+from stackproof.core.value import Value
 from stackproof.knowledge.reference_curves import BufferPlace
 from stackproof.results.case import Locality
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShapeCurve:
+class ShapeCurve(Value):
     """A curve to be looked at: `values` by size in bytes, in µs or MB/s (10^6 B).
 
     `transport` is the path that was asked for, empty or `auto` where none was.

@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
 from stackproof.core.errors import Problem, Reason
+from stackproof.core.value import Value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MountFacts:
+class MountFacts(Value):
     """Seen by the user who asks; `mount.effects.facts` looks.
 
     `kernel_mounts` is the right to mount block devices and a loop device to be had, `mounts` the

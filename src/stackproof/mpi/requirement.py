@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from stackproof.core.value import Value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Requirement:
+class Requirement(Value):
     """One distribution the engine must obtain: `specifier` is a PEP 440 set, `==5.0.11`."""
 
     name: str

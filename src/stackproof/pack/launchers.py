@@ -13,16 +13,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
+from stackproof.core.value import Value
 from stackproof.pack.model import Pack
 
 PAGE = 4096
 LOADER, LIBRARY, TOOL, IMAGE = "l", "b", "t", "O"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FilePart:
+class FilePart(Value):
     """A part of a pack in one file: what it is, its name, and its place there, in bytes."""
 
     kind: str

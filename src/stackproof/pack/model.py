@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar
 
+from msgspec import field
+
 from stackproof.core.command import EnvPatch
+from stackproof.core.value import Value
 from stackproof.image.model import MpiFacts
 
 STACK, LIBRARIES, LOADER, PROGRAMS = "stack", "lib", "glibc", "bin"
@@ -37,8 +39,7 @@ class TextKind(StrEnum):
     CERTIFICATES = "certificates"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Moved:
+class Moved(Value):
     """A text that named the old place, or a place of this machine, and what was done about it.
 
     `file` is a path in the pack, `offset` in bytes in the file as it was found; `done` is empty
@@ -52,8 +53,7 @@ class Moved:
     done: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loading:
+class Loading(Value):
     """With which loader programs start: the machine's, if its C library is new enough.
 
     `floor` is the x of the newest GLIBC_2.x that anything in the pack needs; `interpreter` is what
@@ -66,8 +66,7 @@ class Loading:
     libraries: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mounting:
+class Mounting(Value):
     """Tier 1: the stack is also where it was built for, in a mount that the ranks of a node share.
 
     `because` says what asks for it there, as words that end a sentence.
@@ -77,8 +76,7 @@ class Mounting:
     because: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntryPoint:
+class EntryPoint(Value):
     """A program of a pack as it is started.
 
     `place` is the file that is started, `program` what it becomes, both paths in the pack.
@@ -97,8 +95,7 @@ class EntryPoint:
     mounting: Mounting | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
+class Origin(Value):
     """What a pack was made of; nothing in it tells when, where or by whom.
 
     `tree` is the digest that the image records of its own tree, empty where it has none.
@@ -113,8 +110,7 @@ class Origin:
     stackproof: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pack:
+class Pack(Value):
     """What a pack says of itself, its provenance: what it was made of, and what became of it.
 
     `tier` is 0 where nothing is mounted to run it; 1 where the stack is, as `mounting` says.

@@ -10,8 +10,8 @@ import json
 import os
 import posixpath
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from stackproof.core.value import Value
 from stackproof.image.container.oci import ARCHITECTURES
 from stackproof.pack.model import PROGRAMS, Pack
 
@@ -22,8 +22,7 @@ LAYOUT_VERSION = {"imageLayoutVersion": "1.0.0"}
 _TAG = "org.opencontainers.image.ref.name"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LayoutBlob:
+class LayoutBlob(Value):
     """A part of an image by its digest (SHA-256, hexadecimal) and its size in bytes."""
 
     kind: str

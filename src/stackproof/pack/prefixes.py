@@ -10,15 +10,14 @@ import posixpath
 import re
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 
+from stackproof.core.value import Value
 from stackproof.pack.model import Moved, TextKind
 
 MOST_TEXT = 160
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finder:
+class Finder(Value):
     """A library that finds its own files by a variable; `value` from the path of the library.
 
     Sources: docs.open-mpi.org, "Installation location"; fi_provider(7); UCX's configuration
@@ -98,8 +97,7 @@ _TRACES = re.compile(r"(?:.*/)?(?:\.spack|easybuild|var/log)/.*")
 _PYTHON = re.compile(r".*(?:\.pyc|/_sysconfigdata\w*\.py|/config-3[^/]*/.*|\.dist-info/.*)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sighting:
+class Sighting(Value):
     """A text that names the old place: the whole of it, in which file, where, in which section."""
 
     file: str

@@ -10,12 +10,14 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar
 
+from msgspec import field
+
 from stackproof.core.mountlist import normal
 from stackproof.core.numbers import percent_text, size_text
+from stackproof.core.value import Value
 from stackproof.inject.model import InjectionVerdict
 
 OWN, INJECTED, WRONG = "own", "injected", "wrong"
@@ -43,16 +45,14 @@ class ProofOutcome(StrEnum):
     UNKNOWN = "cannot tell"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mapped:
+class Mapped(Value):
     """A file with code that a rank had in its memory; `build_id` is empty where it has none."""
 
     path: str
     build_id: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Witnessed:
+class Witnessed(Value):
     """What was seen of one rank: how it ended, and all files that it ever mapped.
 
     `exit` is None when a signal ended it; `library_path` is the LD_LIBRARY_PATH that it had.
@@ -68,8 +68,7 @@ class Witnessed:
     files: tuple[Mapped, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadedFile:
+class LoadedFile(Value):
     """A file of an arm: in how many ranks it was, and whether the prediction named it.
 
     What was not predicted was opened later, as a plug-in is.
@@ -81,8 +80,7 @@ class LoadedFile:
     predicted: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prediction:
+class Prediction(Value):
     """What was said beforehand; `files` are real paths. The own MPI's arm has no verdict.
 
     Of `marks` every rank must have one in its memory, whatever else was predicted: they are the
@@ -95,8 +93,7 @@ class Prediction:
     marks: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArmProof:
+class ArmProof(Value):
     """One arm: the MPI, the transport that was forced, what was predicted, and what happened.
 
     `exit` is the launcher's exit code, None when it was stopped after its time; `world` and
@@ -166,8 +163,7 @@ class ArmProof:
         return bool(self.worlds) or self.expected is True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Speed:
+class Speed(Value):
     """What the judge of `compare` says of the injected MPI at one size of a benchmark.
 
     `verdict` is PASS, FAIL or INCONCLUSIVE: slower by more than `margin`, a fraction, or not;
@@ -190,8 +186,7 @@ class Speed:
     remedy: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Proof:
+class Proof(Value):
     """The whole: arms by name, speed, the answer and why.
 
     `launches` is how many timed launches each arm has for its speed. `speed_notes` say why there

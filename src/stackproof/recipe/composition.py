@@ -13,15 +13,16 @@ set a value.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import field
 
 from stackproof.core import document as documents
 from stackproof.core.document import Document
 from stackproof.core.errors import Location, Problem, Reason, StackproofError
+from stackproof.core.value import Value, replace
 from stackproof.recipe.conditions import Condition, Truth, is_conditional, read_condition
 
 KEYS = ("inherit", "when", "matrix")
@@ -33,8 +34,7 @@ Path = tuple[str | int, ...]
 Choice = Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedValue:
+class PlacedValue(Value, kw_only=False):
     """A value with its place; `value` is a scalar, a mapping of nodes or a tuple of nodes.
 
     `why` says in words what made it count (empty: it just stands there), `before` is the value
@@ -49,8 +49,7 @@ class PlacedValue:
     gone: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class Decision(Value):
     """A condition of the documents and how it turned out on a site."""
 
     where: Location
@@ -58,8 +57,7 @@ class Decision:
     verdict: Truth
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Composed:
+class Composed(Value):
     """One document made of several; `root` holds where each value is from and what it replaced.
 
     `decisions` are the conditions as they turned out on `facts`, the choices of the matrix among
@@ -101,7 +99,7 @@ def compose(chain: Sequence[Document], facts: Mapping[str, str], choice: Choice)
     found += reader.problems
     if found:
         raise StackproofError(*_unique(found))
-    root = dataclasses.replace(root, where=chain[-1].where())
+    root = replace(root, where=chain[-1].where())
     positions: dict[Path, Location] = {}
     data = _flatten(root, (), positions)
     if isinstance(data.get("name"), str):
@@ -220,7 +218,7 @@ def _shape_problems(document: Document) -> list[Problem]:
     own = {key: document.data[key] for key in KEYS if key in document.data}
     if not own:
         return []
-    return list(documents.problems(dataclasses.replace(document, data=own), "recipe-targets"))
+    return list(documents.problems(replace(document, data=own), "recipe-targets"))
 
 
 def _exclude_problems(document: Document, axes: Mapping[str, tuple[str, ...]]) -> Iterator[Problem]:
@@ -363,13 +361,13 @@ def _merge(old: PlacedValue | None, new: PlacedValue) -> PlacedValue:
         for key, node in new.value.items():
             merged[key] = _merge(below.get(key), node)
         if there is not None and isinstance(there.value, dict):
-            return dataclasses.replace(there, value=merged)
-        return dataclasses.replace(new, value=merged, before=old)
+            return replace(there, value=merged)
+        return replace(new, value=merged, before=old)
     if isinstance(new.value, tuple):
         items = there.value if there is not None and isinstance(there.value, tuple) else ()
         spliced = (items if node.value == REST else (node,) for node in new.value)
-        return dataclasses.replace(new, value=tuple(itertools.chain(*spliced)), before=old)
-    return dataclasses.replace(new, before=old, gone=new.value is None and there is not None)
+        return replace(new, value=tuple(itertools.chain(*spliced)), before=old)
+    return replace(new, before=old, gone=new.value is None and there is not None)
 
 
 def _flatten(node: PlacedValue, path: Path, positions: dict[Path, Location]) -> Any:

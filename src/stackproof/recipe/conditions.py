@@ -10,17 +10,16 @@ another fact already decides; what is unknown does not count, and `check` says s
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from stackproof.core.document import Document
 from stackproof.core.errors import Location, Problem, Reason, did_you_mean
+from stackproof.core.value import Value
 from stackproof.mpi import families
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fact:
+class Fact(Value):
     """A fact that conditions may ask for; `values` are all that it can have, empty for any."""
 
     name: str
@@ -73,8 +72,7 @@ class Truth(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Condition:
+class Condition(Value):
     """What must be so (`wants`) and what must not all be so (`unwanted`), by fact."""
 
     wants: Mapping[str, tuple[str, ...]]

@@ -5,16 +5,15 @@ Keys are those of our recipes, for every format; `facts` holds what conditions m
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
 import json
 import posixpath
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from stackproof.core.document import Document
 from stackproof.core.errors import Location, Reason, fail
+from stackproof.core.value import Value, replace
 from stackproof.mpi.families.cray_mpich import CRAY_MPICH
 from stackproof.recipe.composition import PlacedValue, tree
 from stackproof.recipe.conditions import FACTS
@@ -102,8 +101,7 @@ _FACTS: Mapping[str, tuple[tuple[str, ...], ...]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ValueOrigin:
+class ValueOrigin(Value):
     """A value with where it was set; `why` is empty where it just stands there.
 
     `where` is None for what no file says. `before` is what it took the place of, the nearest first.
@@ -163,20 +161,20 @@ def with_site(root: PlacedValue, site: Mapping[str, Document], name: str) -> Pla
         ("site", ("spack", "packages")),
     ):  # fmt: skip
         for key, node in _below(site.get(file), path, f"the site {name}").items():
-            packages[key] = dataclasses.replace(node, before=packages.get(key))
+            packages[key] = replace(node, before=packages.get(key))
     for file, path in (("network.yaml", ("mpi",)), ("site", ("spack", "mpi"))):
         mpis |= _below(site.get(file), path, f"the site {name}, with this MPI")
     own = root.value.get("packages")
     for key, node in (own.value if own is not None and not own.gone else {}).items():
-        packages[key] = dataclasses.replace(node, before=node.before or packages.get(key))
+        packages[key] = replace(node, before=node.before or packages.get(key))
     inner = dict(root.value)
     if packages:
         inner["packages"] = PlacedValue(packages, own.where if own is not None else root.where)
     environments = inner.get("environments")
     if environments is not None and isinstance(environments.value, dict):
         named = {key: _with_network(node, mpis) for key, node in environments.value.items()}
-        inner["environments"] = dataclasses.replace(environments, value=named)
-    return dataclasses.replace(root, value=inner)
+        inner["environments"] = replace(environments, value=named)
+    return replace(root, value=inner)
 
 
 def _below(document: Document | None, path: tuple[str, ...], why: str) -> dict[str, PlacedValue]:
@@ -205,8 +203,8 @@ def _with_network(environment: PlacedValue, mpis: Mapping[str, PlacedValue]) -> 
     specs = found.value.get("specs") if isinstance(found.value, dict) else found
     if specs is None:
         return environment
-    extended = dataclasses.replace(network, value={**network.value, "specs": specs})
-    return dataclasses.replace(environment, value={**body, "network": extended})
+    extended = replace(network, value={**network.value, "specs": specs})
+    return replace(environment, value={**body, "network": extended})
 
 
 def with_facts(
@@ -224,7 +222,7 @@ def with_facts(
     for name, value in given.items():
         command = Location(file="the command line")
         inner[name] = PlacedValue(value, command, why=_GIVEN, before=inner.get(name))
-    return dataclasses.replace(root, value={**root.value, "facts": PlacedValue(inner, root.where)})
+    return replace(root, value={**root.value, "facts": PlacedValue(inner, root.where)})
 
 
 def _place_of_fact(name: str, site: Mapping[str, Document]) -> Location:
@@ -280,7 +278,7 @@ def _entry(node: PlacedValue, name: str) -> PlacedValue | None:
     """Return what stands at a key of a mapping, with what the mapping before it had there."""
     found, older = node.value.get(name), _before(node, name)
     if isinstance(found, PlacedValue):
-        return dataclasses.replace(found, before=found.before or older)
+        return replace(found, before=found.before or older)
     return _lost(node, older) if older is not None else None
 
 
@@ -333,7 +331,7 @@ def _settings(node: PlacedValue, key: str) -> Iterator[ValueOrigin]:
         if not node.value:
             yield _setting(node, key)
         for name, inner in node.value.items():
-            shown = dataclasses.replace(inner, before=inner.before or _before(node, name))
+            shown = replace(inner, before=inner.before or _before(node, name))
             yield from _settings(shown, f"{key}.{name}")
         yield from _gone(node, key)
     elif isinstance(node.value, tuple) and _mixed(node):

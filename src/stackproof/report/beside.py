@@ -7,17 +7,16 @@ and two of them differ where their intervals do not meet.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from stackproof.compare.model import Cell, Comparison
 from stackproof.core import harmless
 from stackproof.core.errors import Reason, fail
 from stackproof.core.numbers import size_text
+from stackproof.core.value import Value
 from stackproof.report.tables import WORDS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BesideRow:
+class BesideRow(Value):
     """One challenger at one point in both results."""
 
     placement: str

@@ -7,12 +7,12 @@ import functools
 import gzip
 import importlib.resources
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from markupsafe import Markup
 
 from stackproof.compare.curve_shapes import Mark
 from stackproof.compare.model import Comparison
+from stackproof.core.value import Value
 from stackproof.knowledge.reference_curves import ReferenceCurve
 from stackproof.report.charts import chart_data, fits, panel_id, reference_label
 from stackproof.report.evidence import (
@@ -45,8 +45,7 @@ _POLICY = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(Value, kw_only=False):
     """What a report is made of besides the comparison."""
 
     curves: Sequence[ReferenceCurve] = ()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from markupsafe import Markup
 
 from stackproof.compare.curve_shapes import Mark, memory_of
 from stackproof.compare.model import ArmLaunch, Comparison, Panel
 from stackproof.core.numbers import size_text
+from stackproof.core.value import Value
 from stackproof.knowledge.model import CurveLevel
 from stackproof.knowledge.reference_curves import BufferPlace
 from stackproof.report.markup import details, element, joined, table
@@ -32,8 +32,7 @@ _DRAWN = frozenset({CurveLevel.FAULT, CurveLevel.NOISE})
 _FEW_PLACES = 3
 
 
-@dataclass(frozen=True, slots=True)
-class _Threshold:
+class _Threshold(Value, kw_only=False):
     """A variable that holds a size at which an MPI changes its way; None is any memory."""
 
     title: str

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from stackproof.compare.launch_samples import STATISTICS
 from stackproof.compare.margins import P99, TAIL
@@ -24,6 +23,7 @@ from stackproof.compare.model import (
 from stackproof.compare.tails import FAIL_BY_TAIL, NO_TAIL_MEASURED, TAIL_UNDECIDED
 from stackproof.core import harmless
 from stackproof.core.numbers import percent_text, ranges_text, size_text
+from stackproof.core.value import Value
 from stackproof.results.measurement import State
 
 NO_SIZE = "no size"
@@ -62,8 +62,7 @@ UNPROVEN = "slow?"
 """Word of a cell whose whole interval lies below the margin, where FAIL is not proven."""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Value, kw_only=False):
     """One curve of one challenger at the sizes of the table; None where nothing was measured."""
 
     panel: Panel
@@ -239,8 +238,7 @@ def presence_text(comparison: Comparison) -> str:
     return f"{head}where it has the fewest: {', '.join(other)}{rest}"
 
 
-@dataclass(frozen=True, slots=True)
-class Undecided:
+class Undecided(Value, kw_only=False):
     """Cells of one challenger that are undecided for one reason.
 
     `places` are placements, with the program where there are several, and what is undecided there;

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+from msgspec import field
+
+from stackproof.core.value import Value
 
 
 class Locality(StrEnum):
@@ -25,8 +28,7 @@ class Timing(StrEnum):
     """The same with MPI_FLOAT for reductions; of IMB itself `t_avg` is read."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rank:
+class Rank(Value):
     """Where one rank runs: a node's name and the CPU (number on that node) it is pinned to.
 
     `numa` is the NUMA node of that CPU; `nic` and `gpu` are what the rank is to use of several: the
@@ -40,8 +42,7 @@ class Rank:
     gpu: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Placement:
+class Placement(Value):
     """A named list of ranks, in rank order.
 
     `interface` is the network interface the MPI must use between the nodes, None for any. `timed`
@@ -66,8 +67,7 @@ class Placement:
         return Locality.INTRA if len(self.nodes) == 1 else Locality.INTER
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class Case(Value):
     """One launch's worth of work: which benchmarks, which sizes, how long, where, by which path.
 
     `benchmarks` are names of `stackproof.bench.programs.METRICS`; `sizes` are bytes per message;

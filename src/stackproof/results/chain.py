@@ -17,11 +17,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, ClassVar, cast
+
+from msgspec import field
 
 from stackproof.core import noun
 from stackproof.core.ids import canonical_json
+from stackproof.core.value import Value
 from stackproof.results.measurement import Link, Measurement
 from stackproof.results.model import ResultsSpec
 from stackproof.results.trust import ChainState, Doubt, DoubtKind
@@ -38,8 +40,7 @@ _KEPT = (
 _KEPT_OF_ARM = ("image_sha256", "lock_digest", "mpi", "view", "transport", "env", "rate")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResultsPlan:
+class ResultsPlan(Value):
     """What was planned: `asked` is the digest of spec.json, `promised` the words of bench.json."""
 
     SCHEMA: ClassVar[str] = "stackproof/plan-of-results/1"
@@ -48,8 +49,7 @@ class ResultsPlan:
     promised: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChainLink:
+class ChainLink(Value):
     """A line of a chain: the record's number, its file, the digest of its bytes."""
 
     number: int
@@ -57,8 +57,7 @@ class ChainLink:
     sha256: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchFile:
+class LaunchFile(Value):
     """A launch file as it is now; `aside` says that it lies among those that were set aside."""
 
     file: str
@@ -67,8 +66,7 @@ class LaunchFile:
     aside: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Signature:
+class Signature(Value):
     """What a signature says: who signed, or why it does not hold."""
 
     holds: bool
@@ -76,8 +74,7 @@ class Signature:
     asked: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DigestChain:
+class DigestChain(Value):
     """The chain of a results folder as it was found.
 
     `plan` is None and `entries` are empty where there is none. `asked` is the digest of spec.json
@@ -93,8 +90,7 @@ class DigestChain:
     signature: Signature | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SignedStatement:
+class SignedStatement(Value):
     """What is signed: digests of the plan, of bench.json, of the probes, and of every chain's end.
 
     `heads` maps an allocation to the number of its records and the digest of the last one.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar
 
+from msgspec import field
+
+from stackproof.core.value import Value
 from stackproof.results.case import Case
 
 
@@ -18,8 +20,7 @@ class State(StrEnum):
     UNKNOWN = "cannot tell"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
+class Check(Value):
     """An assertion with evidence: `reason` is a value of `errors.Reason`."""
 
     name: str
@@ -28,8 +29,7 @@ class Check:
     evidence: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Disturbance:
+class Disturbance(Value):
     """What else went on at one rank's CPU while it was timed; None is what nobody could tell.
 
     `wall_s` is how long the timed part took and `run_queue_wait_s` how much of it the rank was
@@ -49,8 +49,7 @@ class Disturbance:
     frequency_mhz: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Series:
+class Series(Value):
     """All samples of one benchmark at one message size in one launch.
 
     `values` are in `unit` (`us`, `MB/s` with 1 MB = 10^6 B, or `msg/s`); `iterations` is how many
@@ -78,11 +77,13 @@ class Series:
     skew_us: float | None = None
     clock_error_us: float | None = None
     disturbance: Disturbance | None = None
-    printed: Mapping[str, float] = field(default_factory=dict, hash=False)
+    printed: Mapping[str, float] = field(default_factory=dict)
+
+    def __hash__(self) -> int:
+        return hash((self.benchmark, self.size, self.values))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WrongBytes:
+class WrongBytes(Value):
     """Received bytes that were not those sent: how many at a rank, and the first of them.
 
     `source` is the rank that sent them, -1 for a sum of all. `round` counts the samples of the
@@ -113,8 +114,7 @@ class WrongBytes:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeInterface:
+class NodeInterface(Value):
     """A network interface of a node; `mbit` is the rate that its driver states, 0 for none."""
 
     up: bool
@@ -122,8 +122,7 @@ class NodeInterface:
     addresses: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankMemory:
+class RankMemory(Value):
     """Where a rank's message buffers lay: `kind` is a name in `stackproof.mpi.transports.Memory`.
 
     Of a GPU, `device` is its number of the `devices` that the rank saw, `driver` the number that
@@ -148,8 +147,7 @@ class RankMemory:
         return f"{self.kind} (`{self.name}`, GPU {self.device} of {self.devices}); {said}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankClock:
+class RankClock(Value):
     """What a rank found of its clock, all numbers in microseconds.
 
     Before anything was timed it was `skew_us` before rank 0's, within `skew_bound_us`; at the end
@@ -167,8 +165,7 @@ class RankClock:
     jump_us: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankFacts:
+class RankFacts(Value):
     """What one rank saw of itself.
 
     `cpus` is its affinity mask, `cpu` the processor it ran on and `numa` that one's NUMA node;
@@ -201,8 +198,7 @@ class RankFacts:
     clock: RankClock | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Output:
+class Output(Value):
     """What a benchmark program printed, parsed: nothing in it is judged yet.
 
     `complete` says that the program reached its end; `validation_errors` counts wrong bytes,
@@ -229,8 +225,7 @@ class Output:
     refused: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Link:
+class Link(Value):
     """Where a launch stands in the chain of its results folder (`stackproof.results.chain`).
 
     `plan` is the digest of what was planned, `previous` that of the record before: of the plan for
@@ -243,8 +238,7 @@ class Link:
     chain: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measurement:
+class Measurement(Value):
     """One launch: an observation of one arm.
 
     `arm` is the deployment's name, `block` the randomised block it belongs to (0 is the discarded

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from stackproof.core.value import Value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Metric:
+class Metric(Value):
     """What a benchmark reports: its unit and whether more is better.
 
     `kind` groups metrics for margins (`latency`, `bandwidth`, `rate`, `collective`);

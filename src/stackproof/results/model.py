@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from msgspec import field
+
 from stackproof.core.errors import Problem
+from stackproof.core.value import Value
 from stackproof.results.measurement import Measurement
 from stackproof.results.path import MessagePaths
 from stackproof.results.trust import ChainState
@@ -22,8 +24,7 @@ RECOMMENDED_LAUNCHES = 10
 """Launches per arm below which nothing is judged unless asked for (docs/explanation/statistics)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComparedArm:
+class ComparedArm(Value):
     """What was compared: an image with its recipe and lock, or another kind of arm.
 
     `transport`, `env` and `rate` are what the specification asked of this arm alone. `kind` is what
@@ -46,8 +47,7 @@ class ComparedArm:
     found: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResultsSpec:
+class ResultsSpec(Value):
     """What was asked for and where it ran: the file `bench.json` of a results folder.
 
     `null` is the arm that is the baseline once more. `margins` are fractions by kind of metric;
@@ -90,8 +90,7 @@ class ResultsSpec:
         return " ".join(map(str, release)) if all(release) else f"arm {name}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Results:
+class Results(Value):
     """A results folder: the specification, every launch, and the files that could not be read.
 
     `paths` is what the probes before the launches found; `chain` what the chain of the launches
@@ -103,5 +102,5 @@ class Results:
     measurements: tuple[Measurement, ...]
     problems: tuple[Problem, ...] = ()
     paths: tuple[MessagePaths, ...] = ()
-    chain: ChainState | None = field(default=None, compare=False)
-    files: tuple[str, ...] = field(default=(), compare=False)
+    chain: ChainState | None = None
+    files: tuple[str, ...] = ()

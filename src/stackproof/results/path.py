@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar
 
+from msgspec import field
+
+from stackproof.core.value import Value
 from stackproof.results.case import Locality, Placement
 from stackproof.results.measurement import Check, RankFacts, State
 
@@ -44,8 +46,7 @@ class Topic(StrEnum):
     """The MPI's own words that it does not do what it was told."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Statement:
+class Statement(Value):
     """One thing that was said, with the words it was said in.
 
     `rank` is who said it, None where that is not known; `peer` or `locality` of whom, None and
@@ -60,8 +61,7 @@ class Statement:
     quote: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Override:
+class Override(Value):
     """A variable of the transport that ranks got with another value; `found` None: not at all."""
 
     name: str
@@ -69,8 +69,7 @@ class Override:
     found: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Route:
+class Route(Value):
     """The verdict on pairs of ranks whose messages took the same path.
 
     `carrier` says what it was, in words; `reason` is a value of `errors.Reason`.
@@ -84,8 +83,7 @@ class Route:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MessagePaths:
+class MessagePaths(Value):
     """What one probe of an arm at a placement found.
 
     `identity` tells whether a stored one still holds: a digest of images, variables, command line

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from stackproof.core.value import Value
 
 
 class DoubtKind(StrEnum):
@@ -23,16 +24,14 @@ class DoubtKind(StrEnum):
     ENVIRONMENT = "other-environment"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Doubt:
+class Doubt(Value):
     """A reason not to trust results: what is not as it was measured."""
 
     kind: DoubtKind
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChainState:
+class ChainState(Value):
     """Whether the launches are a chain that holds; `signed` says by whom, if anybody."""
 
     there: bool
@@ -41,8 +40,7 @@ class ChainState:
     signed: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Integrity:
+class Integrity(Value):
     """Whether results are what they say: with a doubt there is no verdict."""
 
     sentence: str

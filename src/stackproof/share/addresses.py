@@ -11,9 +11,9 @@ alone (distribution specification 1.1, "Pulling manifests"), so not every label 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 
 from stackproof.core.errors import Reason, StackproofError, fail
+from stackproof.core.value import Value, replace
 from stackproof.share import labels, origins
 from stackproof.share.labels import Label
 
@@ -31,8 +31,7 @@ _HOST = re.compile(
 _PATH_PARTS = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegistryAddress:
+class RegistryAddress(Value):
     """A server, and the path below which its images are: `host` has the port where one is said."""
 
     scheme: str
@@ -47,8 +46,7 @@ class RegistryAddress:
         return "/".join(part for part in (self.prefix, *parts) if part)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemoteLabel:
+class RemoteLabel(Value):
     """A label in a namespace of a registry."""
 
     namespace: str

@@ -12,7 +12,8 @@ import functools
 import hashlib
 import struct
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+
+from stackproof.core.value import Value
 
 ARTEFACT = "application/vnd.stackproof.chunks.v1"
 """The type of the list of an image's chunks, which is attached to it."""
@@ -25,8 +26,7 @@ _MAGIC = b"spchunk1"
 _ENTRY = struct.Struct("<I32s")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chunk:
+class Chunk(Value):
     """A part of a file: where it begins, how long it is, and its SHA-256."""
 
     begin: int
@@ -34,8 +34,7 @@ class Chunk:
     digest: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourcePart:
+class SourcePart(Value):
     """A part of a file that is being made: of a local file from `at` on, or of the network."""
 
     begin: int

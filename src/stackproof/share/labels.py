@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
 from operator import attrgetter
 
 from stackproof.core.errors import Reason, StackproofError, did_you_mean, fail
 from stackproof.core.numbers import disk_text
+from stackproof.core.value import Value, replace
 
 ANY = "*"
 system_of = attrgetter("system")
@@ -34,8 +34,7 @@ built, has the first."""
 _DIGEST = 64
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class Label:
+class Label(Value, order=True):
     """The parts of a label; one that is left out is empty. In order part by part, as uenv's are."""
 
     name: str = ""
@@ -51,7 +50,7 @@ class Label:
     @property
     def missing(self) -> tuple[str, ...]:
         """The parts that are left out, all of which a label of the repository has."""
-        return tuple(one.name for one in fields(self) if getattr(self, one.name) in {"", ANY})
+        return tuple(name for name in self.__struct_fields__ if getattr(self, name) in {"", ANY})
 
     @property
     def short(self) -> str:
@@ -59,8 +58,7 @@ class Label:
         return str(replace(self, system="", uarch=""))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LabelRecord:
+class LabelRecord(Value):
     """A label of a repository, and the image that it names.
 
     `date` is `YYYY-MM-DD HH:MM:SS`, `size` is in bytes; `digest` is the SHA-256 of the file, and of
@@ -177,7 +175,7 @@ def may_be_digest(label: Label) -> bool:
 def _with_parts(records: Sequence[LabelRecord], label: Label) -> tuple[LabelRecord, ...]:
     """Return the records that have what stands behind the name of a label."""
     wanted = replace(label, name="", system=system_of(label).replace(ANY, ""))
-    parts = [(one.name, text) for one in fields(wanted) if (text := getattr(wanted, one.name))]
+    parts = [(name, text) for name in wanted.__struct_fields__ if (text := getattr(wanted, name))]
     return tuple(
         record
         for record in records

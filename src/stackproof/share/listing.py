@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.core.value import Value
 from stackproof.share import addresses, answers, labels, manifests
 from stackproof.share.addresses import RemoteLabel
 from stackproof.share.labels import Label, LabelRecord
@@ -26,8 +26,7 @@ TAG = "latest"
 _DIGITS = frozenset("0123456789abcdef")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemoteRecord:
+class RemoteRecord(Value):
     """An image in a registry; `manifest` is the digest of its manifest, empty where not known.
 
     The `folder` of its record is its repository.

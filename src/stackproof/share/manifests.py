@@ -12,11 +12,13 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import field
 
 from stackproof.core import limits
 from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.core.value import Value
 from stackproof.share import answers
 from stackproof.share.labels import IMAGE
 
@@ -50,8 +52,7 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _GO_ESCAPES = str.maketrans({one: f"\\u{ord(one):04x}" for one in "<>&\u2028\u2029"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OciDescriptor:
+class OciDescriptor(Value):
     """What a manifest says of a blob or of another manifest: `size` in bytes."""
 
     media_type: str
@@ -80,8 +81,7 @@ EMPTY = OciDescriptor(
 EMPTY_BLOB = _EMPTY_JSON
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OciManifest:
+class OciManifest(Value):
     """Files by their descriptors; with a `subject` they are attached to that."""
 
     artifact_type: str
@@ -100,8 +100,7 @@ class OciManifest:
         return next((one for one in self.layers if one.title == title), None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OciIndex:
+class OciIndex(Value):
     """A list of manifests: what is attached to one, for registries that keep no such list."""
 
     manifests: tuple[OciDescriptor, ...] = ()

@@ -14,9 +14,9 @@ import ipaddress
 import re
 import urllib.parse
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 
 from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.core.value import Value, replace
 
 _PORTS = {"http": 80, "https": 443}
 _TEXT = re.compile(r"[!-\[\]-~]+")
@@ -24,8 +24,7 @@ _TEXT = re.compile(r"[!-\[\]-~]+")
 _NAME = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WebOrigin:
+class WebOrigin(Value):
     """A server: `host` has small letters, and no brackets around an address of IPv6."""
 
     scheme: str
@@ -61,8 +60,7 @@ class WebOrigin:
         return self.scheme == "https" or self.is_this_machine
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WebAddress:
+class WebAddress(Value):
     """An address on a server: `target` is its path with its query."""
 
     origin: WebOrigin
@@ -82,12 +80,14 @@ class WebAddress:
         return replace(self, target=f"{self.target}{separator}{urllib.parse.urlencode(fields)}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Secret:
+class Secret(Value):
     """A header `Authorization`, and the only server that it is for."""
 
-    header: str = field(repr=False)
+    header: str
     origin: WebOrigin
+
+    def __repr__(self) -> str:
+        return f"Secret(origin={self.origin!r})"
 
     def header_for(self, origin: WebOrigin) -> str:
         """Return the header for a server; empty for every other than its own."""

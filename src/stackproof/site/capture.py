@@ -9,9 +9,11 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from msgspec import field
+
+from stackproof.core.value import Value
 from stackproof.site.model import FabricType, Site, SourceKind, from_document
 
 # The name that a probe gives to the kind of node it ran on.
@@ -88,16 +90,14 @@ MORE_COMMANDS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandOutput:
+class CommandOutput(Value):
     """What a command printed (both streams, standard output first) and its exit code."""
 
     text: str
     returncode: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Capture:
+class Capture(Value):
     """What was read off one machine; a file or command that is not there is left out.
 
     `folders` maps a path to the names in it, `programs` a name to its path, `sizes` a file system
@@ -116,8 +116,7 @@ class Capture:
     opened: Mapping[str, bool] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Finding:
+class _Finding(Value):
     """One fact: its path in the site document, its value, and what it was read from."""
 
     path: tuple[str, ...]

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
 from stackproof.core.editing import Keys
+from stackproof.core.value import Value, replace
 from stackproof.site.capture import PARTITION
 from stackproof.site.model import (
     DECIDES,
@@ -43,8 +43,7 @@ class Part(StrEnum):
     BOTH = "both"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeptFact:
+class KeptFact(Value):
     """A fact that stays although the machine says something else."""
 
     fact: str
@@ -52,8 +51,7 @@ class KeptFact:
     asked: Any
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Completion:
+class Completion(Value):
     """What a site file gets: values by their path of keys, and what the person should know."""
 
     changes: Mapping[Keys, Any]
@@ -62,8 +60,7 @@ class Completion:
     kept: tuple[KeptFact, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asking:
+class Asking(Value):
     """Which part of a machine was asked, on which host, and what partition its node is of."""
 
     part: Part

@@ -9,8 +9,9 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from xml.parsers import expat
+
+from msgspec import Struct, field
 
 from stackproof.core import limits
 from stackproof.core.errors import Location, Reason, StackproofError, fail
@@ -32,8 +33,7 @@ _MOST_THREADS = 8
 _MOST_DEVICES = 256
 
 
-@dataclass(slots=True)
-class _Object:
+class _Object(Struct):
     """An `object` element: its attributes, what is in it, and what it is in."""
 
     attributes: dict[str, str]

@@ -7,18 +7,19 @@ below it, and the longest one counts. What is not known is left out: a key that 
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, ClassVar
+
+from msgspec import field
 
 from stackproof.core import document as documents
 from stackproof.core import limits, noun
 from stackproof.core.document import Document
 from stackproof.core.errors import Problem, Reason, StackproofError, did_you_mean
 from stackproof.core.mountlist import bad_mount_point
+from stackproof.core.value import Value, replace
 
 # Keys of a site that are not facts about the machine.
 _NOT_FACTS = ("name", "description", "sources", "facts")
@@ -47,8 +48,7 @@ class SourceKind(StrEnum):
     COMMAND = "command"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class Source(Value):
     """Where facts come from.
 
     `title` is a public document's title, or the path or command line that was read; `date` is the
@@ -65,8 +65,7 @@ class Source:
     note: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Partition:
+class Partition(Value):
     """Nodes of one kind; all numbers but `nodes` are per node.
 
     `architecture` is the machine name as `uname -m` gives it, `cpu` the processor as its maker
@@ -87,16 +86,14 @@ class Partition:
     nics: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepSize:
+class StepSize(Value):
     """A message size after which a curve steps on healthy hardware, and the reason."""
 
     bytes: int
     why: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fabric:
+class Fabric(Value):
     """The network between nodes; limits are for one NIC, in MB/s of 10^6 bytes.
 
     `limit_mb_s` is what passes in one direction, `bidirectional_limit_mb_s` what passes in both
@@ -110,8 +107,7 @@ class Fabric:
     step_sizes: tuple[StepSize, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SiteLauncher:
+class SiteLauncher(Value):
     """What starts ranks; `pmi` are the wire-up kinds that it can serve (`srun --mpi=KIND`)."""
 
     version: str | None = None
@@ -119,8 +115,7 @@ class SiteLauncher:
     note: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SiteScheduler:
+class SiteScheduler(Value):
     """What starts jobs: `slurm`, `pbs` or `flux`; `queues` are what jobs can ask for by name."""
 
     type: str
@@ -128,8 +123,7 @@ class SiteScheduler:
     queues: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VendorMpi:
+class VendorMpi(Value):
     """The vendor's MPI, the natural baseline; `family` is a name in `stackproof.mpi.families`."""
 
     family: str
@@ -138,8 +132,7 @@ class VendorMpi:
     note: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class External:
+class External(Value):
     """Software that the machine brings: a library such as `libfabric`, or a program."""
 
     version: str | None = None
@@ -147,16 +140,14 @@ class External:
     note: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Interface:
+class Interface(Value):
     """A network interface of a node; `speed_mb_s` is its rate in one direction, 10^6 B/s."""
 
     speed_mb_s: float | None = None
     up: bool | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(Value):
     """What a user without special rights may do on a node; `shm_gb` is /dev/shm in 10^9 bytes.
 
     `process_vm_readv` says whether a process may read the memory of its sibling, which MPI
@@ -169,8 +160,7 @@ class Limits:
     shm_gb: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpackOffer:
+class SpackOffer(Value):
     """What a machine offers to Spack.
 
     `packages` is in the form of Spack's packages.yaml: what is not built there, and how the rest
@@ -184,8 +174,7 @@ class SpackOffer:
     mpi: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Site:
+class Site(Value):
     """A machine; the meaning of each key is in `schemas/site.json`."""
 
     SCHEMA: ClassVar[str] = "stackproof/site/1"
@@ -240,7 +229,7 @@ def parse_site(document: Document, *, own: Source | None = None) -> Site:
     complained about is not reported a second time.
     """
     if own is not None and is_without_sources(document.data):
-        document = dataclasses.replace(document, data=_sourced(document.data, own))
+        document = replace(document, data=_sourced(document.data, own))
     found = [*documents.problems(document, "site")]
     if isinstance(document.data, dict):
         places = {problem.where for problem in found}
@@ -316,7 +305,7 @@ def _rename_sources(site: Site, taken: Mapping[str, Source]) -> Site:
         while taken.get(new, source) != source or new in names.values():
             new, number = f"{name}-{number}", number + 1
         names[name] = new
-    return dataclasses.replace(
+    return replace(
         site,
         sources={names[name]: source for name, source in site.sources.items()},
         facts={path: tuple(names[name] for name in ids) for path, ids in site.facts.items()},
@@ -360,10 +349,8 @@ def _leaves(data: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 def _plain(value: Any) -> Any:
     """Return a noun as document data: keys with hyphens, unknown and empty values left out."""
-    if dataclasses.is_dataclass(value):
-        pairs = (
-            (f.name.replace("_", "-"), getattr(value, f.name)) for f in dataclasses.fields(value)
-        )
+    if isinstance(value, Value):
+        pairs = ((key.replace("_", "-"), getattr(value, key)) for key in value.__struct_fields__)
         plain = {key: _plain(item) for key, item in pairs if item is not None}
         return {key: item for key, item in plain.items() if item not in ({}, [], "")}
     if isinstance(value, Mapping):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
+from stackproof.core.value import Value, replace
 from stackproof.site.sysfs import MOST_CPUS, cpu_list
 
 UNKNOWN = -1
@@ -15,8 +15,7 @@ MOST_PARTS = 1 << 12
 """How many caches, NUMA nodes and cores of a node are looked at."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Core:
+class Core(Value):
     """A core: its `cpus` (hardware threads, by number), and which NUMA node, socket and L3 it has.
 
     `l3` counts the node's caches of the third level from 0; the others are the system's numbers.
@@ -28,8 +27,7 @@ class Core:
     l3: int = UNKNOWN
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Device:
+class Device(Value):
     """A NIC or GPU: its name, its NUMA node, and the CPUs that the system calls local to it.
 
     `number` counts those of its kind from 0; `kind` says by which runtime a GPU is numbered, `cuda`
@@ -43,8 +41,7 @@ class Device:
     kind: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Topology:
+class Topology(Value):
     """The inside of a node; NICs and GPUs in the order of their numbers."""
 
     cores: tuple[Core, ...]

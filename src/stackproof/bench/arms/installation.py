@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import field
 
 from stackproof.core.command import EnvPatch
+from stackproof.core.value import Value
 from stackproof.mpi.families import REGISTRY
 
 SYSTEM = ("/", "/usr", "/usr/local")
@@ -49,8 +51,7 @@ int main(int count, char **names) {
 names of libraries it says which of them it can open, and nothing else."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Installation:
+class Installation(Value):
     """An MPI that was asked: it compiled a program, and that program said what it runs with.
 
     `wrappers` are paths of compiler wrappers by language (`c`, `c++`, `fortran`), `mpiexec` is

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from stackproof.bench.arms.paths import absolute
 from stackproof.core.command import EnvPatch
+from stackproof.core.value import Value
 
 _ERROR = re.compile(
     r"has detected the following error"  # Lmod's head of everything
@@ -64,8 +64,7 @@ class ModuleArm:
         return {"module": (names,) if isinstance(names, str) else tuple(names), "module_use": use}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModuleLoad:
+class ModuleLoad(Value):
     """What loading one module did: its exit code, all that it printed, what was loaded after it."""
 
     name: str
@@ -74,8 +73,7 @@ class ModuleLoad:
     loaded: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadFault:
+class LoadFault(Value):
     """Why a module is not there after all, and what could be done."""
 
     message: str

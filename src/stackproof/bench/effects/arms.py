@@ -6,7 +6,6 @@ import os
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from stackproof.bench.effects import kinds
 from stackproof.bench.effects.stamps import stamp_of
@@ -14,14 +13,14 @@ from stackproof.bench.ready import ReadyArm
 from stackproof.bench.spec import BenchSpec
 from stackproof.build.benchmark import NATIVE
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
+from stackproof.core.value import Value, replace
 from stackproof.image.effects.folder import read_tree_member
 from stackproof.image.effects.load import read_member
 from stackproof.image.model import Image
 from stackproof.results.model import ComparedArm
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arms:
+class Arms(Value):
     """All arms by name, the baseline first; `null` is the baseline once more."""
 
     by_name: Mapping[str, ReadyArm]

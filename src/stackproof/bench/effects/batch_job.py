@@ -18,7 +18,6 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import stackproof
@@ -33,6 +32,7 @@ from stackproof.core import limits, noun
 from stackproof.core.effects import cache_kinds, documents, files
 from stackproof.core.errors import Problem, Reason, StackproofError, fail
 from stackproof.core.monitor import Event, Monitor
+from stackproof.core.value import Value, replace
 from stackproof.launch import schedulers
 from stackproof.launch.effects import allocation as allocations
 from stackproof.launch.effects import scheduler
@@ -55,8 +55,7 @@ _ENDED = {
 _DECISIVE = (JobState.CANCELLED, JobState.TIMEOUT, JobState.NODE_FAIL)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class Work(Value):
     """A results folder and what is to be done in it."""
 
     spec: BenchSpec

@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from stackproof.bench.arms.installation import PROBE
@@ -19,14 +18,14 @@ from stackproof.build.benchmark import FLAGS, LIBRARIES, NATIVE
 from stackproof.core.command import Command
 from stackproof.core.effects import cache_folder, cache_kinds, files, shipped
 from stackproof.core.effects.run import check
+from stackproof.core.value import Value
 
 _KIND = "programs"
 _KEPT_BYTES = 2 << 30
 _TIMEOUT_S = 1800.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProgramSource:
+class ProgramSource(Value):
     """A program to compile: files by their path, commands, and the paths of what they make.
 
     Commands run one after the other in the folder with the files; `{c}`, `{c++}` and `{fortran}`

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from itertools import groupby
 
 from stackproof.bench.effects import program_source
@@ -17,6 +16,7 @@ from stackproof.core import mountlist
 from stackproof.core.effects import cache_kinds
 from stackproof.core.errors import Problem, StackproofError
 from stackproof.core.mountlist import MountRequest
+from stackproof.core.value import replace
 from stackproof.image.model import Deployment
 from stackproof.mount.effects import mount_exec
 from stackproof.mpi import families

@@ -11,7 +11,6 @@ import os
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stackproof.bench.effects import sweeping
@@ -24,6 +23,7 @@ from stackproof.core import limits, noun
 from stackproof.core.effects import files
 from stackproof.core.errors import StackproofError
 from stackproof.core.monitor import Event, Monitor
+from stackproof.core.value import Value, replace
 from stackproof.results.measurement import Measurement
 from stackproof.results.model import LAUNCHES, Results
 
@@ -37,8 +37,7 @@ Work = Mapping[tuple[str, str], Mapping[str, frozenset[str]]]
 """(placement, program) -> arm -> benchmarks on which it has undecided points."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Experiment:
+class Experiment(Value):
     """What is to be measured: the specification, all of its launches, and where results are.
 
     `null` is the arm that only shows how much the baseline differs from itself: it is measured

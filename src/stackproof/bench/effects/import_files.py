@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import sys
 from datetime import UTC, datetime
@@ -16,6 +15,7 @@ from stackproof.compare.effects.results import load_results
 from stackproof.core import limits, noun
 from stackproof.core.effects import documents, files
 from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.core.value import replace
 from stackproof.knowledge.reference_curves import BufferPlace
 from stackproof.results.case import Locality
 from stackproof.results.model import LAUNCHES, SPECIFICATION
@@ -60,9 +60,7 @@ def _imported(outputs: list[OutputFile], setup: ImportSetup) -> Imported:
         lacking = Reason.NO_RESULTS
         raise StackproofError(
             *(
-                dataclasses.replace(one, reason=Reason.INVALID_VALUE)
-                if one.reason is lacking
-                else one
+                replace(one, reason=Reason.INVALID_VALUE) if one.reason is lacking else one
                 for one in error.problems
             )
         ) from error

@@ -7,7 +7,6 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 
 from stackproof.bench import programs as bench_programs
 from stackproof.bench import schedule
@@ -23,6 +22,7 @@ from stackproof.core.command import Command, Completed, EnvPatch
 from stackproof.core.effects.run import base_environment
 from stackproof.core.errors import Problem, Reason, StackproofError
 from stackproof.core.mountlist import MountRequest
+from stackproof.core.value import replace
 from stackproof.image.model import Deployment
 from stackproof.knowledge.reference_curves import BufferPlace
 from stackproof.launch import devices, launchers

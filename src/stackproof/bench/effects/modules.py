@@ -11,7 +11,6 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from stackproof.bench.arms import module
@@ -21,6 +20,7 @@ from stackproof.bench.effects import installation
 from stackproof.core.command import Command, EnvPatch
 from stackproof.core.effects.run import base_environment, run
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
+from stackproof.core.value import Value
 from stackproof.mpi.families.cray_mpich import CRAY_MPICH
 
 _PATIENCE_S = 300.0
@@ -67,8 +67,7 @@ exit 0
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadedModules:
+class LoadedModules(Value):
     """What modules make: a change of the environment, and the names that are loaded in the end.
 
     `said` is what the shell printed before the first of them.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from msgspec import field
 
 from stackproof.bench import schedule
 from stackproof.bench.spec import BenchSpec
@@ -14,6 +15,7 @@ from stackproof.cluster.model import ClusterSpec, ClusterState
 from stackproof.core import limits
 from stackproof.core.effects import files
 from stackproof.core.errors import Problem, StackproofError
+from stackproof.core.value import Value, replace
 from stackproof.launch.effects import allocation as allocations
 from stackproof.launch.effects import scheduler_job
 from stackproof.launch.effects.allocation import Allocation
@@ -24,8 +26,7 @@ from stackproof.site.effects import node_files
 from stackproof.site.topology import Topology
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchNodes:
+class LaunchNodes(Value):
     """Nodes to make launches on.
 
     `nodes` maps names to the CPUs that ranks may have, `topologies` to their inside. `interface` is

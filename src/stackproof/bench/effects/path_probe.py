@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stackproof.bench import path_verdict, schedule
@@ -29,6 +28,7 @@ from stackproof.core.effects import files
 from stackproof.core.effects.run import transcript
 from stackproof.core.errors import Problem, Reason, StackproofError
 from stackproof.core.monitor import Event, Monitor
+from stackproof.core.value import Value, replace
 from stackproof.launch.launchers import labels
 from stackproof.mpi import families, path_logs
 from stackproof.results.case import Case, Placement
@@ -48,8 +48,7 @@ _NOT_ASKED = frozenset({"validation", "results", "transport"})
 """Checks of a launch that say nothing of a probe, or that its verdict on the path contains."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Probing:
+class Probing(Value):
     """Where and for what probes are made; `allocation` is the number of the job's element."""
 
     spec: BenchSpec

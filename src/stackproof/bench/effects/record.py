@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from stackproof.core import noun
 from stackproof.core.effects import files
+from stackproof.core.value import Value
 from stackproof.results.effects.ledger import Ledger
 from stackproof.results.measurement import Measurement
 from stackproof.results.model import LAUNCHES
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(Value, kw_only=False):
     """Where launches are written down: a results folder, and its chain if it has one."""
 
     folder: Path

@@ -10,7 +10,6 @@ import functools
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +25,7 @@ from stackproof.core.effects import shipped
 from stackproof.core.effects.documents import load
 from stackproof.core.errors import Problem, Reason, StackproofError, fail
 from stackproof.core.monitor import Monitor
+from stackproof.core.value import Value, replace
 from stackproof.image.effects.image_file import load_head
 from stackproof.launch.effects import launch_folder
 from stackproof.launch.schedulers import REGISTRY
@@ -161,8 +161,7 @@ def _measure_here(
         ) from None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecipeWords:
+class RecipeWords(Value):
     """Words that change recipes: `all` those of every arm, `swap` that of one more challenger."""
 
     swap: tuple[str, ...] = ()

@@ -18,10 +18,11 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 import stackproof
 from stackproof.bench import path_verdict, patience
@@ -54,6 +55,7 @@ from stackproof.core.effects import files, quiet
 from stackproof.core.effects.run import transcript
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.core.monitor import Event, Monitor
+from stackproof.core.value import Value, replace
 from stackproof.results.case import Case, Placement
 from stackproof.results.effects import ledger
 from stackproof.results.measurement import Measurement
@@ -70,8 +72,7 @@ _REPEATED = 0.25
 """Part of the blocks that are made again at most; the failures of others are recorded."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bench:
+class Bench(Value):
     """A specification made ready: arms, where they run, placements by name.
 
     `paths` is what the probes found, by arm and placement.
@@ -336,8 +337,7 @@ def load_spec(folder: Path) -> BenchSpec:
     return noun.from_data(BenchSpec, whole.get("spec"), file=os.fspath(marker))
 
 
-@dataclass(slots=True, kw_only=True)
-class Run:
+class Run(Struct, kw_only=True):
     """What is being run: `total` launches are planned; `pace` changes with each that is made."""
 
     bench: Bench

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from stackproof.bench.schedule import Launch
 from stackproof.core.monitor import Event, Monitor
+from stackproof.core.value import replace
 
 Left = Mapping[tuple[str, str, str], tuple[str, ...]]
 """(placement, program, benchmark) -> the settings that are left there."""

@@ -19,9 +19,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from stackproof.bench.programs import stray_output
+from stackproof.core.value import Value
 from stackproof.results.case import Case, Timing
 from stackproof.results.measurement import Output, Series
 from stackproof.results.metrics import CORE
@@ -33,8 +35,7 @@ _MEAN = "t_avg[usec]"
 _SLOWEST = "t_max[usec]"
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(Value, kw_only=False):
     """A table of the program: its columns, and which of them is which benchmark."""
 
     columns: tuple[str, ...]
@@ -70,8 +71,7 @@ _RULE = re.compile(r"#-+")
 _LAST = "# All processes entering MPI_Finalize"
 
 
-@dataclass(frozen=True, slots=True)
-class ImbMpi1:
+class ImbMpi1(Value, kw_only=False):
     """The member of the family; see `stackproof.bench.programs.Benchmark`."""
 
     name: str = "IMB-MPI1"
@@ -150,8 +150,7 @@ def _problems(case: Case) -> Iterator[str]:
         yield "window and number of samples must be at least 1"
 
 
-@dataclass(slots=True)
-class _Table:
+class _Table(Struct):
     """The rows of one section, in the order they came."""
 
     title: str
@@ -161,8 +160,7 @@ class _Table:
     broken: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Reading:
+class _Reading(Value):
     """One number of a row; `wanted` is the size asked for, `size` the one that was measured."""
 
     benchmark: str

@@ -11,9 +11,9 @@ import math
 import re
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 
 import msgspec
+from msgspec import Struct, field
 
 from stackproof.bench.programs import stray_output
 from stackproof.bench.programs.native_lines import (
@@ -30,6 +30,7 @@ from stackproof.bench.programs.native_lines import (
     series_of,
     wrong_of,
 )
+from stackproof.core.value import Value
 from stackproof.results.case import Case
 from stackproof.results.measurement import Output
 from stackproof.results.metrics import CORE
@@ -60,8 +61,7 @@ _END_BYTES = 24
 """Bytes of what ends a record, of which a part may be in the piece before."""
 
 
-@dataclass(frozen=True, slots=True)
-class StackproofBench:
+class StackproofBench(Value, kw_only=False):
     """The member of the family; see `stackproof.bench.programs.Benchmark`."""
 
     name: str = "stackproof-bench"
@@ -179,8 +179,7 @@ def _limits(case: Case) -> Iterator[str]:
         yield "the seconds per size must be more than 0 and at most 86400"
 
 
-@dataclass(slots=True)
-class _Found:
+class _Found(Struct):
     """Whole records as they came, with the bytes they were made of, and the rest."""
 
     records: list[tuple[bytes, AnyLine]] = field(default_factory=list)

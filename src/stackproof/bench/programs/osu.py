@@ -14,11 +14,11 @@ round trip.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from stackproof.bench.programs import stray_output, tables
 from stackproof.bench.programs.tables import Draft, ParsedTables, PrintedTable, TableRow
 from stackproof.core.errors import Reason
+from stackproof.core.value import Value
 
 PROGRAM = "OSU"
 
@@ -105,8 +105,7 @@ def read(text: str) -> ParsedTables:
     return ParsedTables(tables=tuple(reader.tables), garbage=reader.garbage.lines)
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
+class _Line(Value, kw_only=False):
     number: int
     label: str
     text: str

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 
 from stackproof.bench.programs import osu
 from stackproof.bench.programs.tables import PrintedTable, TableRow
 from stackproof.core.errors import Reason
+from stackproof.core.value import Value
 from stackproof.results.case import Case, Timing
 from stackproof.results.measurement import Output, Series
 from stackproof.results.metrics import METRICS
@@ -47,8 +47,7 @@ class OsuKind(StrEnum):
     ONE_SIDED = "one-sided"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OsuTest:
+class OsuTest(Value):
     """One test: `program` is its executable, `benchmark` a name in `METRICS`, `title` as printed.
 
     `windowed` says that it keeps a window of messages in flight, `resized` that it takes `-m`.
@@ -131,8 +130,7 @@ OSU_TESTS: Mapping[str, OsuTest] = {
 """The tests by what they measure."""
 
 
-@dataclass(frozen=True, slots=True)
-class OsuBenchmark:
+class OsuBenchmark(Value, kw_only=False):
     """A member of the family; see `stackproof.bench.programs.Benchmark`."""
 
     test: OsuTest

@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from stackproof.bench.programs import stray_output
 from stackproof.core.errors import Reason
+from stackproof.core.value import Value
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _QUOTE = re.compile(r" {0,3}(?:> ?)+")
@@ -20,8 +22,7 @@ _NUMBER = re.compile(r"-?(?:\d{1,15}(?:\.\d{1,6})?|inf|nan)")
 _GROUPED = re.compile(r"\d{1,3}(?:[.,]\d{3})+(?:[.,]\d+)?|\d+,\d+")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableRow:
+class TableRow(Value):
     """One line of a table: `values` by column, None for `inf`, `nan` and words.
 
     `size` is in bytes, 0 in a table without sizes; `line` counts from 1.
@@ -34,8 +35,7 @@ class TableRow:
     group: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class Fault(Value):
     """A line of a table that does not count, and why."""
 
     line: int
@@ -43,8 +43,7 @@ class Fault:
     why: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PrintedTable:
+class PrintedTable(Value):
     """What stands below one title.
 
     `program` is `OSU` or `IMB-MPI1`, `version` empty where it is not said; `facts` is what the
@@ -67,16 +66,14 @@ class PrintedTable:
     accelerator: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ParsedTables:
+class ParsedTables(Value):
     """All tables of a text, and the lines that belong to none."""
 
     tables: tuple[PrintedTable, ...] = ()
     garbage: tuple[str, ...] = ()
 
 
-@dataclass(slots=True)
-class Draft:
+class Draft(Struct):
     """A table while it is read; `any_sizes` says that sizes need only rise."""
 
     program: str

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+from msgspec import field
+
+from stackproof.core.value import Value
 
 
 class ImageSource(StrEnum):
@@ -17,8 +20,7 @@ class ImageSource(StrEnum):
     FOLDER = "a folder with a root"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuntimeFacts:
+class RuntimeFacts(Value):
     """What a runtime is: its program, the images it starts, and how a user asks it for a GPU.
 
     `hooks` says whether containers can be annotated for a hook; `in_steps` whether it is a part of
@@ -32,8 +34,7 @@ class RuntimeFacts:
     in_steps: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerStart:
+class ContainerStart(Value):
     """What is started: an image, folders by the place they are seen at (read-only), variables.
 
     `options` are more words for the runtime, as a site or a user gives them. `annotations` are what
@@ -48,8 +49,7 @@ class ContainerStart:
     hooks: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepStart:
+class StepStart(Value):
     """How srun starts tasks in a container: options, and the file that `{file}` in them means."""
 
     options: tuple[str, ...] = ()

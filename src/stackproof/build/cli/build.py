@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 from stackproof.build.effects import builders, images, stacks
@@ -16,6 +15,7 @@ from stackproof.core.cli import progress
 from stackproof.core.effects import outputs
 from stackproof.core.errors import ExitCode, Problem, Reason, StackproofError, fail, problems_data
 from stackproof.core.monitor import Monitor
+from stackproof.core.value import Value
 
 
 def run(asked: BuildRequest) -> int:
@@ -48,8 +48,7 @@ def run(asked: BuildRequest) -> int:
     return int(problems[0].reason.exit_code if problems else ExitCode.DONE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Result:
+class _Result(Value):
     """What one build gave, for those who read it as JSON."""
 
     data: dict[str, object]

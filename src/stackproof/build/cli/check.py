@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import dataclass
 
 from stackproof.build.effects import builders, locking, stacks
 from stackproof.build.effects.builders import Solving
@@ -13,6 +12,7 @@ from stackproof.build.engine import Findings
 from stackproof.build.options import BuildOptions, RecipeCheckOptions
 from stackproof.core.cli import progress
 from stackproof.core.errors import ExitCode, Problem, Reason, StackproofError, problems_data
+from stackproof.core.value import Value
 
 _NOT_LOOKED_UP = "versions were not looked up"
 
@@ -50,8 +50,7 @@ def run(asked: RecipeCheckOptions) -> int:
     return int(code)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Checked:
+class _Checked(Value):
     """The findings on one stack; `locked` is true where a lock beside the recipe answers it.
 
     `remark` names what was not looked up.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 from stackproof.build import containerfile
@@ -19,6 +18,7 @@ from stackproof.core.command import EnvPatch
 from stackproof.core.effects import files
 from stackproof.core.effects.sandbox import packages
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
+from stackproof.core.value import replace
 from stackproof.inject.manifest import Manifest
 
 

@@ -7,7 +7,6 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from operator import attrgetter
 from pathlib import Path
@@ -19,6 +18,7 @@ from stackproof.core.cli.tables import ago_text, print_table
 from stackproof.core.effects import cache_kinds, files
 from stackproof.core.errors import Reason, StackproofError, fail
 from stackproof.core.numbers import disk_text
+from stackproof.core.value import Value
 from stackproof.image.effects.load import load_image
 from stackproof.share import labels
 from stackproof.share.cli.image import data
@@ -29,8 +29,7 @@ from stackproof.share.labels import LabelRecord
 _SUFFIXES = (".squashfs", ".sqfs")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Row:
+class _Row(Value):
     """An image; `mpi` is empty for one without, `unreadable` says why nothing of it is known."""
 
     path: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 from stackproof.build.effects import builders, git, locking, source_mirror, stacks
@@ -11,10 +10,10 @@ from stackproof.build.effects.source_mirror import Contents
 from stackproof.build.options import BuildOptions, MirrorOptions
 from stackproof.core import noun
 from stackproof.core.cli import progress
+from stackproof.core.value import Value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Made:
+class _Made(Value):
     """A mirror before and after, and how many clones were put into it."""
 
     before: Contents

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -19,6 +18,7 @@ from stackproof.build.swap import Swapper
 from stackproof.core.document import Document
 from stackproof.core.errors import Problem, Reason, StackproofError, did_you_mean, fail
 from stackproof.core.monitor import Monitor
+from stackproof.core.value import Value
 
 if TYPE_CHECKING:  # `check` and `plan` build nothing
     from stackproof.build.effects.loaded import Loaded
@@ -66,8 +66,7 @@ class Solving(StrEnum):
     """Steps of a plan, and minutes: `plan` shows them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class Reading(Value):
     """A recipe that was read and not yet understood.
 
     `composed` is what a file means with all that it inherits (`chain`), None for a folder; `facts`

@@ -8,7 +8,6 @@ import os
 import stat
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from stackproof.build.effects import workspace
@@ -16,6 +15,7 @@ from stackproof.core.effects import cache_kinds, files
 from stackproof.core.effects.cache_kinds import IMAGES, KINDS, MEMORY, Entries, Kind, UseSign
 from stackproof.core.effects.foreign.folder import private_folder
 from stackproof.core.errors import Reason, StackproofError, fail
+from stackproof.core.value import Value
 from stackproof.share.effects import checking, naming, places, storing
 from stackproof.share.labels import Label
 
@@ -26,8 +26,7 @@ _ABANDONED_S = 6 * 3600.0
 _GONE = ".gone."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeletableEntry:
+class DeletableEntry(Value):
     """One thing that can be deleted; `used` is when it was last used, as seconds since 1970.
 
     `size` is what it takes on disk. `tree` is the tree of a build that lies elsewhere, which is
@@ -48,8 +47,7 @@ class DeletableEntry:
     foreign: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PruneOptions:
+class PruneOptions(Value):
     """What is to be deleted: what nobody needs, and of these kinds, or so old, or `every` entry."""
 
     kinds: tuple[str, ...] = ()
@@ -58,8 +56,7 @@ class PruneOptions:
     dry_run: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pruned:
+class Pruned(Value):
     """What was deleted, or would be, and what stays because it is in use."""
 
     gone: tuple[DeletableEntry, ...]

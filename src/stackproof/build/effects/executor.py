@@ -11,8 +11,9 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from msgspec import field
 
 from stackproof.build import pip_answers
 from stackproof.build.effects import inside, visible, workspace
@@ -26,6 +27,7 @@ from stackproof.core.effects import cache_folder, cache_kinds, downloads, files
 from stackproof.core.effects.run import Runner, check, failure, run
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.core.monitor import Event, Monitor
+from stackproof.core.value import Value, replace
 
 FINISHED = "finished"
 """The file in a build folder that lists the ids of the steps its image is made of."""
@@ -35,8 +37,7 @@ LAST_COMMAND = "last-command.json"
 """The file in a build folder that holds the command that ran last, with its sandbox."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Built:
+class Built(Value):
     """A finished build: the image in the cache, its digest, and how many steps had to run."""
 
     path: Path
@@ -51,8 +52,7 @@ class Built:
         return self.path.parent.parent
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Work:
+class _Work(Value):
     """A plan that is being run."""
 
     plan: Plan

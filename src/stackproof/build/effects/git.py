@@ -21,7 +21,6 @@ import re
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from stackproof.build.effects import gitview
@@ -32,6 +31,7 @@ from stackproof.core.effects.run import Runner, run
 from stackproof.core.errors import Reason, StackproofError, fail
 from stackproof.core.ids import short
 from stackproof.core.monitor import Event, Monitor
+from stackproof.core.value import Value
 
 MIRROR_VARIABLE = "STACKPROOF_SPACK_MIRROR"
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
@@ -54,8 +54,7 @@ _CLOSED = {
 _HARMLESS = ("-c", f"core.hooksPath={os.devnull}", "-c", "core.fsmonitor=false")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Repository:
+class Repository(Value):
     """A repository as a recipe names it (`url`) and where it is really read (`address`)."""
 
     url: str

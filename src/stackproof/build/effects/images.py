@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stackproof.build.effects import builders, cache_entries, locking, stacks
@@ -19,6 +18,7 @@ from stackproof.core import ids, noun
 from stackproof.core.effects import files, outputs
 from stackproof.core.errors import Problem, Reason, fail
 from stackproof.core.monitor import Event, Monitor
+from stackproof.core.value import Value, replace
 from stackproof.inject.options import CheckOptions, ProgramOptions
 from stackproof.site.effects import toolchain
 
@@ -45,8 +45,7 @@ def make_image(loaded: Loaded, monitor: Monitor, target: Path | None = None) -> 
     return put(built, loaded, target / f"{loaded.stack.name}.squashfs", monitor)[0]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LockUse:
+class LockUse(Value):
     """What is done about the lock: made anew, never made, or all that is wanted."""
 
     update: bool = False

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import field
 
 from stackproof.build.engine import Sources
 from stackproof.build.swap import Swap
 from stackproof.core.document import Document
 from stackproof.core.effects import shipped
 from stackproof.core.errors import Location, Problem
+from stackproof.core.value import Value, replace
 
 OVERLAY = "with.json"
 """The file beside the recipe in an image with the keys that words laid over it."""
@@ -21,8 +23,7 @@ if TYPE_CHECKING:  # what one kind of recipe needs is imported where it is read
     from stackproof.recipe.composition import Composed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded:
+class Loaded(Value):
     """A recipe that is valid, and the stack it means on this machine or site.
 
     `path` is the recipe's file or its folder (Stackinator's formats), `stack` the noun of its

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import replace
 from typing import Any
 
 from stackproof.build.effects.builders import Builder
@@ -12,6 +11,7 @@ from stackproof.build.options import BuildOptions, RecipeOptions
 from stackproof.core.effects import documents
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.core.monitor import Event, Monitor
+from stackproof.core.value import replace
 
 NO_LOCK = "no lock for this site"
 """What is said of a recipe that is valid on a site and has no lock there."""

@@ -6,17 +6,16 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 
 from stackproof.build import floor
 from stackproof.build.effects.loaded import Loaded
 from stackproof.build.plan import Plan
+from stackproof.core.value import Value
 from stackproof.inject.effects import named
 from stackproof.linking.effects.view import RootView
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Oldest:
+class Oldest(Value):
     """A release of glibc that an image is to run with, and the root that it is built in."""
 
     release: str

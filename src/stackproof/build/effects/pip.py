@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import replace
 
 from stackproof.build.plan import PYTHON
 from stackproof.core.command import Command, EnvPatch
+from stackproof.core.value import replace
 
 # How pip finds the index: the user's settings for it, and nothing else of his environment.
 _INDEX_VARIABLES = (

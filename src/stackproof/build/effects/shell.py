@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 from stackproof.build.effects import visible, workspace
@@ -12,6 +11,7 @@ from stackproof.core import noun
 from stackproof.core.command import Bind, Command, EnvPatch, Sandbox
 from stackproof.core.effects import files
 from stackproof.core.errors import Location, Reason, fail
+from stackproof.core.value import replace
 
 
 def find_build(name: str) -> Path:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 
 from stackproof.build.effects.loaded import Loaded
 from stackproof.build.foreseen import ForeseenNeeds, foresee, lacking
 from stackproof.build.plan import Plan
 from stackproof.core.errors import Problem, Reason
+from stackproof.core.value import Value
 from stackproof.inject.effects import known_releases
 from stackproof.inject.needs import Lacks
 from stackproof.site.effects import probe
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SiteNeeds:
+class SiteNeeds(Value):
     """What an image will need, and what of that a site lacks."""
 
     needs: ForeseenNeeds

@@ -12,13 +12,13 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from stackproof.build.effects.workspace import locked
 from stackproof.core.effects import cache_kinds, files
 from stackproof.core.errors import Location, Reason, fail
 from stackproof.core.monitor import Monitor
+from stackproof.core.value import Value
 
 ARCHIVES = "_source-cache/archive"
 GIT = "git"
@@ -27,8 +27,7 @@ EASYBUILD = "easybuild"
 _EXTENSION = re.compile(r"(?:\.tar)?\.[A-Za-z0-9]+$")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Contents:
+class Contents(Value):
     """What a mirror holds: sources by path with their sizes, and bytes of repositories."""
 
     sources: dict[str, int]

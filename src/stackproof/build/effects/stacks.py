@@ -6,7 +6,6 @@ import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ from stackproof.build.swap import Swap, SwapWord
 from stackproof.core.document import Document
 from stackproof.core.effects import documents, shipped
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
+from stackproof.core.value import replace
 from stackproof.recipe.conditions import Truth
 from stackproof.site.effects import toolchain
 

@@ -23,8 +23,9 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import field
 
 from stackproof.build.effects import inside, visible
 from stackproof.build.plan import BUILD, DOWNLOADS, OUT, Plan, Step
@@ -36,6 +37,7 @@ from stackproof.core.effects.foreign import folder as folders
 from stackproof.core.errors import Location, Reason, fail
 from stackproof.core.ids import short
 from stackproof.core.monitor import Event, Monitor
+from stackproof.core.value import Value
 
 _NETWORK_VARIABLES = (
     *(f"{name}_proxy" for name in ("http", "https", "ftp", "all", "no")),
@@ -52,8 +54,7 @@ HOME = "/tmp/home"  # noqa: S108 - in the sandbox's own /tmp
 """The home folder inside the sandbox: empty, in memory, gone with the command."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Indices:
+class Indices(Value):
     """What an engine finds out about cloned repositories: the same for every build that has them.
 
     `folder` below the build holds files named `<kind>/<name>-…` for each repository; those of the
@@ -84,8 +85,7 @@ class Indices:
                     files.copy(path, target)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BuildSetup:
+class BuildSetup(Value):
     """What a build on this machine has besides its plan; no id depends on it.
 
     `blobs` says where the bytes of files known by their digest lie. `build_files` are written
@@ -119,8 +119,7 @@ class BuildSetup:
     explained: Callable[[Plan], AbstractContextManager[None]] = lambda _: nullcontext()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Workspace:
+class Workspace(Value):
     """The folders of one build."""
 
     home: Path
@@ -174,8 +173,7 @@ class Workspace:
         return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Installing:
+class Installing(Value):
     """A command of a step that reports: where its output is kept, and the build it is part of."""
 
     step: Step

@@ -7,7 +7,6 @@ there is an error.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import os
@@ -29,6 +28,7 @@ from stackproof.core.effects import cache_kinds, files
 from stackproof.core.effects.run import base_environment, failure, run
 from stackproof.core.effects.sandbox import package_hint
 from stackproof.core.errors import Reason, StackproofError, fail
+from stackproof.core.value import replace
 
 _TOOL_S = 30.0
 _READY_S = 10.0
@@ -48,23 +48,23 @@ def shape(state: ClusterState, spec: ClusterSpec) -> ClusterState:
     have = state.delay.asked_us if state.delay else None
     if wanted == have:
         _set_queues(state, spec.rate, _netem_of(state.delay))
-        return dataclasses.replace(state, spec=spec)
+        return replace(state, spec=spec)
     state = _without_delay(state)
     _set_queues(state, spec.rate, None)
-    state = dataclasses.replace(state, spec=dataclasses.replace(spec, delay=None))
+    state = replace(state, spec=replace(spec, delay=None))
     if wanted is None:
         return state
     for _ in range(_TRIES):
         before = _round_trips(state)
         facts = _add_delay(state, wanted)
-        delayed = dataclasses.replace(state, spec=spec, delay=facts)
+        delayed = replace(state, spec=spec, delay=facts)
         try:
             facts = _seen(facts, before, _round_trips(delayed))
         except BaseException:
             _without_delay(delayed)
             raise
         if facts.seen_us is None or facts.seen_us >= _LEAST_SHARE * wanted:
-            return dataclasses.replace(delayed, delay=facts)
+            return replace(delayed, delay=facts)
         _without_delay(delayed)
     raise _no_delay(facts)
 
@@ -88,8 +88,8 @@ def reshape(state: ClusterState) -> ClusterState:
     bare = _without_delay(state)
     _set_queues(bare, state.spec.rate, None)
     facts = _add_delay(bare, state.delay.asked_us)
-    delay = dataclasses.replace(state.delay, pid=facts.pid, started=facts.started, alive=True)
-    return dataclasses.replace(state, delay=delay)
+    delay = replace(state.delay, pid=facts.pid, started=facts.started, alive=True)
+    return replace(state, delay=delay)
 
 
 def _alive(state: ClusterState) -> tuple[ClusterNode, ...]:
@@ -166,7 +166,7 @@ def _without_delay(state: ClusterState) -> ClusterState:
             os.kill(delay.pid, signal.SIGKILL)
         names = tuple(node.name for node in _alive(state))
         _batch(state, model.HEAD, "ip", model.switch_off_lines(names))
-    return dataclasses.replace(state, delay=None)
+    return replace(state, delay=None)
 
 
 def _has_netem(state: ClusterState) -> bool:
@@ -289,7 +289,7 @@ def _seen(facts: DelayFacts, before: list[float], after: list[float]) -> DelayFa
         return facts
     seen = (statistics.median(after) - statistics.median(before)) / 2
     low, _, high = statistics.quantiles(after, n=4)
-    return dataclasses.replace(facts, seen_us=round(seen, 1), spread_us=round((high - low) / 2, 1))
+    return replace(facts, seen_us=round(seen, 1), spread_us=round((high - low) / 2, 1))
 
 
 def _no_delay(facts: DelayFacts) -> StackproofError:

@@ -11,7 +11,6 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from stackproof.cluster.effects import link
@@ -21,6 +20,7 @@ from stackproof.core.command import Command
 from stackproof.core.effects import cache_folder, cache_kinds
 from stackproof.core.effects.run import run
 from stackproof.core.errors import StackproofError
+from stackproof.core.value import replace
 
 NAME = "stackproof_spank.so"
 _KIND = "native"

@@ -8,7 +8,6 @@ cluster. Whatever is shared below /tmp is shared again.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import socket
 import subprocess
@@ -23,6 +22,7 @@ from stackproof.cluster.effects.agent import started
 from stackproof.cluster.effects.state import end_process, locked, write
 from stackproof.cluster.model import ClusterNode, ClusterState
 from stackproof.core.errors import Reason, fail
+from stackproof.core.value import replace
 
 _BOOT_S = 30.0
 _LOG = "restart.log"
@@ -104,7 +104,7 @@ def _boot(state: ClusterState, old: ClusterNode) -> ClusterState:
         their_report.close()
         try:
             pid = _await(link, report, "name")
-            node = dataclasses.replace(
+            node = replace(
                 old, pid=pid, head_pid=_pid_in_head(pid), started=started(pid), alive=True
             )
             cluster_link.connect(state, node)
@@ -118,7 +118,7 @@ def _boot(state: ClusterState, old: ClusterNode) -> ClusterState:
                 detail=log or None,
             ) from error
         nodes = tuple(node if other.name == old.name else other for other in state.nodes)
-        state = cluster_link.reshape(dataclasses.replace(state, nodes=nodes))
+        state = cluster_link.reshape(replace(state, nodes=nodes))
         cluster_node.send(link, {"stay": True})
     return state
 

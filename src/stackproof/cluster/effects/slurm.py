@@ -8,7 +8,6 @@ reaps it and with which it dies. One munged serves all: its socket is a file tha
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import re
 import shutil
@@ -24,6 +23,7 @@ from stackproof.cluster.slurm import NodeState, SlurmFacts, SlurmSpec
 from stackproof.core.command import Command
 from stackproof.core.effects.run import run
 from stackproof.core.errors import Problem, Reason, StackproofError, fail
+from stackproof.core.value import replace
 
 _DAEMON_S = 30.0
 _ASK_S = 10.0
@@ -195,7 +195,7 @@ def with_faults(state: ClusterState) -> ClusterState:
     """Return a state with the daemons that have died, if there is a Slurm at all."""
     if state.slurm is None:
         return state
-    return dataclasses.replace(state, slurm=dataclasses.replace(state.slurm, dead=dead(state)))
+    return replace(state, slurm=replace(state.slurm, dead=dead(state)))
 
 
 def _start_munged(state: ClusterState) -> None:

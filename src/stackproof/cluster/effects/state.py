@@ -8,7 +8,6 @@ deleted, or whose start was killed at any point, is found as well.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import select
 import signal
@@ -23,6 +22,7 @@ from stackproof.core import noun
 from stackproof.core.effects import files
 from stackproof.core.effects.foreign import folder as folders
 from stackproof.core.errors import Reason, StackproofError, fail
+from stackproof.core.value import replace
 
 STATE_FILE = "state.json"
 _SCRIPT = b"/cluster/effects/node.py"
@@ -94,13 +94,11 @@ def look(folder: Path) -> ClusterState | None:
         return None
     if not _lives(state.head.pid, state.head.started):
         return None
-    nodes = tuple(
-        dataclasses.replace(node, alive=_lives(node.pid, node.started)) for node in state.nodes
-    )
+    nodes = tuple(replace(node, alive=_lives(node.pid, node.started)) for node in state.nodes)
     delay = state.delay
     if delay and delay.pid:
-        delay = dataclasses.replace(delay, alive=_lives(delay.pid, delay.started))
-    return slurm.with_faults(dataclasses.replace(state, nodes=nodes, delay=delay))
+        delay = replace(delay, alive=_lives(delay.pid, delay.started))
+    return slurm.with_faults(replace(state, nodes=nodes, delay=delay))
 
 
 def every() -> dict[str, ClusterState | None]:

@@ -8,7 +8,6 @@ behind but a folder with a state file. `stackproof.cluster.effects.node` is what
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import shutil
 import socket
@@ -41,6 +40,7 @@ from stackproof.core.effects.run import run
 from stackproof.core.effects.sandbox import package_hint
 from stackproof.core.errors import Problem, Reason, StackproofError, fail
 from stackproof.core.monitor import Event, Monitor, null_monitor
+from stackproof.core.value import replace
 
 _AGENT = "agent"
 _LOG = "start.log"
@@ -144,13 +144,13 @@ def set_link(state: ClusterState, *, rate: str | None, delay: str | None) -> Clu
     to is measured. Connections stay. Raises `StackproofError` (INVALID_VALUE, TOOL_MISSING,
     CLUSTER_DOWN, CLUSTER_FAILED).
     """
-    spec = dataclasses.replace(state.spec, rate=rate, delay=delay)
+    spec = replace(state.spec, rate=rate, delay=delay)
     wrong = model.problems(spec)
     if wrong:
         raise StackproofError(*wrong)
     with locked(state.name):
         current = require(state.name)
-        spec = dataclasses.replace(current.spec, rate=rate, delay=delay)
+        spec = replace(current.spec, rate=rate, delay=delay)
         changed = cluster_link.shape(current, spec)
         write(changed)
         return changed
@@ -165,7 +165,7 @@ def share(state: ClusterState, paths: tuple[str, ...]) -> None:
     wanted = tuple(path for path in map(os.path.abspath, paths) if _is_hidden(path))
     if not wanted:
         return
-    missing = _missing_paths(dataclasses.replace(state.spec, shared=wanted))
+    missing = _missing_paths(replace(state.spec, shared=wanted))
     if missing:
         raise StackproofError(*missing)
     pairs = [word for path in wanted for word in (path, os.path.realpath(path))]
@@ -214,7 +214,7 @@ def _start(spec: ClusterSpec, folder: Path) -> ClusterState:
         except cluster_node.SetupError as error:
             raise _start_failure(folder, str(error), rootless) from None
         state = ClusterState(
-            spec=dataclasses.replace(spec, rate=None, delay=None),
+            spec=replace(spec, rate=None, delay=None),
             slurm=SlurmFacts(version="") if spec.slurm else None,
             folder=os.fspath(folder),
             agent=os.fspath(folder / _AGENT),
@@ -226,7 +226,7 @@ def _start(spec: ClusterSpec, folder: Path) -> ClusterState:
         state = cluster_link.shape(state, spec)
         if spec.slurm:
             facts = slurm.start(state, spec.slurm)
-            state = dataclasses.replace(state, slurm=facts)
+            state = replace(state, slurm=facts)
         _write_agent(state)
         write(state)
         cluster_node.send(ours, {"stay": True})
@@ -269,7 +269,7 @@ def _planned(spec: ClusterSpec, folder: Path) -> tuple[ClusterNode, ...]:
     for number, name in enumerate(names):
         core = cores[number % len(cores)]
         group = cgroups.make(folder, name, core)
-        planned.append(dataclasses.replace(_plan(name), core=core, group=group))
+        planned.append(replace(_plan(name), core=core, group=group))
     return tuple(planned)
 
 
@@ -336,7 +336,7 @@ def _plan(name: str) -> ClusterNode:
 
 def _born(node: ClusterNode, pids: Mapping[str, int], head_pids: Mapping[str, int]) -> ClusterNode:
     pid = pids[node.name]
-    return dataclasses.replace(node, pid=pid, head_pid=head_pids[node.name], started=started(pid))
+    return replace(node, pid=pid, head_pid=head_pids[node.name], started=started(pid))
 
 
 def _start_failure(folder: Path, said: str, rootless: bool) -> StackproofError:  # noqa: FBT001

@@ -5,7 +5,6 @@ Its launches are a chain (`stackproof.results.chain`), which is read with them.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from stackproof.core import limits, noun
 from stackproof.core.effects import documents, files
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.core.ids import digest
+from stackproof.core.value import replace
 from stackproof.results import chain as chains
 from stackproof.results.chain import LaunchFile
 from stackproof.results.effects import ledger, signing
@@ -66,7 +66,7 @@ def load_results(folder: os.PathLike[str] | str, *, signed_by: str | None = None
     paths, unread = load_paths(place)
     aside, *_ = _records(place / SET_ASIDE, aside=True)
     found = ledger.read(place, (*records, *aside), unreadable)
-    found = dataclasses.replace(found, signature=signing.signature(place, signed_by))
+    found = replace(found, signature=signing.signature(place, signed_by))
     return Results(
         spec=spec,
         measurements=tuple(one.measurement for one in records),

@@ -12,7 +12,6 @@ import os
 import stat
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from stackproof.core import harmless, ownership
 from stackproof.core.effects import files
 from stackproof.core.effects.foreign.folder import fault, owner_text
 from stackproof.core.errors import Reason, fail
+from stackproof.core.value import Value
 
 
 class Entries(StrEnum):
@@ -44,8 +44,7 @@ class UseSign(StrEnum):
     UNSEEN = "unseen"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class Kind(Value):
     """One kind of content; `folders` are below the cache's folder, the first is where it is put.
 
     `again` says what is lost by deleting it.

@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 from stackproof.core.command import Command, Completed, EnvPatch
@@ -21,6 +20,7 @@ from stackproof.core.effects import files
 from stackproof.core.effects.run import Runner
 from stackproof.core.monitor import Event, Monitor
 from stackproof.core.numbers import disk_text
+from stackproof.core.value import replace
 
 _EVERY_S = 0.25
 

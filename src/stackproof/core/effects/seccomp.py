@@ -12,7 +12,8 @@ from __future__ import annotations
 import errno
 import os
 import struct
-from dataclasses import dataclass
+
+from stackproof.core.value import Value
 
 # linux/audit.h, and the numbers of asm/unistd.h
 _LOAD, _JUMP_EQUAL, _JUMP_ABOVE, _JUMP_ANY, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
@@ -27,8 +28,7 @@ _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 22, 2
 _Instruction = tuple[int, int, int, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Calls:
+class _Calls(Value):
     """The numbers of system calls on one kind of machine."""
 
     architecture: int

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -13,6 +12,7 @@ from stackproof.compare.curve_shapes import Mark
 from stackproof.core import limits, noun, secrets
 from stackproof.core.effects import files
 from stackproof.core.errors import Location, Reason, fail
+from stackproof.core.value import replace
 from stackproof.doctor import bundle
 from stackproof.doctor.effects.collect import Collected, said
 from stackproof.doctor.evidence.results import implied
@@ -38,7 +38,7 @@ def write(path: str, collected: Collected, diagnosis: Mapping[str, Any], text: s
     members = {member: collected.evidence.logs[name] for member, name in logs.items()}
     empty = dict.fromkeys(collected.evidence.logs, "")
     data: dict[str, Any] = {
-        "evidence.json": noun.to_data(dataclasses.replace(collected.evidence, logs=empty)),
+        "evidence.json": noun.to_data(replace(collected.evidence, logs=empty)),
         "logs.json": logs,
         "curves.json": [_curve(mark) for mark in collected.marks],
         "diagnosis.json": {key: one for key, one in diagnosis.items() if key != "evidence"},
@@ -94,7 +94,7 @@ def replay(file: str, options: DoctorOptions, knowledge: Knowledge) -> Collected
     else:
         evidence = noun.from_json(Evidence, content, file=file)
     logs = {name: redacted(text) for name, text in evidence.logs.items()}
-    evidence = merged(dataclasses.replace(evidence, logs=logs), said(options, knowledge))
+    evidence = merged(replace(evidence, logs=logs), said(options, knowledge))
     return Collected(evidence=merged(evidence, implied(evidence)), marks=marks)
 
 
@@ -115,7 +115,7 @@ def _evidence(texts: Mapping[str, str], file: str) -> Evidence:
         for member, name in names.items()
         if member in texts and name in evidence.logs
     }
-    return dataclasses.replace(evidence, logs={**evidence.logs, **logs})
+    return replace(evidence, logs={**evidence.logs, **logs})
 
 
 def _json(text: str) -> Any:

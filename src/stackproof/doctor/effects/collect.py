@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,6 +15,7 @@ from stackproof.compare.effects.results import load_results
 from stackproof.core import limits
 from stackproof.core.effects import documents, files
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, did_you_mean, fail
+from stackproof.core.value import Value, replace
 from stackproof.doctor.effects import libraries, programs
 from stackproof.doctor.evidence import launches, log
 from stackproof.doctor.evidence import libraries as evidence_libraries
@@ -50,8 +49,7 @@ _PIECE = 1 << 20
 _LOG_HINT = "give the part that shows the fault"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Collected:
+class Collected(Value):
     """The evidence, what the curves show, and what it was taken from."""
 
     evidence: Evidence
@@ -297,7 +295,7 @@ def _loaded(
     out |= {"libraries-missing"} if gone else set()
     facts = {name: one for name, one in found.facts.items() if name not in out}
     origins = {name: one for name, one in found.origins.items() if name[5:] not in out}
-    evidence = dataclasses.replace(found, facts=facts, origins=origins)
+    evidence = replace(found, facts=facts, origins=origins)
     slurm = libraries.slurm_pmix() if options.site is None else None
     if slurm is None:
         return evidence

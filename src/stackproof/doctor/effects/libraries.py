@@ -6,7 +6,6 @@ Files are read, nothing is run.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import posixpath
 import re
@@ -16,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from stackproof.core import limits
 from stackproof.core.effects import files
 from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.value import replace
 from stackproof.doctor.evidence import libraries
 from stackproof.doctor.evidence.libraries import Content, SlurmPmix
 from stackproof.image.effects.view import ImageFiles
@@ -150,7 +150,7 @@ def _told(closure: Closure, content: Content, plugins: Sequence[str]) -> Evidenc
     if closure.program.elf.machine != this_machine().architecture:
         # What it needs of the system lies on machines of its own kind.
         facts = {name: one for name, one in evidence.facts.items() if name != "libraries-missing"}
-        evidence = dataclasses.replace(evidence, facts=facts)
+        evidence = replace(evidence, facts=facts)
     return evidence
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
+from stackproof.core.value import Value
 from stackproof.knowledge.evidence import Evidence, FactValue
 from stackproof.linking.loader import Closure, MappedObject, missing_nodes
 from stackproof.mpi import families
@@ -47,8 +47,7 @@ Content = Callable[[str], bytes]
 """Returns the bytes of a loaded file, by its path in the view."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlurmPmix:
+class SlurmPmix(Value):
     """Slurm's PMIx plug-ins: first numbers of their PMIx, and whether their library is there.
 
     `loads` is None where the plug-in does not say which library it opens; `where` is their folder.

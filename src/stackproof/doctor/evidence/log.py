@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from stackproof.doctor.log import grammar, story
 from stackproof.doctor.log.lines import plain
@@ -39,8 +40,7 @@ _VERSIONS = tuple((name, re.compile(pattern)) for name, pattern in grammar.VERSI
 _LAUNCHERS = tuple((name, re.compile(pattern, re.MULTILINE)) for name, pattern in grammar.LAUNCHERS)
 
 
-@dataclass(slots=True)
-class _Run:
+class _Run(Struct):
     """One world: a program that called itself rank 0."""
 
     size: int = 0
@@ -48,8 +48,7 @@ class _Run:
     alone: bool = False
 
 
-@dataclass(slots=True)
-class _Records:
+class _Records(Struct):
     """What the records of the benchmark program add up to."""
 
     runs: dict[str, _Run] = field(default_factory=dict)

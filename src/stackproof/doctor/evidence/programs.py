@@ -8,8 +8,8 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 
+from stackproof.core.value import Value
 from stackproof.knowledge.evidence import Evidence, FactValue
 from stackproof.mpi import families
 from stackproof.mpi.families.record import InfoProgram, MpiFamily
@@ -34,16 +34,14 @@ NVIDIA_VERSION = "/proc/driver/nvidia/version"
 """The file in which NVIDIA's driver says its version."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class Reply(Value):
     """What a program printed, and its exit code; standard error where there was nothing else."""
 
     text: str
     returncode: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Piece:
+class _Piece(Value, kw_only=False):
     kind: str
     name: str
     value: FactValue

@@ -12,9 +12,9 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from stackproof.core import harmless, limits
+from stackproof.core.value import Value
 
 _EDGE = limits.LOG_KEPT.bytes // 4
 _BETWEEN = limits.LOG_KEPT.bytes // 3
@@ -57,8 +57,7 @@ _BLANK = re.compile(rb"(?:\x1b\[[0-?]*[ -/]*[@-~]|[\s\0\b])*")
 _RECORD = b'{"kind":"'
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogExtract:
+class LogExtract(Value):
     """What is kept of a log; `numbers` are those of its lines where some were left out."""
 
     text: str

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import functools
 import re
-from dataclasses import dataclass
 
 from stackproof.core import harmless, limits
+from stackproof.core.value import Value
 
 LONGEST = limits.LINE_KEPT.bytes
 """Characters of a line that are looked at."""
@@ -55,8 +55,7 @@ _HOST = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlainLine:
+class PlainLine(Value):
     """A line of what was printed, with its number, and the rank and node of its label."""
 
     number: int
@@ -65,8 +64,7 @@ class PlainLine:
     node: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlainLog:
+class PlainLog(Value):
     """A log that was taken apart; `text` is all lines joined, those that were typed left empty."""
 
     lines: tuple[PlainLine, ...]

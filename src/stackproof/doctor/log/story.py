@@ -5,8 +5,10 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 
+from msgspec import Struct, field
+
+from stackproof.core.value import Value
 from stackproof.doctor.log import grammar
 from stackproof.doctor.log.lines import PlainLine, PlainLog, plain, who
 from stackproof.knowledge.evidence import Evidence
@@ -25,8 +27,7 @@ _SIGNAL_NAMES = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogEvent:
+class LogEvent(Value):
     """A line that complains: where it stands, who printed it, on which rank and node.
 
     `fatal` lines are an end; those of a `stack` tell what was below another one.
@@ -42,8 +43,7 @@ class LogEvent:
     stack: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogStory:
+class LogStory(Value):
     """The events of all logs in their order, and how the job ended, in words."""
 
     events: tuple[LogEvent, ...] = ()
@@ -120,8 +120,7 @@ def _event(name: str, line: PlainLine, text: str, *, fatal: bool, stack: bool = 
     )  # fmt: skip
 
 
-@dataclass(slots=True)
-class _Box:
+class _Box(Struct):
     """The lines between two rules of dashes, joined."""
 
     lines: list[PlainLine] = field(default_factory=list)

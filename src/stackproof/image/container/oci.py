@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import field
 
 from stackproof.core import limits
 from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.core.value import Value
 from stackproof.image.container.tar import damaged
 
 LAYOUT, INDEX, DOCKER = "oci-layout", "index.json", "manifest.json"
@@ -27,8 +29,7 @@ _FULL_NAME = "io.containerd.image.name"
 ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64", "ppc64le": "ppc64", "riscv64": "riscv"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlobReference:
+class BlobReference(Value):
     """A part of an image by its digest (`sha256:…`), with its size in bytes where that is said."""
 
     digest: str
@@ -38,8 +39,7 @@ class BlobReference:
     is_index: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImageConfig:
+class ImageConfig(Value):
     """What a container is started with; `diff_ids` are the digests of its layers, uncompressed."""
 
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -50,8 +50,7 @@ class ImageConfig:
     architecture: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Archived:
+class Archived(Value):
     """An image in an archive of `docker save`: names of files in it."""
 
     config: str

@@ -8,12 +8,12 @@ wheels do; other software must lie where it was built for.
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 
 from stackproof.core import limits
 from stackproof.core.command import EnvPatch
 from stackproof.core.effects import files
 from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.core.value import replace
 from stackproof.image import metadata
 from stackproof.image.effects import tree_digest
 from stackproof.image.model import Image, View

@@ -9,7 +9,6 @@ from __future__ import annotations
 import stat
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from stackproof.core import limits
@@ -17,12 +16,12 @@ from stackproof.core.effects.foreign import unpack as foreign_unpack
 from stackproof.core.effects.foreign.tree import ForeignTree
 from stackproof.core.effects.foreign.unpack import Packed, UnpackRules
 from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.value import Value
 
 FOLDER = "meta"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetaFiles:
+class MetaFiles(Value):
     """The content of a folder `meta`: its files, and folders, by their paths from `meta` on."""
 
     files: Mapping[str, bytes]

@@ -7,13 +7,15 @@ import hashlib
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from msgspec import field
 
 from stackproof.core import limits, noun
 from stackproof.core.command import Command
 from stackproof.core.effects import files, run
 from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.core.value import Value, replace
 from stackproof.image import squashfs
 from stackproof.image.effects import image_file
 from stackproof.inject import hook_manifest
@@ -43,8 +45,7 @@ _SYSTEM_FOLDERS = ("/usr/lib64", "/lib64", "/usr/lib", "/lib")
 _AGAIN = "make it again with `stackproof inject artefact`"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadArtefact:
+class ReadArtefact(Value):
     """An artefact that was read: where it lies in a view, and what it says."""
 
     place: NamedPath
@@ -56,8 +57,7 @@ class ReadArtefact:
         return os.path.join(self.place.path, variant.folder)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
+class Made(Value):
     """A variant that was made: its description, and what was left out of it and why."""
 
     variant: Variant

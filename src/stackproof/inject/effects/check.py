@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from stackproof.core import harmless, limits
 from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.core.value import Value, replace
 from stackproof.image.container.effects import roots
 from stackproof.inject.effects import hosts, known_releases, named, scripts
 from stackproof.inject.effects import target as inject_target
@@ -89,8 +89,7 @@ def judge_named(
     return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Looked:
+class _Looked(Value):
     """What programs of one root have in common: views of it, what is asked, and what is known."""
 
     own: FileView

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
+from stackproof.core.value import Value, replace
 from stackproof.image.container.effects import roots
 from stackproof.inject.artefact import folders_of
 from stackproof.inject.container import ANNOTATION, FORMS, HOOKS, Hook, plan_containing
@@ -26,8 +26,7 @@ from stackproof.linking.loader import Closure, FileView, load_program
 HOOK = "/usr/libexec/stackproof/stackproof-oci-hook"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
+class _Asked(Value):
     """The variant of an artefact that is to be injected: its folder here, and at which level."""
 
     name: str
@@ -118,8 +117,7 @@ def _bind(of: ProgramOptions, options: ContainerOptions, asked: _Asked, question
     return FORMS[options.form](plan_containing(judgements, {place: asked.folder}))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MadeHook:
+class MadeHook(Value):
     """A hook, what containers that get it are started with, and what was judged of programs."""
 
     hook: Hook

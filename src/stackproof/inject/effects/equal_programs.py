@@ -11,8 +11,8 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 
+from stackproof.core.value import Value, replace
 from stackproof.inject.judge import Question, judge
 from stackproof.inject.model import Judgement
 from stackproof.inject.replacement import Replacement
@@ -22,8 +22,7 @@ from stackproof.linking.elf import ElfFile
 from stackproof.linking.loader import File, FileView, LoaderSettings
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Known:
+class _Known(Value):
     """A program that was judged, and whether its judgement can be told of another."""
 
     file: File

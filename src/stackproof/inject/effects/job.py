@@ -13,7 +13,7 @@ import os
 from stackproof.core.environment import Change
 from stackproof.inject.effects import job_key
 
-TYPE_CHECKING = False  # `typing`, dataclasses and errors take longer to import than to mount
+TYPE_CHECKING = False  # `typing`, msgspec and errors take longer to import than to mount
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
@@ -163,9 +163,9 @@ def _refuse(problems: Sequence[Mapping[str, str]], *, accept_unknown: bool) -> N
 
     found = [noun.from_data(Problem, one) for one in against]
     if all(one["reason"] == _UNKNOWN for one in against):
-        import dataclasses  # noqa: PLC0415
+        from stackproof.core.value import replace  # noqa: PLC0415 - see above
 
         last = found[-1]
         hint = f"{last.hint}; or try it: --accept-unknown" if last.hint else None
-        found[-1] = dataclasses.replace(last, hint=hint or "try it: --accept-unknown")
+        found[-1] = replace(last, hint=hint or "try it: --accept-unknown")
     raise StackproofError(*found)

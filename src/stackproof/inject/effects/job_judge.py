@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from stackproof.core.command import EnvPatch
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
+from stackproof.core.value import Value, replace
 from stackproof.image import activate, metadata
 from stackproof.image.effects.folder import relocated
 from stackproof.inject import job as inject_job
@@ -29,8 +29,7 @@ JUDGED = ("LD_LIBRARY_PATH", "LD_PRELOAD")
 """The variables that the loader reads, and that are judged."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Examined:
+class Examined(Value):
     """What a job sets, and what that was decided from."""
 
     job: JobInjection

@@ -11,7 +11,7 @@ import os
 from stackproof.core import mountlist
 from stackproof.mpi import homes
 
-TYPE_CHECKING = False  # `typing`, dataclasses and errors take longer to import than to mount
+TYPE_CHECKING = False  # `typing`, msgspec and errors take longer to import than to mount
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import replace
 
 from stackproof.core.effects import shipped
+from stackproof.core.value import replace
 from stackproof.inject.releases import Releases, parse_releases
 from stackproof.inject.values import parse_values
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 
 from stackproof.core.errors import Reason, fail
+from stackproof.core.value import Value
 from stackproof.inject.artefact import ArtefactRequest
 from stackproof.inject.effects import artefact as artefacts
 from stackproof.inject.effects import named
@@ -26,8 +26,7 @@ from stackproof.inject.variants import (
 ARTEFACT_FOLDER = "/opt/stackproof"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ranked:
+class Ranked(Value):
     """A variant of an artefact, and each program's levels with it, the safest first."""
 
     artefact: ArtefactMetadata

@@ -7,11 +7,13 @@ import os
 import posixpath
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import field
 
 from stackproof.core import limits, mountlist, noun
 from stackproof.core.effects import files
 from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.core.value import Value
 from stackproof.image.container.effects import layers, roots
 from stackproof.image.container.effects.roots import Root
 from stackproof.image.effects import image_file
@@ -32,8 +34,7 @@ _LABEL = "stackproof.mpi.prefix"  # as `image containerfile` writes it
 _NETWORK = ("libfabric.so.1", "libcxi.so.1", "libucp.so.0")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamedPath:
+class NamedPath(Value):
     """Something that was named: a path in a view.
 
     `binds` are folders of this machine by the place that they are mounted at; `manifest` is there

@@ -7,7 +7,6 @@ import posixpath
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stackproof.core import limits
@@ -15,6 +14,7 @@ from stackproof.core.effects import files
 from stackproof.core.effects.foreign import folder as foreign_folder
 from stackproof.core.effects.foreign.folder import OpenFolder
 from stackproof.core.errors import Location, Reason, fail
+from stackproof.core.value import Value, replace
 from stackproof.inject import fabric, levels, site_hook
 from stackproof.inject.eessi import (
     HOME,
@@ -43,8 +43,7 @@ from stackproof.mpi import abi
 _LOCK_S = 10.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Offered:
+class _Offered(Value):
     """What is put there: the libraries of a prefix in a view; `stays` where jobs see it there too.
 
     `source` is recorded; `alone` for libfabric without an MPI. `variant` is of an artefact.
@@ -59,8 +58,7 @@ class _Offered:
     variant: Variant | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Target:
+class _Target(Value):
     """An override folder: `place` on disk, `shown` by EESSI's name, and in programs' DT_RPATH.
 
     `software` is EESSI's folder of the site, `name` what tells it apart there.

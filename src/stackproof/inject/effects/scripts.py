@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from stackproof.core import limits
 from stackproof.core.errors import Location, Reason, fail
+from stackproof.core.value import replace
 from stackproof.inject import python_script
 from stackproof.inject.model import Cause, Effect, Finding, Judgement, verdict_of
 from stackproof.linking.effects.view import RootView

@@ -15,13 +15,15 @@ import re
 import shutil
 import stat
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import ClassVar
+
+from msgspec import field
 
 from stackproof.core import limits, noun
 from stackproof.core.command import Command, EnvPatch
 from stackproof.core.effects import files, run
 from stackproof.core.errors import Location, Reason, fail
+from stackproof.core.value import Value, replace
 from stackproof.inject.eessi import Filling
 from stackproof.inject.effects import versions
 from stackproof.inject.effects.versions import Keep
@@ -36,8 +38,7 @@ _TRACED = re.compile(r"\s*(\S+) => (.+?)(?: \(0x[0-9a-f]+\))?$")
 _TRACED_PATH = re.compile(r"\s*(/.+) \(0x[0-9a-f]+\)$")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Injection:
+class Injection(Value):
     """The record of one version: what it is made of, and what was at its place before.
 
     `before` is the text of a link, a folder beside the place that holds what was a folder there
@@ -57,8 +58,7 @@ class Injection:
     part: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Staged:
+class Staged(Value):
     """A version that is whole and not yet in use: its folder's name and its record."""
 
     folder: str

@@ -16,13 +16,13 @@ import re
 import stat
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stackproof.core.effects import files
 from stackproof.core.effects.foreign import folder as foreign_folder
 from stackproof.core.effects.foreign.folder import OpenFolder
 from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.core.value import Value, replace
 
 KEEP = ".stackproof"
 """The folder beside a place that holds its versions."""
@@ -39,8 +39,7 @@ def real_place(text: str) -> str:
     return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Keep:
+class Keep(Value):
     """The folder with the versions of a place, `folder`, and the one that the place lies in.
 
     Both are open: what is done goes there, whoever renames them meanwhile.

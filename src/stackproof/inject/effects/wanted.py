@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import field
 
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
+from stackproof.core.value import Value
 from stackproof.inject.effects import named
 from stackproof.inject.effects.check import machine_of
 from stackproof.inject.model import Cause, Effect, InjectionVerdict, Judgement
@@ -21,8 +23,7 @@ _REASONS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProgramNow:
+class ProgramNow(Value):
     """A program as it is now: what it loads, and what it asks of MPI."""
 
     path: str
@@ -36,8 +37,7 @@ class ProgramNow:
         return elf.interpreter or usual_interpreter(elf)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
+class Done(Value):
     """What is said at the end: the place, the files in it, and what is left to be done."""
 
     place: str

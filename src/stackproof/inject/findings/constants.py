@@ -7,9 +7,9 @@ another thing by `MPI_SEEK_SET` runs, and reads the wrong bytes.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from stackproof.core.errors import StackproofError
+from stackproof.core.value import replace
 from stackproof.inject.findings.symbols import (
     InjectionAttempt,
     asks_for_the_version,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import field
 
 from stackproof.core.errors import StackproofError
+from stackproof.core.value import Value
 from stackproof.inject.model import Cause, Effect, Finding
 from stackproof.inject.program import Demand
 from stackproof.inject.releases import Releases
@@ -39,8 +41,7 @@ _STATEFUL = re.compile(
 _SHOWN = 12
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InjectionAttempt:
+class InjectionAttempt(Value):
     """One attempt: the closures without and with the injection, and what they are about.
 
     `scope` has the definitions of the closure with it.

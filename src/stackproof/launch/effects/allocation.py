@@ -11,12 +11,14 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import field
 
 from stackproof.core.command import Command, Completed, EnvPatch
 from stackproof.core.effects.run import base_environment, failure, run
 from stackproof.core.errors import Reason, StackproofError, fail
+from stackproof.core.value import Value
 from stackproof.launch.effects import slurm_task
 from stackproof.launch.schedulers import slurm
 from stackproof.site import topology as site_topology
@@ -28,8 +30,7 @@ _KEPT = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JOB_ID")
 _TASK = (sys.executable, "-I", "-S", slurm_task.__file__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeReply:
+class NodeReply(Value):
     """What a node said of itself: CPUs for tasks, and the boot of its kernel, empty if unknown.
 
     `topology` is its inside, with the GPUs that a task there may use.
@@ -37,11 +38,10 @@ class NodeReply:
 
     cpus: tuple[int, ...]
     machine: str = ""
-    topology: Topology = Topology(cores=())  # noqa: RUF009 - a value
+    topology: Topology = Topology(cores=())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Allocation:
+class Allocation(Value):
     """The nodes of a running job.
 
     `nodes` maps names to the CPUs that ranks may have. `element` is the number in an array,

@@ -13,7 +13,6 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 from stackproof.core.command import Command, Completed, EnvPatch
@@ -21,6 +20,7 @@ from stackproof.core.effects import files
 from stackproof.core.effects import run as core_run
 from stackproof.core.effects.foreign.folder import private_folder
 from stackproof.core.errors import StackproofError
+from stackproof.core.value import replace
 from stackproof.launch.effects import leftovers
 
 

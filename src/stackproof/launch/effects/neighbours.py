@@ -11,9 +11,9 @@ import os
 import resource
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from pathlib import Path
 
+from stackproof.core.value import Value
 from stackproof.results.measurement import Disturbance
 
 _STAT = Path("/proc/stat")
@@ -21,8 +21,7 @@ _FEWEST_TICKS = 20
 """Ticks of the kernel's accounting below which a share of time means nothing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CpuTimes:
+class CpuTimes(Value):
     """Seconds at a moment: of the clock, that CPUs worked for programs, that our children did."""
 
     clock: float

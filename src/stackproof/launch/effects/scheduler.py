@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import field
 
 from stackproof.cluster import model as cluster_model
 from stackproof.cluster.effects import up
@@ -13,6 +14,7 @@ from stackproof.cluster.model import ClusterSpec, ClusterState
 from stackproof.core.command import Command, Completed, EnvPatch
 from stackproof.core.effects.run import failure, run
 from stackproof.core.errors import Reason, StackproofError, fail
+from stackproof.core.value import Value
 from stackproof.launch.schedulers import JobRequest, JobState, JobStatus, Scheduler
 
 _ANSWER_S = 60.0
@@ -26,8 +28,7 @@ _KEPT = "SLURM_CONF"
 GONE = JobStatus(state=JobState.GONE, said="not known to the scheduler")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Door:
+class Door(Value):
     """How the commands of a scheduler are reached: here, or on the head of a cluster."""
 
     state: ClusterState | None = None

@@ -5,22 +5,23 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import field
 
 from stackproof.core import limits
 from stackproof.core.command import Command, EnvPatch
 from stackproof.core.effects import files
 from stackproof.core.effects.run import base_environment, failure, run
 from stackproof.core.errors import Location, Reason, fail
+from stackproof.core.value import Value
 
 _ANSWER_S = 60.0
 # What the launchers must know to find their job; all else is on their command lines.
 _KEPT = ("FLUX_", "PBS_", "PALS_")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SchedulerJob:
+class SchedulerJob(Value):
     """A running job: `launcher` is a name in `launch.launchers`, `program` the launcher's path.
 
     `nodes` are in the scheduler's order, each once; `environment` is what the launcher needs.

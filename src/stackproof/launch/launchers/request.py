@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from itertools import groupby
 
+from msgspec import field
+
 from stackproof.core.errors import Problem, Reason, StackproofError
+from stackproof.core.value import Value
 from stackproof.results.case import Placement, Rank
 
 THIS_MACHINE = "localhost"
 """The host name that a launcher without an agent is given."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchRequest:
+class LaunchRequest(Value):
     """One job.
 
     `prefix` is the folder of the MPI (`bin/mpiexec` below it, unless `mpiexec` is the path of
@@ -58,8 +59,7 @@ class LaunchRequest:
     options: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Segment:
+class Segment(Value):
     """Consecutive ranks of one node with one command line."""
 
     node: str

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar
 
+from msgspec import field
+
 from stackproof.core.errors import Problem
+from stackproof.core.value import Value
 
 
 class JobState(StrEnum):
@@ -31,8 +33,7 @@ class JobState(StrEnum):
         return self in {JobState.PENDING, JobState.RUNNING}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobRequest:
+class JobRequest(Value):
     """A batch job.
 
     `command` runs once, on the first node of the allocation, in `folder`; its output is appended
@@ -54,8 +55,7 @@ class JobRequest:
     options: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobStatus:
+class JobStatus(Value):
     """What a scheduler says of one job, or of one element of an array.
 
     `said` is the state in the scheduler's own words, `reason` why it waits or ended, empty when it
@@ -69,8 +69,7 @@ class JobStatus:
     element: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(Value, kw_only=False):
     """One way to ask for the state of a job: a command, and what reads its output.
 
     `read` returns None for an output that is not one, and nothing for a job that is not known.
@@ -80,8 +79,7 @@ class Query:
     read: Callable[[bytes], tuple[JobStatus, ...] | None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class Job(Value):
     """A job that was handed in, as a results folder keeps it.
 
     `cluster` is the cluster of this machine whose scheduler has it, None for the machine's own.
@@ -105,8 +103,7 @@ class Job:
     facts: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobEnd:
+class JobEnd(Value):
     """How the work of one element ended, written by the job itself as its last act."""
 
     SCHEMA: ClassVar[str] = "stackproof/job-end/1"

@@ -12,8 +12,9 @@ import bisect
 import re
 import struct
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from stackproof.core.errors import StackproofError
 from stackproof.linking.elf import telling, x86
@@ -132,8 +133,7 @@ def _loaded(frame: Frame) -> Iterator[ElfSegment]:
     return (segment for segment in frame.segments if segment.kind == PT_LOAD and segment.file_size)
 
 
-@dataclass(slots=True)
-class _Flow:
+class _Flow(Struct):
     """What was seen: constants and own arguments at calls of MPI, and at calls of functions."""
 
     handed: set[Handed] = field(default_factory=set)

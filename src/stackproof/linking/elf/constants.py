@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from stackproof.core import limits
+from stackproof.core.value import Value
 from stackproof.linking.elf import calls, telling
 from stackproof.linking.elf.calls import Calls, Handed, Relay
 from stackproof.linking.elf.layout import (
@@ -55,8 +55,7 @@ _MPI_RELEASE = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Traces:
+class Traces(Value):
     """What was found in one object.
 
     `handles` are handles of the MPICH ABI that its code loads, at most `ENOUGH`; `opened` the names

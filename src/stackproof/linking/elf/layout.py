@@ -7,11 +7,13 @@ that a damaged or hostile file costs an error, never a wrong read, a long loop o
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
+
+from msgspec import Struct, field
 
 from stackproof.core import limits
 from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.core.value import Value
 
 
 class ReadableFile(Protocol):
@@ -29,8 +31,7 @@ class ReadableFile(Protocol):
         """Return `count` bytes from `offset`, fewer at the end of the file."""
 
 
-@dataclass(frozen=True, slots=True)
-class BytesSource:
+class BytesSource(Value, kw_only=False):
     """A file that is in memory."""
 
     name: str
@@ -75,8 +76,7 @@ class ElfSegment(NamedTuple):
     memory_size: int
 
 
-@dataclass(slots=True, kw_only=True)
-class Frame:
+class Frame(Struct, kw_only=True):
     """An opened ELF file: header values, segments, dynamic entries and the string table."""
 
     source: ReadableFile

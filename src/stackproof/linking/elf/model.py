@@ -8,8 +8,11 @@ that every value is JSON.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from msgspec import field
+
+from stackproof.core.value import Value
 
 MACHINES = {
     3: "i386",
@@ -72,8 +75,7 @@ class CopiedVariable(NamedTuple):
     size: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ElfFile:
+class ElfFile(Value):
     """An ELF object as far as the loader looks at it.
 
     `needed` is in the order of the file. `exports` maps a name to its version index (with `HIDDEN`
@@ -120,8 +122,7 @@ class ElfFile:
         return bool(self.interpreter) or self.kind == EXECUTABLE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Glance:
+class Glance(Value):
     """The little that tells whether a file has to do with MPI: names, and whether MPI is named."""
 
     interpreter: str

@@ -6,7 +6,8 @@ import struct
 import sys
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from stackproof.core import limits
 from stackproof.linking.elf.layout import (
@@ -35,8 +36,7 @@ Entry = tuple[int, int, int, int, int, int]
 """A symbol: offset of its name, binding and type, visibility, section, value, size in bytes."""
 
 
-@dataclass(slots=True)
-class Symbols:
+class Symbols(Struct):
     """What the dynamic symbol table holds; see `ElfFile` for the meaning."""
 
     imports: list[Import] = field(default_factory=list)

@@ -11,8 +11,8 @@ whether or not anything of it is used.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from stackproof.core.value import Value
 from stackproof.linking.elf import HIDDEN, ElfFile, Import, VersionNeed
 from stackproof.linking.loader.closure import Closure
 from stackproof.linking.loader.search import MappedObject
@@ -20,8 +20,7 @@ from stackproof.linking.loader.search import MappedObject
 _FIRST_VERSION, _SECOND_VERSION = 2, 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MissingNode:
+class MissingNode(Value):
     """A version node that `by` needs of `provider`, which has version nodes but not this one."""
 
     by: MappedObject
@@ -29,8 +28,7 @@ class MissingNode:
     need: VersionNeed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unbound:
+class Unbound(Value):
     """A strong reference that no object of the closure answers.
 
     `version` is empty for an unversioned one. `eager` says that the program ends at its start; else

@@ -10,18 +10,19 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
 
 from stackproof.core import limits
 from stackproof.core.errors import Location, Reason, fail
+from stackproof.core.value import Value, replace
 from stackproof.linking.elf import ElfFile
 from stackproof.linking.loader.machine import Interpreter, Machine, interpreter_of
 from stackproof.linking.loader.search import Fatal, Hit, LoaderSettings, MappedObject, Searcher
 from stackproof.linking.loader.view import FileView
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Edge:
+class Edge(Value):
     """A name that an object asks for; `to` is the object that answers, None when there is none."""
 
     by: int
@@ -29,8 +30,7 @@ class Edge:
     to: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unreadable:
+class Unreadable(Value):
     """A file that ends the program when it is loaded."""
 
     by: int
@@ -39,8 +39,7 @@ class Unreadable:
     message: str
 
 
-@dataclass(slots=True, kw_only=True)
-class Closure:
+class Closure(Struct, kw_only=True):
     """A program and all that it loads at its start, in the order of loading.
 
     `edges` are in the order in which they were followed; `ignored` are the preloads that were

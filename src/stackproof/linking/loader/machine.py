@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from stackproof.core.value import Value
 from stackproof.linking.elf.constants import Traces
 
 LEVELS = ("x86-64-v1", "x86-64-v2", "x86-64-v3", "x86-64-v4")
@@ -23,8 +23,7 @@ _DEFAULT_FOLDERS = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
 _DEFAULT_CACHE = "/etc/ld.so.cache"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
+class Machine(Value):
     """A processor: its architecture, and for x86-64 its level."""
 
     architecture: str
@@ -42,8 +41,7 @@ def level_of(flags: Iterable[str]) -> str:
     return level
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Interpreter:
+class Interpreter(Value):
     """A dynamic loader: what is compiled into it.
 
     `folders` are searched last; `minor` is n of glibc 2.n, None when it does not say (before

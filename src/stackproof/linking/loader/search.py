@@ -12,9 +12,11 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.value import Value
 from stackproof.linking.elf import ElfFile
 from stackproof.linking.loader.machine import Interpreter, Machine, hwcaps
 from stackproof.linking.loader.view import CacheEntry, File, FileView
@@ -25,8 +27,7 @@ _CACHE_FLAGS = {"x86_64": 0x0303, "aarch64": 0x0A03, "ppc64": 0x0503, "s390x": 0
 _LINUX_ABIS = {0, 3}  # ELFOSABI_SYSV, ELFOSABI_LINUX
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoaderSettings:
+class LoaderSettings(Value):
     """What a program is started with: variables of the loader, and whether they count.
 
     `secure` is a set-user-id program or one with capabilities: the loader drops the variables.
@@ -40,8 +41,7 @@ class LoaderSettings:
     folder: str = "/"
 
 
-@dataclass(slots=True, kw_only=True)
-class MappedObject:
+class MappedObject(Struct, kw_only=True):
     """An object that the loader has mapped.
 
     `path` is the name it was opened by, `origin` what `$ORIGIN` stands for in it; `by` is the
@@ -72,16 +72,14 @@ class MappedObject:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fatal:
+class Fatal(Value):
     """A file that ends the program because it cannot be read as a library."""
 
     path: str
     message: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hit:
+class Hit(Value):
     """A file that the search ended at."""
 
     path: str
@@ -90,8 +88,7 @@ class Hit:
     how: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Searcher:
+class Searcher(Value):
     """All that a search depends on, except for who asks."""
 
     view: FileView

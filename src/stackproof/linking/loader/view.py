@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from stackproof.core import limits
+from stackproof.core.value import Value
 from stackproof.linking.elf import ElfFile
 from stackproof.linking.elf.constants import Traces
 
@@ -22,8 +22,7 @@ class File(NamedTuple):
     set_id: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CacheEntry:
+class CacheEntry(Value):
     """A library in ld.so.cache: where, for which kind of file, below which hwcaps folder."""
 
     path: str

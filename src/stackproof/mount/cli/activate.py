@@ -20,7 +20,7 @@ from stackproof.mount import undo
 from stackproof.mount.effects import job_mpi
 from stackproof.mount.effects.activation import activated, check_names
 
-TYPE_CHECKING = False  # `typing`, dataclasses and errors take longer to import than all the rest
+TYPE_CHECKING = False  # `typing`, msgspec and errors take longer to import than all the rest
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 

@@ -7,11 +7,11 @@ import os
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import replace
 
 from stackproof.core import harmless, ids, limits, mountlist, noun
 from stackproof.core.effects import files
 from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.core.value import replace
 from stackproof.image.effects import tree
 from stackproof.image.effects.load import load_image, load_superblock
 from stackproof.image.model import Image, TreeDigest

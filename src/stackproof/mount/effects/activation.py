@@ -15,7 +15,7 @@ from stackproof.image.effects.image_file import load_described
 from stackproof.mount import undo
 from stackproof.mount.effects import job_mpi
 
-TYPE_CHECKING = False  # `typing`, dataclasses and errors take longer to import than all the rest
+TYPE_CHECKING = False  # `typing`, msgspec and errors take longer to import than all the rest
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 

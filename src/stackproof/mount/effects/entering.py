@@ -14,7 +14,7 @@ from stackproof.image import activate, described
 from stackproof.mount import undo
 from stackproof.mount.effects import methods, mount_exec
 
-TYPE_CHECKING = False  # `typing`, dataclasses and errors take longer to import than to mount
+TYPE_CHECKING = False  # `typing`, msgspec and errors take longer to import than to mount
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 

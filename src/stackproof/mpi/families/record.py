@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-import msgspec
-
 from stackproof.core.command import EnvPatch
+from stackproof.core.value import Value
 from stackproof.mpi.families import versions
 from stackproof.mpi.requirement import Requirement
 
 
-class Forced(msgspec.Struct, frozen=True, kw_only=True):
+class Forced(Value):
     """How a family is made to take one transport: the first release that obeys, and variables.
 
     `{provider}` stands for libfabric's, where that depends on more than the transport. With `lo`
@@ -24,7 +23,7 @@ class Forced(msgspec.Struct, frozen=True, kw_only=True):
     lo: bool = True
 
 
-class GpuSwitch(msgspec.Struct, frozen=True, kw_only=True):
+class GpuSwitch(Value):
     """A variable that has a family take buffers in the memory of some GPUs, and since when."""
 
     name: str
@@ -33,7 +32,7 @@ class GpuSwitch(msgspec.Struct, frozen=True, kw_only=True):
     memory: frozenset[str] = frozenset({"cuda", "rocm"})
 
 
-class LogForms(msgspec.Struct, frozen=True, kw_only=True):
+class LogForms(Value):
     """How a family is recognised in what jobs print; patterns of regular expressions.
 
     `speaks` finds lines by which it complains itself, under the name `component`; `words` are those
@@ -46,7 +45,7 @@ class LogForms(msgspec.Struct, frozen=True, kw_only=True):
     version: str
 
 
-class InfoProgram(msgspec.Struct, frozen=True, kw_only=True):
+class InfoProgram(Value):
     """A program of a family that says what it is: its words, and how the answer is read.
 
     `version` has the release as its group; an answer with `foreign` in it is another family's, in
@@ -59,7 +58,7 @@ class InfoProgram(msgspec.Struct, frozen=True, kw_only=True):
     ofi: str = ""
 
 
-class LibraryMarks(msgspec.Struct, frozen=True, kw_only=True):
+class LibraryMarks(Value):
     """What tells the main library of a family among those of its ABI, each empty for nothing.
 
     `beside` begins the name of a library that is loaded with it, `path` finds where it lies, `word`
@@ -74,7 +73,7 @@ class LibraryMarks(msgspec.Struct, frozen=True, kw_only=True):
     release: str = ""
 
 
-class MpiFamily(msgspec.Struct, frozen=True, kw_only=True):
+class MpiFamily(Value):
     """One MPI implementation, whatever its version.
 
     `abi` is the binary interface (`mpich` or `openmpi`): a program runs on every family of the ABI

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from stackproof.core import limits
+from stackproof.core.value import Value
 from stackproof.results.case import Locality
 from stackproof.results.path import Medium, Statement, Topic
 
@@ -24,8 +24,7 @@ _QUOTE = 240
 Line = tuple[int | None, str]
 
 
-@dataclass(frozen=True, slots=True)
-class LineRule:
+class LineRule(Value, kw_only=False):
     """What a line means: its topic, and the value where the words have none of their own."""
 
     topic: Topic
@@ -100,8 +99,7 @@ class Words:
         return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
+class Pair(Value):
     """Two ranks, and the variables that they got."""
 
     rank: int
@@ -115,8 +113,7 @@ class Pair:
         return self.locality is Locality.INTRA
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Carrier:
+class Carrier(Value):
     """What one rank sends to another by.
 
     `medium` None is one that is not known here. `provider` is libfabric's, empty where messages do

@@ -7,11 +7,11 @@ which looks at the bytes that left the interfaces of each node, never at the spe
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Protocol
 
 from stackproof.core import registry
 from stackproof.core.command import EnvPatch
+from stackproof.core.value import replace
 from stackproof.mpi.transports import device
 from stackproof.mpi.transports.auto import Auto
 from stackproof.mpi.transports.cxi import Cxi

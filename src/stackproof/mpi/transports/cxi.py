@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from stackproof.core.command import EnvPatch
 from stackproof.core.errors import Reason, fail
+from stackproof.core.value import replace
 from stackproof.mpi.families import REGISTRY
 from stackproof.mpi.transports import support, traffic
 from stackproof.mpi.transports.profile import SLINGSHOT, Libfabric, Profile, Setup

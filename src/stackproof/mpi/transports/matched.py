@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from stackproof.core.command import EnvPatch
+from stackproof.core.value import replace
 from stackproof.mpi.transports import support
 from stackproof.mpi.transports.cxi import Cxi, need_cxi
 from stackproof.mpi.transports.profile import Profile, Setup

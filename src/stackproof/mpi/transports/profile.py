@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from msgspec import field
+
 from stackproof.core.command import EnvPatch
+from stackproof.core.value import Value
 from stackproof.mpi.families import REGISTRY
 from stackproof.results.case import Placement
 from stackproof.results.path import Medium
@@ -37,8 +39,7 @@ class Memory(StrEnum):
     ROCM = "rocm"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Libfabric:
+class Libfabric(Value):
     """The libfabric below an MPI: release and providers; nothing where that is not known.
 
     `lacks` are providers that it is known not to have, also where the others are not known,
@@ -53,8 +54,7 @@ class Libfabric:
     gdrcopy: bool | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setup:
+class Setup(Value):
     """What a job stands on.
 
     `family` and `launcher` are names of their registries; `fabric` is a value of `site.FabricType`,
@@ -86,8 +86,7 @@ class Setup:
         return self.fabric == SLINGSHOT
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Profile:
+class Profile(Value):
     """The variables that force a path, what proves that it was taken, and what is not sure.
 
     `expect` is the name by which the MPI's own words call the provider, empty when no provider is

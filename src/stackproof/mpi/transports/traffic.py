@@ -9,8 +9,8 @@ faster than every one of them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
+from stackproof.core.value import Value
 from stackproof.results.case import Case
 from stackproof.results.measurement import Check, Output, Series, State
 
@@ -30,8 +30,7 @@ _WINDOWED = frozenset({"bandwidth", "bibandwidth", "message_rate"})
 _BOTH_WAYS = frozenset({"latency", "bibandwidth"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimedPart:
+class TimedPart(Value):
     """What is timed of one benchmark and size: the least that it moved, and `sent` as below."""
 
     name: str
@@ -47,8 +46,7 @@ class TimedPart:
         return sum(count for found in self.sent.values() for count in found.values())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Traffic:
+class Traffic(Value):
     """What was counted: `sent[node][interface]` and the least that the timed part moved, bytes.
 
     `payload` counts the messages of the timed operations, without headers, warm-up and, in most

@@ -7,12 +7,12 @@ import os
 import re
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from stackproof.core import noun
 from stackproof.core.effects import files, outputs
 from stackproof.core.errors import Location, Reason, fail
+from stackproof.core.value import Value
 from stackproof.inject.effects import versions
 from stackproof.pack.effects import formats
 from stackproof.pack.effects.make import PackWishes, make
@@ -21,8 +21,7 @@ from stackproof.pack.model import OF_ITSELF, Pack
 PROVENANCE = f"{OF_ITSELF}/provenance.json"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delivery:
+class Delivery(Value):
     """Where a pack goes; `format` None: by the name. `provenance` is `beside`, `inside`, `none`."""
 
     output: str

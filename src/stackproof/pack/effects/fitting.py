@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import posixpath
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import field
 
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
+from stackproof.core.value import Value
 from stackproof.image.model import Image
 from stackproof.inject import job
 from stackproof.inject.effects import known_releases
@@ -18,8 +20,7 @@ from stackproof.inject.replacement import find_replacement
 from stackproof.linking.effects.view import RootView, this_machine
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MpiFit:
+class MpiFit(Value):
     """How programs find the MPI of an image.
 
     `links` maps names that they ask for and the MPI has under others to files, `folders` are where

@@ -7,13 +7,13 @@ version that they were started from, and the one before can be gone back to.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
 from stackproof.core import limits, noun
 from stackproof.core.effects import files
 from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.core.value import Value, replace
 from stackproof.image.effects import tree
 from stackproof.image.effects.load import load_image
 from stackproof.inject.effects import versions
@@ -24,8 +24,7 @@ from stackproof.pack.options import InstallOptions
 _RECORD = "meta/installed.json"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Installed:
+class Installed(Value):
     """The record of a version: of which image, what was moved, and what the prefix was before.
 
     `before` is the text of the prefix as a link, empty where nothing was there. `moved` is empty

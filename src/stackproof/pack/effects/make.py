@@ -8,14 +8,16 @@ import posixpath
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from stackproof import __version__
 from stackproof.core import limits, noun
 from stackproof.core.command import EnvPatch
 from stackproof.core.effects import files
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
+from stackproof.core.value import Value, replace
 from stackproof.image.effects import tree
 from stackproof.image.effects.folder import relocated
 from stackproof.image.effects.load import load_image
@@ -59,8 +61,7 @@ _PATHS = "LD_LIBRARY_PATH"
 _MOUNTED = "left: the stack is mounted there for the program (tier 1)"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PackWishes:
+class PackWishes(Value):
     """What a pack is to hold.
 
     `programs` are names or paths, in the image or on this machine; `entries` give programs other
@@ -75,8 +76,7 @@ class PackWishes:
     tier: int | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class _Work:
+class _Work(Struct, kw_only=True):
     """One pack in the making; paths of the tree are those at the image's mount point.
 
     `outside` maps the programs of this machine to their paths in the tree.

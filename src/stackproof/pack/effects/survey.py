@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import posixpath
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from stackproof.core.errors import Location, Problem, Reason, StackproofError
 from stackproof.inject.artefact import is_machines
@@ -16,8 +17,7 @@ from stackproof.mpi import abi
 from stackproof.pack.layout import C_LIBRARY, is_inside, is_loader
 
 
-@dataclass(slots=True, kw_only=True)
-class Survey:
+class Survey(Struct, kw_only=True):
     """What was seen; paths are those of the view, with the tree at its mount point.
 
     `elves` are all dynamic files of the tree, `folders` where each finds what it needs in the tree.

@@ -7,8 +7,9 @@ import posixpath
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from msgspec import field
 
 from stackproof.bench import programs as bench_programs
 from stackproof.bench import schedule
@@ -29,6 +30,7 @@ from stackproof.core.effects.run import transcript
 from stackproof.core.errors import Reason, StackproofError, fail
 from stackproof.core.monitor import Event, Monitor
 from stackproof.core.mountlist import MountRequest
+from stackproof.core.value import Value, replace
 from stackproof.inject.effects import job, job_judge, named
 from stackproof.inject.effects.job_judge import JUDGED
 from stackproof.inject.effects.job_key import JobCase
@@ -58,8 +60,7 @@ _MEASURES_ALL = frozenset({schedule.CHECKING, "IMB-MPI1"})
 _OWN_CHOICE = "auto"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProveOptions:
+class ProveOptions(Value):
     """What is to be proven: a program, the MPIs by what a user named, and where it runs.
 
     `own` None is what the program finds by itself, `wrong` None what is at hand, `cluster` None
@@ -83,8 +84,7 @@ class ProveOptions:
     wait_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProofArm:
+class ProofArm(Value):
     """An arm made ready: what it mounts and sets, what starts it, and what was predicted.
 
     `env` is what the launcher gets, `rank_env` what the loader of a rank reads, for ranks alone;
@@ -100,8 +100,7 @@ class ProofArm:
     transport: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProofRun:
+class ProofRun(Value):
     """Where arms run: placement, cluster, folder of results, and the program's path there.
 
     `scratch` is for temporary files of launches on this machine.
@@ -115,8 +114,7 @@ class ProofRun:
     scratch: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ready:
+class Ready(Value):
     """All that is ready to be run: the stage and the arms by name."""
 
     stage: ProofRun

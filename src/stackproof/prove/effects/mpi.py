@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import posixpath
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import field
 
 from stackproof.core import mountlist
 from stackproof.core.command import EnvPatch
 from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.core.value import Value
 from stackproof.image import activate, metadata
 from stackproof.image.effects import image_file
 from stackproof.image.effects.folder import relocated
@@ -43,8 +45,7 @@ _AT_HAND = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Provided:
+class Provided(Value):
     """An MPI, or what lies below one: where it is and how it starts ranks.
 
     `part` is the image or the folder, None for what a program finds by itself; `launcher` a name

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -11,6 +10,7 @@ from stackproof.core import noun
 from stackproof.core.effects import files
 from stackproof.core.errors import Reason, fail
 from stackproof.core.monitor import Monitor
+from stackproof.core.value import replace
 from stackproof.launch.effects import launch_folder
 from stackproof.prove import model as prove_model
 from stackproof.prove.effects import arms as prove_arms

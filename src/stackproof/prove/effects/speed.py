@@ -10,9 +10,10 @@ from __future__ import annotations
 import posixpath
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
+
+from msgspec import field
 
 import stackproof
 from stackproof.bench import import_outputs, pace, programs, schedule
@@ -33,6 +34,7 @@ from stackproof.core.command import Completed
 from stackproof.core.effects import files, quiet
 from stackproof.core.errors import Problem, Reason, StackproofError, fail
 from stackproof.core.monitor import Event, Monitor
+from stackproof.core.value import Value, replace
 from stackproof.knowledge.reference_curves import BufferPlace
 from stackproof.launch.effects import neighbours
 from stackproof.prove import speeds
@@ -62,8 +64,7 @@ Block = Mapping[Launch, tuple[Measurement, ...]]
 """What the launches of a block measured; a program may print several tables."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
+class Compared(Value):
     """What was judged; `notes` say why that is nothing, or what speaks against it.
 
     `wrong_bytes` has a sentence for each arm that received other bytes than were sent.

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
 
+from stackproof.core import noun
 from stackproof.core.effects import documents, shipped
+from stackproof.core.value import Value
 from stackproof.recipe.options import RecipeListOptions, RecipeShowOptions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Row:
+class _Row(Value):
     """A shipped recipe: its name, what builds it, what it gives, and its file."""
 
     name: str
@@ -23,7 +23,7 @@ def run_list(options: RecipeListOptions) -> int:
     """Print a line for each recipe."""
     rows = _rows()
     if options.json:
-        print(json.dumps([asdict(row) for row in rows], indent=1, ensure_ascii=False))
+        print(json.dumps([noun.to_data(row) for row in rows], indent=1, ensure_ascii=False))
         return 0
     width = max(len(row.name) for row in rows)
     print(f"{'RECIPE':<{width}}  {'ENGINE':<9}  DESCRIPTION")

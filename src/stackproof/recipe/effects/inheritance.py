@@ -6,12 +6,12 @@ A recipe may name other recipes in its own folder and below, and nothing else.
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 
 from stackproof.core import limits
 from stackproof.core.document import Document
 from stackproof.core.effects import documents
 from stackproof.core.errors import Location, Problem, Reason, StackproofError
+from stackproof.core.value import replace
 
 
 def load_chain(path: str) -> tuple[Document, ...]:

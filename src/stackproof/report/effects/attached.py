@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stackproof.build import provenance
@@ -15,6 +14,7 @@ from stackproof.compare.effects.results import load_results
 from stackproof.core import limits
 from stackproof.core.effects import files
 from stackproof.core.errors import Location, Problem, Reason, StackproofError
+from stackproof.core.value import Value, replace
 from stackproof.image.effects import tree
 from stackproof.image.effects.load import load_image
 from stackproof.knowledge.effects.load import load_curves, load_knowledge
@@ -27,8 +27,7 @@ from stackproof.share.attested import verdict as verdicts
 from stackproof.share.effects import attachments, documents
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewDocument:
+class NewDocument(Value):
     """A document that is to be attached: `source` is what it is made of, as the user named it.
 
     `seal` is empty where nobody signs it.

@@ -9,13 +9,15 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
 
 from stackproof.core import limits, noun
 from stackproof.core.effects import files
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.ids import digest
+from stackproof.core.value import replace
 from stackproof.results.chain import (
     ChainLink,
     DigestChain,
@@ -33,8 +35,7 @@ ASKED = "spec.json"
 _HINT = "no chain of `bench` is as large as that"
 
 
-@dataclass(slots=True)
-class Ledger:
+class Ledger(Struct):
     """The chain of one allocation, open to be continued."""
 
     folder: Path

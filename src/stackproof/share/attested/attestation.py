@@ -12,10 +12,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.core.value import Value
 from stackproof.share.trust.statement import IN_TOTO
 
 SUFFIX = ".intoto.json"
@@ -24,8 +24,7 @@ _TYPES = (IN_TOTO, "https://in-toto.io/Statement/v0.1")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attestation:
+class Attestation(Value):
     """What a statement says, by its predicate, of files: pairs of a name and a SHA-256."""
 
     about: tuple[tuple[str, str], ...]

@@ -8,10 +8,12 @@ site and the engine added stands in `internalParameters`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import field
+
 from stackproof.core import limits
+from stackproof.core.value import Value
 from stackproof.share.attested import attestation
 from stackproof.share.attested.attestation import Attestation
 
@@ -23,8 +25,7 @@ NAME = "provenance.intoto.json"
 """How the document is called beside an image."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Material:
+class Material(Value):
     """What went into a build: a file by its SHA-256, or a repository at a commit.
 
     Both are empty of what its builder knows by other names, which are in `facts`.
@@ -37,8 +38,7 @@ class Material:
     facts: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Provenance:
+class Provenance(Value):
     """How an image was built: `builder` is an address that says who answers for the machine.
 
     `versions` are those of the programs that built it. `recipe` maps the names of its files to

@@ -8,10 +8,12 @@ when and where stands beside the digest of the specification, as its annotations
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import field
+
 from stackproof.core import limits
+from stackproof.core.value import Value
 from stackproof.share.attested import attestation
 from stackproof.share.attested.attestation import Attestation
 
@@ -21,8 +23,7 @@ _LISTS = ("passedTests", "warnedTests", "failedTests")
 _TEXTS = ("baseline", "baselineImage", "date", "stackproof", "trust")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttestedVerdict:
+class AttestedVerdict(Value):
     """What was measured: `verdict` is PASS, FAIL or INCONCLUSIVE.
 
     `arms` are those that ran this image, `baseline` what they were held against, in words, with the

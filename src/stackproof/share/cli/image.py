@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import sys
-from dataclasses import replace
 
 from stackproof.core.cli import progress
 from stackproof.core.errors import ExitCode, Reason, fail
 from stackproof.core.numbers import disk_text
+from stackproof.core.value import replace
 from stackproof.share import labels
 from stackproof.share.effects import checking, naming, places, storing
 from stackproof.share.effects.checking import FaultKind, RepositoryFault

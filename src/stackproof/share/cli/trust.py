@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 import sys
-from dataclasses import replace
 
 from stackproof.core import harmless
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
+from stackproof.core.value import replace
 from stackproof.image.effects.image_file import load_head
 from stackproof.share import labels
 from stackproof.share.effects import judging, naming, signing

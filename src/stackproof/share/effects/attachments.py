@@ -13,7 +13,6 @@ import hashlib
 import os
 import re
 import stat
-from dataclasses import dataclass
 from pathlib import Path
 
 from stackproof.core import limits
@@ -21,6 +20,7 @@ from stackproof.core.effects import files
 from stackproof.core.effects.foreign.folder import OpenFolder, is_shared, open_folder
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.core.limits import Limit
+from stackproof.core.value import Value
 from stackproof.share.effects.repository import is_digest
 from stackproof.share.labels import IMAGE
 from stackproof.share.trust import sigstore
@@ -35,8 +35,7 @@ _STATEMENT = re.compile(r"signature-[0-9a-f]{16}\.json")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundSignature:
+class FoundSignature(Value):
     """A signature as it lies beside an image: the statement, and the seal of a program.
 
     That is ssh-keygen or cosign, as `sigstore.is_bundle` tells.

@@ -10,11 +10,11 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from stackproof.core import ids, limits
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
+from stackproof.core.value import Value
 from stackproof.share import manifests
 from stackproof.share.attested import attestation, kinds
 from stackproof.share.effects import attaching, attachments, documents, judging, signing, trusted
@@ -36,8 +36,7 @@ _LEFT_THERE = {
 _Part = tuple[str, str, bytes]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CarriedDocument:
+class CarriedDocument(Value):
     """A document of a registry: `seal` is empty where nobody signed it alone."""
 
     name: str
@@ -45,8 +44,7 @@ class CarriedDocument:
     seal: bytes = b""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Carried:
+class Carried(Value):
     """What came with an image: signatures, documents, and warnings of what was left there."""
 
     signatures: tuple[FoundSignature, ...]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from stackproof.core.effects.foreign import folder as folders
 from stackproof.core.effects.foreign.folder import LEFT
 from stackproof.core.errors import StackproofError
 from stackproof.core.monitor import Event, Monitor, null_monitor
+from stackproof.core.value import Value, replace
 from stackproof.share.effects import attachments, storing
 from stackproof.share.effects.repository import IMAGES, ImageRepository, is_digest
 from stackproof.share.labels import IMAGE, LabelRecord
@@ -36,8 +36,7 @@ class FaultKind(StrEnum):
     """What a command that was ended left behind."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RepositoryFault:
+class RepositoryFault(Value):
     """One fault: where, in words, and whether it was put right."""
 
     fault: FaultKind

@@ -21,7 +21,6 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ from stackproof.core.command import Command, EnvPatch
 from stackproof.core.effects import run
 from stackproof.core.effects.foreign import folder as folders
 from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.core.value import Value
 from stackproof.share import answers
 
 _HELPER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -37,13 +37,15 @@ _HELPER_TIMEOUT_S = 30.0
 _TOKEN_USER = "<token>"  # noqa: S105 - by this name docker's helpers say that they give a token
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Credential:
+class Credential(Value):
     """A name and its password, or a token that stands for both; printed without them."""
 
-    username: str = field(default="", repr=False)
-    password: str = field(default="", repr=False)
-    identity_token: str = field(default="", repr=False)
+    username: str = ""
+    password: str = ""
+    identity_token: str = ""
+
+    def __repr__(self) -> str:
+        return "Credential(...)"
 
     @property
     def basic(self) -> str:

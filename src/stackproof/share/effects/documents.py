@@ -15,13 +15,13 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from stackproof.core import limits
 from stackproof.core.effects import files
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.core.ids import digest
+from stackproof.core.value import Value
 from stackproof.share.attested import attestation, kinds, provenance, verdict
 from stackproof.share.attested.attestation import Attestation
 from stackproof.share.attested.provenance import Provenance
@@ -36,8 +36,7 @@ from stackproof.share.trust.policy import TrustDecision
 NAMESPACE = "stackproof-document"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttachedDocument:
+class AttachedDocument(Value):
     """A document beside an image: `signers` are those who signed it, alone or with the image.
 
     `provenance` and `verdict` are what it attests of this image. `problems` say why a signature, or
@@ -55,8 +54,7 @@ class AttachedDocument:
     problems: tuple[Problem, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttachedFacts:
+class AttachedFacts(Value):
     """What is beside an image: documents, signatures that hold, and why others do not.
 
     `decision` is what the policy of this site says, None where there is none.

@@ -24,9 +24,10 @@ import urllib.request
 import weakref
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Self, cast
+
+from msgspec import field
 
 from stackproof import __version__
 from stackproof.core import limits
@@ -34,6 +35,7 @@ from stackproof.core.effects import patience
 from stackproof.core.effects.patience import TIMEOUT_S, Budget, TimedResponse
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.limits import Limit
+from stackproof.core.value import Value, replace
 from stackproof.share import answers, origins
 from stackproof.share.origins import Secret, WebAddress, WebOrigin
 
@@ -51,8 +53,7 @@ _CERTIFICATE_TIMES = {9: "not valid yet", 10: "expired"}
 _CERTIFICATE_FOLDERS = ("/etc/containers/certs.d", "/etc/docker/certs.d")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpRequest:
+class HttpRequest(Value):
     """What is asked; `secret` goes to the server that it is for, and by no redirect to another.
 
     One that is not `again` is sent once: what it did is asked before it is repeated.

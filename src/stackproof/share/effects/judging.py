@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from stackproof.core import limits
 from stackproof.core.effects import files
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
+from stackproof.core.value import Value
 from stackproof.share.effects import attachments, documents, measuring, places, signing, trusted
 from stackproof.share.effects.signing import VerifiedSignature
 from stackproof.share.labels import LabelRecord
@@ -18,8 +18,7 @@ from stackproof.share.trust import policy, sshsig, statement
 from stackproof.share.trust.policy import SignedLabel, TrustAction, TrustDecision, TrustRule
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImageJudgement:
+class ImageJudgement(Value):
     """Who signed an image, why other signatures do not count, and what the policy says.
 
     `label` is what it was asked for, empty for none. `decision` is None where the site has no

@@ -11,12 +11,12 @@ import hashlib
 import json
 import os
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 from stackproof.core import limits
 from stackproof.core.effects import cache_kinds, files
 from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.core.value import Value
 from stackproof.share.trust.verity import VerityMeasure
 
 KIND = "digests"
@@ -25,8 +25,7 @@ _CHUNK = 1 << 20
 _SETTLED_S = 2.0  # times have the grain of a kernel's tick: a younger file may still be written to
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class Measured(Value):
     """The SHA-256 of a file, what fs-verity measures of it, and its size in bytes."""
 
     sha256: str

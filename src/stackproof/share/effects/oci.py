@@ -11,11 +11,11 @@ import threading
 import time
 import urllib.parse
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from stackproof.core import limits
 from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.core.value import replace
 from stackproof.share import answers, manifests, origins
 from stackproof.share.addresses import RegistryAddress
 from stackproof.share.effects.credentials import Credential

@@ -15,7 +15,6 @@ import queue
 import threading
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
@@ -26,6 +25,7 @@ from stackproof.core.effects.foreign.folder import OpenFolder, open_folder
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.monitor import Event, Monitor, null_monitor
 from stackproof.core.numbers import disk_text
+from stackproof.core.value import Value, replace
 from stackproof.image.container import tar
 from stackproof.image.effects import meta_files
 from stackproof.image.effects.load import load_superblock
@@ -54,8 +54,7 @@ _TRANSIENT = frozenset({
 })  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemoteImage:
+class RemoteImage(Value):
     """An image as a registry has it: its record, the bytes of its manifest, its file and its meta.
 
     `attached` are the manifests that refer to it, with their digests, but for the last of them that
@@ -76,8 +75,7 @@ class RemoteImage:
         return self.listed.record.folder
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pulled:
+class Pulled(Value):
     """What a pull did: the label in the repository, and the bytes that came over the network."""
 
     record: LabelRecord

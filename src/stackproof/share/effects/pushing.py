@@ -10,7 +10,6 @@ import gzip
 import io
 import tarfile
 import tempfile
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from stackproof.core import limits
@@ -18,6 +17,7 @@ from stackproof.core.effects import files
 from stackproof.core.effects.downloads import downloading
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.monitor import Event, Monitor, null_monitor
+from stackproof.core.value import Value, replace
 from stackproof.image.effects import image_file, meta_files
 from stackproof.image.effects.load import load_superblock
 from stackproof.share import addresses, chunks, labels, listing, manifests
@@ -32,8 +32,7 @@ from stackproof.share.manifests import OciDescriptor, OciManifest
 _META = "meta"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pushed:
+class Pushed(Value):
     """What a push, copy or rollback did: the image, the bytes sent, and the digest it replaced.
 
     `first` says that its namespace had no list of images before.
@@ -108,8 +107,7 @@ def _attach_chunks(
     attaching.attach(registry, repository, manifest, [made])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PackedMeta:
+class PackedMeta(Value):
     """The folder `meta` of an image, packed as oras does; `unpacked` is the digest of the tar."""
 
     content: bytes
@@ -269,8 +267,7 @@ def _bring(
             return uploading.upload_file(registry, target, one, transfer)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FormerImage:
+class FormerImage(Value):
     """An image that a tag is of, or was: `until` is empty for the one that it is of now."""
 
     until: str

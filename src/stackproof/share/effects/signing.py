@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 from stackproof.core.effects import ssh_keys
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
+from stackproof.core.value import Value
 from stackproof.share.effects import attachments, measuring
 from stackproof.share.effects.attachments import FoundSignature
 from stackproof.share.trust import sigstore, statement
@@ -26,8 +26,7 @@ _SKEW_S = 300
 _KEYS = ("id_ed25519", "id_ecdsa", "id_ed25519_sk", "id_ecdsa_sk", "id_rsa")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerifiedSignature:
+class VerifiedSignature(Value):
     """A signature that holds: what is said, by whom, with which key, and until when it is good."""
 
     file: str
@@ -36,8 +35,7 @@ class VerifiedSignature:
     key: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verification:
+class Verification(Value):
     """What the signatures of an image came to: those that hold, and why the others do not."""
 
     good: tuple[VerifiedSignature, ...]

@@ -17,7 +17,6 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -32,6 +31,7 @@ from stackproof.core.effects.foreign.folder import (
 )
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.monitor import Event, Monitor, null_monitor
+from stackproof.core.value import Value
 from stackproof.image.effects.load import load_superblock
 from stackproof.share import labels
 from stackproof.share.effects.repository import ImageRepository, IndexChange, is_digest
@@ -48,8 +48,7 @@ _TRIES = 1000
 _YOUNG_S = 600.0  # of clocks of other nodes, too
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AddOptions:
+class AddOptions(Value):
     """What gets a label: a file, which may be `moved`; `force` takes the label from another image.
 
     `known` is the digest of an image that is in the repository, which is then only labelled.

@@ -13,12 +13,12 @@ import os
 import re
 import urllib.parse
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from stackproof.core.effects import cache_kinds, files
 from stackproof.core.effects.downloads import Transfer
 from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.core.value import Value
 from stackproof.share import answers, manifests, origins
 from stackproof.share.effects.http_client import HttpRequest
 from stackproof.share.effects.oci import PUSH, OciRegistry
@@ -31,8 +31,7 @@ _TRANSIENT = frozenset({Reason.NO_NETWORK, Reason.ANSWER_TRUNCATED, Reason.REGIS
 KIND = "uploads"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileBlob:
+class FileBlob(Value):
     """A file that is a blob: `digest` as registries write it, `size` in bytes."""
 
     path: str

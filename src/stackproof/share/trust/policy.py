@@ -26,10 +26,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
 from stackproof.core.errors import Location, Problem, Reason, StackproofError
+from stackproof.core.value import Value
 
 FOLDER = "/etc/stackproof"
 """Where a site says what it trusts: root's alone to write to."""
@@ -53,8 +53,7 @@ class TrustAction(StrEnum):
 _SEVERITY = tuple(TrustAction)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrustRule:
+class TrustRule(Value):
     """A line of the policy: what it fits, who may sign that, and what happens otherwise."""
 
     pattern: str
@@ -70,8 +69,7 @@ class TrustRule:
 _LAST = TrustRule(pattern=_ANY, action=TrustAction.REFUSE, signers=())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SignedLabel:
+class SignedLabel(Value):
     """That a signer says of an image that it is this label; `until` is in seconds since 1970.
 
     After that the key is no longer good; 0 is for ever.
@@ -82,8 +80,7 @@ class SignedLabel:
     until: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrustDecision:
+class TrustDecision(Value):
     """What happens with an image, and why: `reason` is None for one that is signed as asked."""
 
     action: TrustAction

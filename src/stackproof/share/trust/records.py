@@ -15,9 +15,9 @@ may write to: `file` tells it from what it was changed to or replaced by. Times 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 
 from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.core.value import Value
 from stackproof.share.trust.policy import SignedLabel
 
 FOLDER = "trust"
@@ -27,8 +27,7 @@ MOST_SIGNED = 32
 _FIRST = "stackproof-trust 1"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileIdentity:
+class FileIdentity(Value):
     """What tells a file, as it is now, from any other of its file system; times in nanoseconds."""
 
     inode: int
@@ -52,8 +51,7 @@ class FileIdentity:
         return f"file-{self.inode}-{self.size}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrustRecord:
+class TrustRecord(Value):
     """An image that was verified; `file` is None in a record for whatever file is measured so."""
 
     image: str

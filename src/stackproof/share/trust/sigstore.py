@@ -16,10 +16,10 @@ import json
 import re
 import struct
 import textwrap
-from dataclasses import dataclass
 from typing import Any
 
 from stackproof.core.errors import Location, Reason, fail
+from stackproof.core.value import Value
 from stackproof.share.trust import sshsig
 
 BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
@@ -40,16 +40,14 @@ _OPTION = re.compile(r'([a-z-]+)="([^"]*)"', re.IGNORECASE)
 _WORDS = re.compile(r"[A-Za-z0-9@._-]+(?:,[A-Za-z0-9@._-]+)*")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlobBundle:
+class BlobBundle(Value):
     """A bundle with the signature of a text: the text's SHA-256, and the hint of the key."""
 
     sha256: str
     hint: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CosignSigner:
+class CosignSigner(Value):
     """A line of allowed signers with a key for cosign.
 
     `hint` is how bundles call the key, `pem` how cosign reads it. The key is good from `after`

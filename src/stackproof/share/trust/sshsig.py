@@ -10,8 +10,9 @@ from __future__ import annotations
 import base64
 import re
 import struct
-from dataclasses import dataclass
 from datetime import UTC, datetime
+
+from stackproof.core.value import Value
 
 _BEGIN, _END = b"-----BEGIN SSH SIGNATURE-----", b"\n-----END SSH SIGNATURE-----"
 _MAGIC = b"SSHSIG"
@@ -31,8 +32,7 @@ _LAST = (1 << 63) - 1
 """The latest time that a record can have."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SshCertificate:
+class SshCertificate(Value):
     """A certificate that signed in the place of a key; `authority` is who made it, in base64.
 
     It is good from `after` until before `until`, in seconds since 1970; 0 is for ever. `critical`

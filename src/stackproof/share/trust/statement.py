@@ -12,11 +12,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from msgspec import field
+
 from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.core.value import Value
 
 IN_TOTO = "https://in-toto.io/Statement/v1"
 PREDICATE = "urn:stackproof:signed-image:1"
@@ -27,8 +29,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _DATE = "%Y-%m-%dT%H:%M:%SZ"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImageStatement:
+class ImageStatement(Value):
     """What somebody says of an image: `image`, `verity` and `meta` are digests.
 
     `label` has the namespace of a registry before it, with `::`, where it is for one. `meta` is

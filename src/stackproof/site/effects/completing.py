@@ -7,7 +7,6 @@ import os
 import re
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,6 +15,7 @@ from stackproof.core import limits
 from stackproof.core.editing import edited
 from stackproof.core.effects import files, shipped
 from stackproof.core.errors import Location, Reason, fail
+from stackproof.core.value import Value
 from stackproof.site import completion
 from stackproof.site.capture import PARTITION, Capture, read_capture
 from stackproof.site.completion import Asking, KeptFact, Part
@@ -31,8 +31,7 @@ _NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")
 _TYPO = 0.85
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompletionOptions:
+class CompletionOptions(Value):
     """What is completed by whom; None is found out, `capture_file` stands for another machine."""
 
     site_file: str
@@ -42,8 +41,7 @@ class CompletionOptions:
     json: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompletedSite:
+class CompletedSite(Value):
     """What was done to a site file, what was not found, and the commands that come next.
 
     `begun_as` says what a file begins with that was not there.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from stackproof.bench.ready import ReadyArm
 from stackproof.bench.spec import Arm
+from stackproof.core.value import Value
 
 Tell: TypeAlias = Callable[[str], None]
 
@@ -18,8 +18,7 @@ def _as_written(arm: Arm, folder: str, tell: Tell) -> Arm:
     return arm
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArmReader:
+class ArmReader(Value):
     """What has the effects of one kind of arm; both raise `StackproofError`.
 
     `read` makes an arm ready, and has the names of programs of which it must bring one. `locate`

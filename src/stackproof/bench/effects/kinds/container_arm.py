@@ -14,7 +14,6 @@ import os
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stackproof.bench.arms.installation import SYSTEM, Installation, parse_probe
@@ -37,6 +36,7 @@ from stackproof.core.command import Command, EnvPatch
 from stackproof.core.effects import cache_folder, cache_kinds, files
 from stackproof.core.effects.run import how_it_ended, run
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
+from stackproof.core.value import Value, replace
 from stackproof.image.container.effects import roots
 from stackproof.image.model import Deployment, Image, MpiFacts
 from stackproof.inject.container import ANNOTATION, plan_containing, render_podman_hook
@@ -115,7 +115,6 @@ def _host(arm: Arm) -> Installation:
     return installation.of_prefix(real)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ReadyContainer(ReadyArm):
     """A container made ready, with what it is made of."""
 
@@ -168,8 +167,7 @@ def _prepared(case: ContainerCase) -> ReadyArm:
     return _ready(case, judged, started, _asked(case, judged, started))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Judged:
+class _Judged(Value):
     """What was judged of each program, and the MPI that was put under all of them, or is there.
 
     `library` is its main library, `known` the family and version that its file tells of.
@@ -300,8 +298,7 @@ def _written(kind: str, name: str, text: str) -> str:
     return str(place / name)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Started:
+class _Started(Value):
     """How a container is started: words before a program, or options of srun; what nodes read."""
 
     words: tuple[str, ...]

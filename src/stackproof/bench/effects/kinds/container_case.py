@@ -6,7 +6,6 @@ import hashlib
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from stackproof.bench.arms.installation import Installation
 from stackproof.bench.effects.stamps import stamp_of
@@ -17,6 +16,7 @@ from stackproof.core.command import Command, EnvPatch
 from stackproof.core.effects import cache_folder, cache_kinds, files
 from stackproof.core.effects.run import failure, run
 from stackproof.core.errors import Location, Reason, fail
+from stackproof.core.value import Value
 from stackproof.image.container.effects import roots
 
 ANSWER_S = 300.0
@@ -25,8 +25,7 @@ _KEPT_BYTES = 16 << 30
 _SCHEME = re.compile(r"(?:oci|oci-archive|docker-archive):")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerCase:
+class ContainerCase(Value):
     """A container and what is carried into it, before it is known how it starts.
 
     `image` is what its runtime is given, `archive` the same as a file or folder to look into;

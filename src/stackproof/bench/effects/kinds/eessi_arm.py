@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from stackproof.bench.arms import eessi, module
 from stackproof.bench.arms.installation import Installation, parse_probe
@@ -32,6 +31,7 @@ from stackproof.core.command import Command, EnvPatch
 from stackproof.core.effects import files
 from stackproof.core.effects.run import base_environment, how_it_ended, run
 from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.core.value import Value, replace
 from stackproof.image.model import Deployment, Image, MpiFacts
 from stackproof.inject.eessi import family_folder
 from stackproof.inject.effects import job, known_releases, named, staging
@@ -50,8 +50,7 @@ _ANSWER_S = 120.0
 _PROGRAMS = (*(test.program for test in OSU_TESTS.values()), IMB)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Stack:
+class _Stack(Value):
     """EESSI as it is set up: modules, its software for a processor, its MPI and its overrides."""
 
     arm: Arm
@@ -67,8 +66,7 @@ class _Stack:
         return eessi.site_of(self.repository, self.software)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Under:
+class _Under(Value):
     """What lies under EESSI's programs: an MPI, which variables put it there, what was judged.
 
     `taken` are the site's files that programs find before EESSI's: an MPI, or a libfabric alone.

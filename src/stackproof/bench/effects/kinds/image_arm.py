@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import replace
 
 from stackproof.bench.effects.kinds import ArmReader, Tell
 from stackproof.bench.effects.stamps import stamp_of
@@ -14,6 +13,7 @@ from stackproof.core import mountlist
 from stackproof.core.command import EnvPatch
 from stackproof.core.effects import files
 from stackproof.core.errors import Location, Reason, fail
+from stackproof.core.value import replace
 from stackproof.image import activate
 from stackproof.image.effects.folder import load_tree
 from stackproof.image.effects.load import load_image

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 
 from stackproof.bench.ready import ReadyArm
 from stackproof.core.command import EnvPatch
 from stackproof.core.errors import Location, Reason, fail
+from stackproof.core.value import replace
 from stackproof.image.described import Described
 from stackproof.image.effects import image_file
 from stackproof.image.model import ImageMount, MpiFacts

@@ -5,7 +5,6 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 
 from stackproof.bench.effects.kinds import ArmReader
 from stackproof.bench.effects.stamps import stamp_of
@@ -13,6 +12,7 @@ from stackproof.bench.ready import ReadyArm
 from stackproof.bench.spec import Arm
 from stackproof.build.benchmark import NATIVE
 from stackproof.core.errors import Location, Problem, Reason, fail
+from stackproof.core.value import replace
 from stackproof.image.model import Deployment, Image
 from stackproof.mpi.effects import fabric
 from stackproof.mpi.transports import libfabric_of

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import glob
 import os
-from dataclasses import replace
 from typing import Any
 
 from stackproof.bench.arms.vendor import HERE
@@ -12,6 +11,7 @@ from stackproof.bench.effects.kinds import ArmReader, Tell, reader_of
 from stackproof.bench.ready import ReadyArm
 from stackproof.bench.spec import Arm
 from stackproof.core.errors import Reason, fail
+from stackproof.core.value import replace
 from stackproof.mpi.families.cray_mpich import CRAY_MPICH
 from stackproof.site.effects.probe import load_site
 from stackproof.site.model import VendorMpi

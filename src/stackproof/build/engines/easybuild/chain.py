@@ -9,7 +9,6 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import Any
 
 from stackproof.build.engines.easybuild.components import (
@@ -25,6 +24,7 @@ from stackproof.build.engines.easybuild.selection import SelectedComponent, Sele
 from stackproof.build.engines.easybuild.wishes import check_wishes
 from stackproof.build.stack import Digest, OtherPlace, SourceFile
 from stackproof.core.errors import Location, StackproofError
+from stackproof.core.value import Value, replace
 
 _PLACE = re.compile(r"\{([a-z0-9-]+)\}")
 _SUFFIXES = {Gpu.CUDA: "CUDA", Gpu.ROCM: "ROCm"}
@@ -37,8 +37,7 @@ _KEPT = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Easyconfig:
+class Easyconfig(Value):
     """One component as EasyBuild builds it.
 
     `component` is the catalogue's name, `name` EasyBuild's; `filename` is what EasyBuild expects
@@ -58,16 +57,14 @@ class Easyconfig:
     providers: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeftOut:
+class LeftOut(Value):
     """A component that others build into such a chain, and why this one does not."""
 
     component: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chain:
+class Chain(Value):
     """Easyconfigs in build order, and what a user should know about them.
 
     `metadata` is the text of the file that `--external-modules-metadata` names, empty when no

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import field
 
 from stackproof.build.engines.spack.conflicts import Conflict
 from stackproof.build.stack import Digest, OsPackage, SourceFile
 from stackproof.core import document as documents
 from stackproof.core.document import Document
 from stackproof.core.errors import Problem, StackproofError
+from stackproof.core.value import Value
 from stackproof.core.versions import ANY, Versions, versions
 from stackproof.mpi import families
 
@@ -26,8 +28,7 @@ _ROOT = re.compile(r"\{([a-z0-9-]+)\}")
 _VERSION = re.compile(r"[0-9][0-9A-Za-z]*(?:[.-][0-9A-Za-z]+)*")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class When:
+class When(Value):
     """In which chains an entry counts; what is not given does not matter.
 
     `providers` are all to be in libfabric, `lacks` none of them; `gpu` is one of `none`, `cuda`,
@@ -48,8 +49,7 @@ FLAGS = ("xpmem", "libcxi-tools", "bundled", "ucx", "ucc", *_MPIS)
 """What a request switches on besides providers and accelerators; an MPI by its name."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
+class Option(Value):
     """A configure option, or a command.
 
     `{libcxi}` stands for where that component is, `{prefix}` for where this one goes,
@@ -60,8 +60,7 @@ class Option:
     when: When = ALWAYS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Need:
+class Need(Value):
     """A component that another one is built on.
 
     `option` is written when it is there, `otherwise` when it is not; `search` are folders that the
@@ -82,8 +81,7 @@ class Need:
     module: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReleaseSource:
+class ReleaseSource(Value):
     """A way to obtain a release: its kind (`upstream`, `debian-trixie`), and what it lacks.
 
     `prepare` are commands before configure, `tools` the programs that they run.
@@ -95,16 +93,14 @@ class ReleaseSource:
     tools: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Release:
+class Release(Value):
     """A version of a component and where it comes from, the best way first."""
 
     version: str
     sources: tuple[ReleaseSource, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Omission:
+class Omission(Value):
     """A component that is left out, and why."""
 
     component: str
@@ -112,8 +108,7 @@ class Omission:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeptFeature:
+class KeptFeature(Value):
     """A feature that configure must have taken: a line of `file` begins with `line` then.
 
     `{provider}` in `feature`, and `{PROVIDER}` in `line`, stand for every provider in turn.
@@ -125,8 +120,7 @@ class KeptFeature:
     when: When = ALWAYS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Build:
+class Build(Value):
     """How EasyBuild builds a component, in the chains that `when` names.
 
     `easyblock` is empty where EasyBuild has one of its own for the name. `parameters` are
@@ -151,8 +145,7 @@ class Build:
     kept: tuple[KeptFeature, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Component:
+class Component(Value):
     """One component of the catalogue.
 
     `name` is ours, `software` is EasyBuild's, from which modules and variables are named. One
@@ -187,8 +180,7 @@ class Component:
         return f"EBROOT{plain.upper()}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Catalogue:
+class Catalogue(Value):
     """Every component by name, and which versions are known not to work together."""
 
     components: Mapping[str, Component]

@@ -9,23 +9,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from stackproof.core.value import Value
 
 _WIDTH = 100
 # `resolve_template` in easybuild-framework fills in what an odd number of `%` stands before.
 _TEMPLATE = re.compile(r"%+(?=\(\w+\)\w)")
 
 
-@dataclass(frozen=True, slots=True)
-class Constant:
+class Constant(Value, kw_only=False):
     """A name that EasyBuild defines, such as `SYSTEM`."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Template:
+class Template(Value, kw_only=False):
     """A text in which EasyBuild fills in `%(installdir)s` and the like."""
 
     text: str

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from stackproof.core.errors import Reason
+from stackproof.core.value import Value
 
 MARK = "stackproof-event: "  # tested to be that of build/engines/easybuild/effects/hooks.py
 # EasyBuildExit of easybuild-framework 5.4.1, easybuild/tools/build_log.py; what is not named here
@@ -20,8 +20,7 @@ _REASONS: Mapping[int, Reason] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EasyBuildFailure:
+class EasyBuildFailure(Value):
     """How EasyBuild ended: its words, its exit code, the step it was in, and the path of its log.
 
     `step` and `log` are empty when it had not begun with a component.

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+from msgspec import field
+
+from stackproof.core.value import Value
 
 
 class Gpu(StrEnum):
@@ -15,8 +18,7 @@ class Gpu(StrEnum):
     ROCM = "rocm"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Toolchain:
+class Toolchain(Value):
     """What compiles.
 
     `system` is the compiler that PATH finds, without a module. `SystemCompilerGCC` wraps that
@@ -29,8 +31,7 @@ class Toolchain:
     version: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExternalComponent:
+class ExternalComponent(Value):
     """A component that the machine has: where, and by which module it is loaded (if any)."""
 
     version: str
@@ -38,8 +39,7 @@ class ExternalComponent:
     module: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnFile:
+class OwnFile(Value):
     """A file that a recipe brings: by its digest, and for a source where it may be downloaded."""
 
     filename: str
@@ -47,8 +47,7 @@ class OwnFile:
     address: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChainRequest:
+class ChainRequest(Value):
     """What a chain is asked to hold.
 
     `mpi` is name and version (`openmpi`, `mpich`), None for a network stack alone. `shs` is the

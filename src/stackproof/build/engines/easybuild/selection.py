@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from stackproof.build.engines.easybuild.components import (
     Build,
@@ -17,6 +18,7 @@ from stackproof.build.engines.easybuild.components import (
 )
 from stackproof.build.engines.easybuild.request import ChainRequest, ExternalComponent, Gpu
 from stackproof.core.errors import Location, Problem, Reason, did_you_mean
+from stackproof.core.value import Value
 from stackproof.core.versions import Versions, versions
 from stackproof.mpi import families
 
@@ -37,8 +39,7 @@ _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 _MODULE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+/-]*")
 
 
-@dataclass(frozen=True, slots=True)
-class SelectedComponent:
+class SelectedComponent(Value, kw_only=False):
     """A component of a chain: built from `source`, or `external` on the machine."""
 
     component: Component
@@ -47,8 +48,7 @@ class SelectedComponent:
     external: ExternalComponent | None = None
 
 
-@dataclass(slots=True)
-class Selection:
+class Selection(Struct):
     """What a request means, in build order; `notes` and `problems` as they were found.
 
     `where` gives the place of a key of the recipe that the request is from.

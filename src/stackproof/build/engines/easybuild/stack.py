@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import ClassVar
+
+from msgspec import field
 
 from stackproof.build.engines.easybuild.chain import Chain, Easyconfig, LeftOut
 from stackproof.build.engines.easybuild.request import ChainRequest
 from stackproof.build.stack import Artefact, Digest, SourceFile, StackView
 from stackproof.core import ids
 from stackproof.core.noun import to_data
+from stackproof.core.value import Value, replace
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Below:
+class Below(Value):
     """Software that is on the machine already, on top of which is built: EESSI, a site's tree.
 
     `path` is its folder, the same in the sandbox, `modules` are the folders of its module files.
@@ -24,8 +25,7 @@ class Below:
     modules: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EasyBuildStack:
+class EasyBuildStack(Value):
     """A stack that EasyBuild builds from source.
 
     `request` says what the chain is asked to hold, `easybuild` which release builds it, `optarch`
@@ -54,8 +54,7 @@ class EasyBuildStack:
     site_facts: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EasyBuildLock:
+class EasyBuildLock(Value):
     """What a stack is built from, kept beside the recipe as `<recipe>.lock.json`.
 
     `wants` is the id of what was asked for. `tool` are the packages of EasyBuild itself;

@@ -11,13 +11,13 @@ exists only while a lock is made: what is built is built by the real one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from stackproof.build.engines.spack import locks
 from stackproof.build.engines.spack.layout import compiler_folder
 from stackproof.build.engines.spack.locks import SolvedPackage
 from stackproof.build.engines.spack.stack import Compiler, SpackEnvironment, SpackLock, SpackStack
+from stackproof.core.value import Value
 
 # The programs of a compiler package for C, C++ and Fortran, below its folder of programs.
 _PROGRAMS = {
@@ -37,8 +37,7 @@ _FLANG_RENAMED = 20  # llvm 20 calls its Fortran compiler `flang`, before it was
 _ONEAPI_FLAT = 2024  # oneAPI 2024 moved its programs from <version>/linux/bin to <major.minor>/bin
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Programs:
+class Programs(Value):
     """The programs of one compiler: `paths` maps a language (c, cxx, fortran) to a file."""
 
     package: str

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
+from msgspec import field
 
 from stackproof.build.engines.spack import compilers
 from stackproof.build.engines.spack.compilers import Programs
@@ -22,6 +22,7 @@ from stackproof.build.engines.spack.layout import (
 from stackproof.build.engines.spack.stack import Caches, Mirror, SpackLock, SpackStack
 from stackproof.build.plan import BUILD
 from stackproof.core.command import Bind, EnvPatch
+from stackproof.core.value import Value
 
 SITE_NAMESPACE = "alps"
 """The namespace of the site's packages in a uenv image; the name is Stackinator's."""
@@ -34,8 +35,7 @@ _CONCRETIZATIONS = "concretizations"
 _SOURCES = f"{CACHE}/source"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CacheSettings:
+class CacheSettings(Value):
     """What a machine and its user add to a build; no id depends on it.
 
     `build_files` are below `plan.BUILD`, `binds` lead into the sandbox, `environment` is for

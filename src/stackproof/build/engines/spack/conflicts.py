@@ -7,7 +7,6 @@ else, and cannot be told when they leave it open. A lock has exact versions and 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -17,6 +16,7 @@ from stackproof.build.engines.spack.stack import SpackEnvironment, SpackLock, Sp
 from stackproof.core import document as documents
 from stackproof.core.document import Document
 from stackproof.core.errors import Location, Problem, Reason, StackproofError
+from stackproof.core.value import Value, replace
 from stackproof.core.versions import ANY, PackageSpec, Versions, parse_spec, versions
 
 SCHEMA = "conflicts"
@@ -42,8 +42,7 @@ class ConflictAnswer(StrEnum):
     CANNOT_TELL = "cannot-tell"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Conflict:
+class Conflict(Value):
     """Packages that do not work together; `sources` are public addresses."""
 
     id: str
@@ -54,8 +53,7 @@ class Conflict:
     sources: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConflictFinding:
+class ConflictFinding(Value):
     """The answer for one conflict in one environment."""
 
     conflict: Conflict
@@ -125,8 +123,7 @@ def _package(entry: Mapping[str, Any]) -> PackageSpec:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Package:
+class _Package(Value):
     """What is known of a package of an environment: every constraint on it, or the exact one.
 
     `exact` says that `constraints` is one solved package. `there` is False for a package that

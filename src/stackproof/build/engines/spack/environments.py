@@ -14,7 +14,6 @@ each environment of the recipe. What a compiler is for later environments is sai
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from stackproof.build.engines.spack import compilers, locks
@@ -34,6 +33,7 @@ from stackproof.build.engines.spack.stack import (
 )
 from stackproof.build.engines.spack.stackinator.network import package_of
 from stackproof.build.plan import BUILD
+from stackproof.core.value import replace
 
 FOUND = "found"
 """The folder of an environment where Spack writes the packages that it finds on the machine."""

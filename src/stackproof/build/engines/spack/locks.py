@@ -12,8 +12,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import field
 
 from stackproof.build.engines.spack.layout import (
     built_folder,
@@ -29,14 +30,14 @@ from stackproof.build.engines.spack.stack import (
 )
 from stackproof.build.plan import BUILD
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
+from stackproof.core.value import Value
 
 _FLAGS = frozenset(("cflags", "cppflags", "cxxflags", "fflags", "ldflags", "ldlibs"))
 _VERSIONS = range(5, 8)
 _UNFIT = re.compile(r"[^A-Za-z0-9_.-]")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SolvedPackage:
+class SolvedPackage(Value):
     """One package of a solution.
 
     `prefix` is where it is or will be installed; `dependencies` are the hashes of what it is
@@ -213,7 +214,7 @@ def _at(node: SolvedPackage, platform: str, mount: str) -> SolvedPackage:
     Spack writes anything but letters, digits and a few signs as `_` in a prefix
     (`Spec.format_path`, lib/spack/spack/spec.py): a version from git may hold a `/`.
     """
-    from dataclasses import replace  # noqa: PLC0415 - beside its only use
+    from stackproof.core.value import replace  # noqa: PLC0415 - beside its only use
 
     version = _UNFIT.sub("_", node.version)
     folder = f"{platform}-{node.os}-{node.target}/{node.name}-{version}-{node.hash}"

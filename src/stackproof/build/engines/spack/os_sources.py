@@ -14,11 +14,11 @@ from __future__ import annotations
 import keyword
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 
 from stackproof.build.engines.spack.stack import FileEntry, LocalRepository, OsSource, SpackStack
 from stackproof.core import ids
 from stackproof.core.errors import Location, Problem, Reason
+from stackproof.core.value import replace
 
 NAMESPACE = "os_sources"
 TOOLS = ("autoconf", "automake", "libtool", "m4")

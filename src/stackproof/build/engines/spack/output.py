@@ -21,7 +21,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import field
+
+from stackproof.core.value import Value, replace
 
 _NAME = r"(?P<name>[a-z0-9][a-z0-9_-]*?)-(?P<version>\d[^/\s]*?|[^-/\s]+)-(?P<hash>[a-z2-7]{32})"
 _INSTALLING = re.compile(rf"==> Installing {_NAME}(?: \[(?P<number>\d+)/(?P<total>\d+)\])?")
@@ -55,8 +58,7 @@ _LAST = re.compile(r"\*\*\* |^FAILED: |ninja: build stopped")
 _BEFORE, _AFTER = 2, 7
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class Progress(Value):
     """How far an installation is: packages by hash that are done, the running ones by name.
 
     `total` counts externals and what was installed before as well, as Spack does; 0 at first.
@@ -123,8 +125,7 @@ def _at_state(progress: Progress, found: re.Match[str]) -> Progress:
     return replace(progress, running=(*others, found["name"]), phase=found["state"])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PackageFailure:
+class PackageFailure(Value):
     """A package that was not installed; `log` is the path of its build log in the sandbox."""
 
     message: str
@@ -192,8 +193,7 @@ def _is_error(line: str) -> bool:
     return any(pattern.search(line) for pattern in _FIRST)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Signatures:
+class Signatures(Value):
     """What was wrong with signatures of a cache: lines of gpg, and keys that are not known.
 
     `built` are the packages that were built from source, those with such an entry among them.

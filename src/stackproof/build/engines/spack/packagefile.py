@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from stackproof.core.errors import Location, Reason, fail
+from stackproof.core.value import Value
 
 _AUTOTOOLS = "AutotoolsPackage"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PackageFacts:
+class PackageFacts(Value):
     """What a package says: its versions with the SHA-256 of their sources ("": none is stated).
 
     `complete` is False when versions are computed, so that there may be more. `autotools` says

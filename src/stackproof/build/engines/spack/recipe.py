@@ -8,10 +8,10 @@ value.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import field
 
 from stackproof.build.engines.spack import splicing
 from stackproof.build.engines.spack.problems import unstated_vendors
@@ -27,6 +27,7 @@ from stackproof.build.engines.wheel.recipe import image_problems
 from stackproof.core import document as documents
 from stackproof.core.document import Document, Path
 from stackproof.core.errors import Location, Problem, Reason
+from stackproof.core.value import replace
 from stackproof.recipe.composition import Composed, parts
 
 SCHEMA = "spack-recipe"
@@ -59,7 +60,6 @@ _WORDS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RecipeFolder(Folder):
     """The files that go with a recipe, laid out as Stackinator has them.
 
@@ -136,7 +136,7 @@ def _without_repositories(part: Document) -> Document:
     if not isinstance(spack, dict):
         return part
     kept = {key: value for key, value in spack.items() if key != "packages"}
-    return dataclasses.replace(part, data={**part.data, "spack": kept})
+    return replace(part, data={**part.data, "spack": kept})
 
 
 def _without_removals(part: Document) -> Document:
@@ -144,7 +144,7 @@ def _without_removals(part: Document) -> Document:
 
     A null that removes nothing is still there in the composed document, and judged there.
     """
-    return dataclasses.replace(part, data=_without_null(part.data))
+    return replace(part, data=_without_null(part.data))
 
 
 def _without_null(data: Any) -> Any:
@@ -178,7 +178,7 @@ def _form_problems(document: Document, generation: int) -> Iterator[Problem]:
             for problem in findings.problems:
                 if problem.where not in places:
                     hint = problem.hint and _reworded(problem.hint)
-                    yield dataclasses.replace(problem, hint=hint)
+                    yield replace(problem, hint=hint)
 
 
 def split(document: Document) -> dict[str, Document]:
@@ -191,12 +191,12 @@ def split(document: Document) -> dict[str, Document]:
             found[f"{key}.yaml"] = Document(file=document.file, data=data[key], positions=positions)
     if data.get("packages") is not None:
         inner = {"packages": data["packages"]}
-        found["packages.yaml"] = dataclasses.replace(document, data=inner)
+        found["packages.yaml"] = replace(document, data=inner)
     modules = data.get("modules")
     if modules is True and generation_of(data) > 1:
         modules = {}
     if isinstance(modules, dict):
-        found["modules.yaml"] = dataclasses.replace(document, data={"modules": modules})
+        found["modules.yaml"] = replace(document, data={"modules": modules})
     return found
 
 
@@ -239,14 +239,14 @@ def read(
     inner = split(document)
     findings = PartFindings(inner)
     names = dict.fromkeys(inner, b"")
-    whole = dataclasses.replace(folder, texts={**folder.texts, **names})
+    whole = replace(folder, texts={**folder.texts, **names})
     config = read_config(whole, None, findings)
     if config is None:
         raise AssertionError("a recipe of good form has a generation")
     stack = read_recipe(whole, config, cluster, facts["architecture"], findings)
     image = mapping(data.get("image"))
     stack = _spliced(stack, document, cluster, findings)
-    extended = dataclasses.replace(
+    extended = replace(
         stack,
         version=data.get("version", "0"),
         target=_target(document, facts, cluster, findings),
@@ -279,7 +279,7 @@ def _spliced(
         splicing.splice(one, stack, document, cluster, findings) if one.name in asked else one
         for one in stack.environments
     )
-    return dataclasses.replace(stack, environments=environments)
+    return replace(stack, environments=environments)
 
 
 def asks_for_microarchitecture(document: Document) -> bool:
@@ -326,16 +326,16 @@ def without_words(stack: SpackStack, documents_of_recipe: frozenset[str]) -> Spa
         for path, entry in stack.recipe_files.items()
         if path not in documents_of_recipe and path not in HOOKS
     }
-    return dataclasses.replace(stack, source="", recipe_files=kept)
+    return replace(stack, source="", recipe_files=kept)
 
 
 def differences(one: SpackStack, other: SpackStack) -> tuple[str, ...]:
     """Return the fields in which two stacks differ, each with both values in short."""
     found = []
-    for item in dataclasses.fields(SpackStack):
-        mine, theirs = getattr(one, item.name), getattr(other, item.name)
+    for name in SpackStack.__struct_fields__:
+        mine, theirs = getattr(one, name), getattr(other, name)
         if mine != theirs:
-            found.append(f"{item.name}: {_short(mine)} / {_short(theirs)}")
+            found.append(f"{name}: {_short(mine)} / {_short(theirs)}")
     return tuple(found)
 
 

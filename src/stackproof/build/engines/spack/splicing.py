@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from stackproof.build.engines.spack import mpis
 from stackproof.build.engines.spack.stack import SpackEnvironment, SpackStack, Splice
 from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig
@@ -12,6 +10,7 @@ from stackproof.build.engines.spack.stackinator.findings import FindingsList, ma
 from stackproof.build.engines.spack.stackinator.network import is_there, package_of
 from stackproof.core.document import Document
 from stackproof.core.errors import Reason
+from stackproof.core.value import replace
 
 
 def splice(

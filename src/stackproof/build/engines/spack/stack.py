@@ -8,12 +8,14 @@ Nothing here depends on a machine's folders: paths are those inside the build sa
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from msgspec import field
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GitSource:
+from stackproof.core.value import Value
+
+
+class GitSource(Value):
     """A git repository as a recipe names it.
 
     `url` is an address or a local path; `commit` a branch, tag or commit, None for the default
@@ -24,8 +26,7 @@ class GitSource:
     commit: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PackageRepository:
+class PackageRepository(Value):
     """A repository of Spack packages that is cloned; `path` is the folder of the repo in it."""
 
     name: str
@@ -33,16 +34,14 @@ class PackageRepository:
     path: str = "repos/spack_repo/builtin"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileEntry:
+class FileEntry(Value):
     """One file of a tree by its content; the bytes are kept beside the noun, by digest."""
 
     sha256: str
     executable: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocalRepository:
+class LocalRepository(Value):
     """Packages that travel with the recipe (namespace `recipe`) or the site (`alps`).
 
     `files` maps a path below the repository (`packages/<name>/package.py`, patches) to its file.
@@ -52,8 +51,7 @@ class LocalRepository:
     files: Mapping[str, FileEntry]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OsSource:
+class OsSource(Value):
     """The source of a package as the operating system has it, accepted by its own digest.
 
     `name` and `version` are Spack's. `sha256` is that of the file at `url`; Spack knows another
@@ -76,8 +74,7 @@ class OsSource:
     needs: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OsSources:
+class OsSources(Value):
     """The operating system's sources that a recipe accepts, kept as `<recipe>.os-sources.json`."""
 
     SCHEMA: ClassVar[str] = "stackproof/os-sources/1"
@@ -85,8 +82,7 @@ class OsSources:
     sources: tuple[OsSource, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compiler:
+class Compiler(Value):
     """A compiler of the stack.
 
     `name` is Spack's package (`gcc`, `nvhpc`, `llvm`, `llvm-amdgpu`, `intel-oneapi-compilers`),
@@ -109,8 +105,7 @@ class Compiler:
     find_external: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ViewChange:
+class ViewChange(Value):
     """One change of a variable in a view: `op` is `set`, `unset`, `prepend` or `append`.
 
     The value may hold `${@NAME@}`, which is replaced when the view is used; `$@mount@`,
@@ -122,8 +117,7 @@ class ViewChange:
     value: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpackView:
+class SpackView(Value):
     """A view of an environment: a tree of links below `<mount>/env/<name>` and its variables.
 
     `link`, `select`, `exclude` and `projections` are Spack's. `add_compilers` links the
@@ -142,8 +136,7 @@ class SpackView:
     changes: tuple[ViewChange, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Splice:
+class Splice(Value):
     """Another MPI put under packages that are compiled already: what Spack calls a splice.
 
     `built_with` are the root specs of the MPI that compiles, whose package is `mpi`; `specs` are
@@ -155,8 +148,7 @@ class Splice:
     specs: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpackEnvironment:
+class SpackEnvironment(Value):
     """Packages concretized together.
 
     `compilers` are names of the stack's compilers, the first one is the default. `specs` are all
@@ -186,8 +178,7 @@ class SpackEnvironment:
     splice: Splice | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpackStack:
+class SpackStack(Value):
     """A recipe resolved on a site, for Spack.
 
     `generation` says which Spack understands it: 1 (Spack up to 0.23), 2 (1.0 and 1.1), 3 (1.2);
@@ -240,8 +231,7 @@ class SpackStack:
         return "spack"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mirror:
+class Mirror(Value):
     """A Spack mirror: `kind` is `buildcache`, `source` or `bootstrap`.
 
     `settings` are Spack's own keys of a mirror (fetch, push, access_pair, signed, ...).
@@ -252,8 +242,7 @@ class Mirror:
     settings: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caches:
+class Caches(Value):
     """Where packages, sources and concretizations come from besides the network.
 
     They are the user's, not the recipe's: no id depends on them. `private_key` and `public_keys`
@@ -268,8 +257,7 @@ class Caches:
     concretizer_cache: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LockedClone:
+class LockedClone(Value):
     """A git repository at one commit: where it came from, and its folder below the build."""
 
     name: str
@@ -279,8 +267,7 @@ class LockedClone:
     folder: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpackLock:
+class SpackLock(Value):
     """Spack's solution for a stack, kept beside the recipe as `<recipe>.lock.json`.
 
     `wants` is the id of what was asked for; `clones` are Spack and the package repositories at

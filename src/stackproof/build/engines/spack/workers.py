@@ -12,10 +12,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+
+from msgspec import field
 
 from stackproof.core.command import Command
 from stackproof.core.errors import Problem, Reason, StackproofError
+from stackproof.core.value import Value, replace
 
 MARK = "stackproof-worker:"
 """How a line begins that a worker's program says itself; JSON follows."""
@@ -30,8 +32,7 @@ _OWN = frozenset({
 })  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Workers:
+class Workers(Value):
     """Where packages are installed: a worker on each of `nodes` nodes.
 
     `options` are further options of srun by their long names; an empty value is an option without
@@ -45,8 +46,7 @@ class Workers:
     jobs: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerState:
+class WorkerState(Value):
     """What a worker said of itself: its node, its exit code once it has ended, what it lacks.
 
     `lacks` is a path of the build that is not to be seen on its node.

@@ -5,11 +5,11 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from stackproof.build.engines.vendor import releases
 from stackproof.build.engines.vendor.stack import VendorLibrary, VendorLock, VendorStack
 from stackproof.core.errors import Problem, Reason
+from stackproof.core.value import Value
 
 _MAIN = re.compile(r"libmpi(?:_[a-z]+(?:_\d+)?)?\.so\.\d+")
 _GTL = re.compile(r"libmpi_gtl_\w+\.so\b.*")
@@ -17,8 +17,7 @@ _OLD_HIP = "libamdhip64.so.6"
 _XPMEM = "libxpmem.so.0"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LibraryChange:
+class LibraryChange(Value):
     """What is changed in a library: its search path, and names that it needs."""
 
     rpath: str

@@ -6,7 +6,6 @@ import posixpath
 import re
 import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from stackproof.build.engines.vendor import releases, selection
 from stackproof.build.engines.vendor.rpm import PackagedFile
@@ -20,14 +19,14 @@ from stackproof.build.engines.vendor.stack import (
     wants,
 )
 from stackproof.core.errors import Location, Problem, Reason, StackproofError
+from stackproof.core.value import Value
 from stackproof.linking.elf import ElfFile
 
 _GLIBC = re.compile(r"GLIBC_(\d+(?:\.\d+)+)")
 _TEXTS = (".pc", ".conf", ".cmake")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadRpm:
+class ReadRpm(Value):
     """An RPM that was unpacked: its own digest, those of its files, and the ELF files by digest."""
 
     product: Product

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from urllib.parse import quote
 
 from stackproof.build import benchmark, bom, tail
@@ -14,6 +13,7 @@ from stackproof.build.engines.vendor.stack import VendorLock, VendorRpm, VendorS
 from stackproof.build.plan import BUILD, PYTHON, TOOLS, Copy, Plan, Step
 from stackproof.build.transport_views import TransportViews, transport_views
 from stackproof.core.command import Command, EnvPatch
+from stackproof.core.value import replace
 from stackproof.image.model import Image, MpiFacts, View
 from stackproof.mpi import families
 from stackproof.mpi.transports.profile import Libfabric

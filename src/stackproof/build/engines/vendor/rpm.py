@@ -13,10 +13,10 @@ import posixpath
 import stat
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from stackproof.core import limits
 from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.core.value import Value
 from stackproof.linking.elf.layout import ReadableFile
 
 _LEAD = 96
@@ -43,8 +43,7 @@ _TEXTS = {_TEXT, 8, 9}
 _INTRO = _ENTRY = 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PackagedFile:
+class PackagedFile(Value):
     """A file, folder or link of an RPM; `path` is absolute, `mode` as in stat(2).
 
     `sha256` is empty where the RPM has digests of another kind, or none.
@@ -62,8 +61,7 @@ class PackagedFile:
         return stat.S_ISREG(self.mode)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rpm:
+class Rpm(Value):
     """What an RPM says of itself.
 
     `payload` is where its archive begins, in bytes; `payload_sha256` its digest as it is packed,

@@ -12,12 +12,12 @@ import posixpath
 import re
 import stat
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 from stackproof.build.engines.vendor import releases
 from stackproof.build.engines.vendor.rpm import Rpm
 from stackproof.build.engines.vendor.stack import VendorStack
 from stackproof.core.errors import Location, Problem, Reason, StackproofError
+from stackproof.core.value import Value
 
 _NUMBER = r"(?P<release>\d[\w.]*)"
 _MPICH = re.compile(
@@ -36,8 +36,7 @@ _ABI = "lib-abi-mpich"
 _STATIC = (".a", ".la")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Product:
+class Product(Value):
     """What an RPM holds: `role` is mpich, gtl, pmi or pals, `root` its folder in the RPM.
 
     `compiler` and `built` are what Cray MPICH was compiled with, and its version.
@@ -57,8 +56,7 @@ class Product:
         return f"cray-{'mpich' if self.role == 'mpich' else self.role}-{self.release}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChosenRpms:
+class ChosenRpms(Value):
     """The RPMs of a stack, Cray MPICH first, and what should be known of the choice."""
 
     products: tuple[Product, ...]

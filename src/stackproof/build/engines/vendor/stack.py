@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import ClassVar
+
+from msgspec import field
 
 from stackproof.build.stack import StackView
 from stackproof.core import ids
+from stackproof.core.value import Value
 from stackproof.mpi.families.cray_mpich import CRAY_MPICH
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VendorStack:
+class VendorStack(Value):
     """A recipe for a vendor's MPI, resolved on a site.
 
     `mpi_version` may be the beginning of one, or empty for the newest; `compiler` is as HPE calls
@@ -46,8 +47,7 @@ class VendorStack:
     site_facts: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VendorFile:
+class VendorFile(Value):
     """A file or link of an RPM and where it goes below the mount point.
 
     `kind` is `elf`, `text` (it may name the vendor's folders, which are replaced), `link` or
@@ -62,8 +62,7 @@ class VendorFile:
     executable: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VendorLibrary:
+class VendorLibrary(Value):
     """A library or program among the files: names, and the newest glibc that it asks for.
 
     `versions` are the version nodes that it wants of other libraries, by soname.
@@ -76,8 +75,7 @@ class VendorLibrary:
     versions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VendorRpm:
+class VendorRpm(Value):
     """An RPM of the lock: its file with its digest, and what rpm calls it (NEVRA).
 
     `root` is its folder as the vendor has it, `folder` that below the mount point; `scripts` are
@@ -107,8 +105,7 @@ class VendorRpm:
         return f"{self.name}-{epoch}{self.version}-{self.release}.{self.architecture}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VendorLock:
+class VendorLock(Value):
     """What a vendor's stack is made of, kept beside the recipe as `<recipe>.lock.json`.
 
     The first of `packages` is the MPI. `compiler` is the one that it was built with, as in a

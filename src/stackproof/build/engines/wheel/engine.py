@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from typing import Any
 
 from stackproof.build import pip_answers
@@ -20,6 +19,7 @@ from stackproof.build.stack import Artefact
 from stackproof.core import ids
 from stackproof.core.command import Command, Completed
 from stackproof.core.errors import Problem, Reason, StackproofError, fail
+from stackproof.core.value import replace
 from stackproof.mpi import families
 
 # pip's platform tags for a machine, newest first (PEP 600 and the older names it maps): wheels

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from stackproof.build import benchmark, bom, tail
 from stackproof.build.engine import (
     OCI,
@@ -22,6 +20,7 @@ from stackproof.build.plan import DOWNLOADS, Plan
 from stackproof.build.stack import Artefact
 from stackproof.build.transport_views import TransportViews, transport_views
 from stackproof.core.command import EnvPatch
+from stackproof.core.value import replace
 from stackproof.image.model import Image, MpiFacts, View
 from stackproof.mpi import families
 from stackproof.mpi.transports.profile import libfabric_of

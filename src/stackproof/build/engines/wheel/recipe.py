@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, ClassVar
+
+from msgspec import field
 
 from stackproof.build.engines.wheel import engine as wheel_engine
 from stackproof.build.engines.wheel.stack import ReplacingMpi, Stack
@@ -14,21 +15,20 @@ from stackproof.core.command import EnvPatch
 from stackproof.core.document import Document
 from stackproof.core.errors import Problem, Reason, StackproofError
 from stackproof.core.mountlist import bad_mount_point
+from stackproof.core.value import Value
 from stackproof.mpi import families
 
 DEFAULT_MOUNT = "/user-environment"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MpiWish:
+class MpiWish(Value):
     """The MPI that is asked for; `version` may be the beginning of one, or None for the newest."""
 
     family: str
     version: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ViewWish:
+class ViewWish(Value):
     """A view that is asked for: `env` comes on top of what the MPI itself needs."""
 
     name: str
@@ -36,16 +36,14 @@ class ViewWish:
     env: EnvPatch = field(default_factory=EnvPatch)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImageWish:
+class ImageWish(Value):
     """How the image file is to be written; `level` is for zstd and gzip only."""
 
     compression: str = "zstd"
     level: int = 6
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
+class Recipe(Value):
     """A recipe; the meaning of each key is in `schemas/recipe.json`."""
 
     SCHEMA: ClassVar[str] = "stackproof/recipe/1"
@@ -138,7 +136,7 @@ def _requirement_fault(text: str) -> str | None:
 
 
 def _build(data: dict[str, Any]) -> Recipe:
-    """Return the recipe of valid data; keys that are left out keep the dataclass' defaults."""
+    """Return the recipe of valid data; keys that are left out keep the class' defaults."""
     given: dict[str, Any] = {
         key: data[key] for key in ("name", "version", "description", "engine", "mount")
         if key in data

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import ClassVar
 
+from msgspec import field
+
 from stackproof.build.stack import Artefact, StackView
+from stackproof.core.value import Value
 from stackproof.mpi.requirement import Requirement
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplacingMpi:
+class ReplacingMpi(Value):
     """An MPI that is put under programs which another one of its ABI compiled."""
 
     family: str
     requirements: tuple[Requirement, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stack:
+class Stack(Value):
     """A recipe resolved on a site; still without file digests (those are in the lock).
 
     `mpi_family` is a name in `stackproof.mpi.families`; `site_facts` are the only facts of the site
@@ -49,8 +49,7 @@ class Stack:
     site_facts: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lock:
+class Lock(Value):
     """The engine's solution for a stack, kept beside the recipe as `<recipe>.lock.json`.
 
     `wants` is the id of what was asked for (engine, requirements, architecture): a lock whose

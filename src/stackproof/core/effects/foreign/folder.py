@@ -111,7 +111,7 @@ class OpenFolder:
     owners and modes of what lies in it are not looked at.
     """
 
-    __slots__ = ("descriptor", "path", "shared")  # no dataclass: `run` makes one first
+    __slots__ = ("descriptor", "path", "shared")  # no `Value`: `run` makes one first
 
     def __init__(self, *, path: Path, descriptor: int, shared: bool = False) -> None:
         self.path, self.descriptor, self.shared = path, descriptor, shared

@@ -13,8 +13,9 @@ import re
 import stat
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from stackproof.core import limits, links
 from stackproof.core.effects import files, sandbox
@@ -23,6 +24,7 @@ from stackproof.core.effects.foreign.parser import Bounds, Ended, StartError
 from stackproof.core.effects.foreign.tree import ForeignTree, set_mode
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.links import LinkRules
+from stackproof.core.value import Value
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NAME = "tree"
@@ -33,8 +35,7 @@ _SPECIAL = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Packed:
+class Packed(Value):
     """An image file: its path, where the file system begins in it, and the kind of that.
 
     `member` chooses a part of a SquashFS, by its path; `processors` is 0 for all.
@@ -57,8 +58,7 @@ class Packed:
                 "-force", "-dest", ".", parser.IMAGE, *member)  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnpackRules:
+class UnpackRules(Value):
     """The rules for what comes out of an image.
 
     `links` says what links mean. Devices, pipes and sockets are refused, or left out where
@@ -213,8 +213,7 @@ def _opened(folder: str) -> Iterator[int]:
         os.close(descriptor)
 
 
-@dataclass(slots=True)
-class _Settling:
+class _Settling(Struct):
     """A walk through what a parser left: all becomes the caller's, and is told."""
 
     image: str

@@ -17,7 +17,6 @@ import stat
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, ClassVar, Protocol
 
@@ -25,6 +24,7 @@ from stackproof.core import limits, noun
 from stackproof.core.effects import cache_folder, cache_kinds, files
 from stackproof.core.effects.foreign import unpack as foreign_unpack
 from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.core.value import Value
 from stackproof.image.container import tar
 from stackproof.image.container.tree import Member
 from stackproof.linking.elf import MAGIC
@@ -38,8 +38,7 @@ _KEPT = ("ld.so.cache",)
 _MAX_CACHED_BYTES = 16 << 30
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layer:
+class Layer(Value):
     """A layer in the cache; `content` holds what was kept, `size` is its length in bytes."""
 
     SCHEMA: ClassVar[str] = "stackproof/layer/1"
@@ -60,8 +59,7 @@ class Content:
             os.close(self.descriptor)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Blob:
+class Blob(Value):
     """A part of a file: where it begins, how long it is in bytes, and the digest it must have.
 
     `plain_digest` is that of the layer when it is not compressed. Without either it has none.

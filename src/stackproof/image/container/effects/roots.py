@@ -11,7 +11,8 @@ import os
 import posixpath
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import field
 
 from stackproof.core import limits
 from stackproof.core.effects import cache_folder, cache_kinds, files
@@ -19,6 +20,7 @@ from stackproof.core.effects.foreign import unpack as foreign_unpack
 from stackproof.core.effects.foreign.unpack import Packed, UnpackRules
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.links import ROOT_FILE_SYSTEM
+from stackproof.core.value import Value
 from stackproof.image import superblock
 from stackproof.image.container import sif, tar
 from stackproof.image.container.effects import archives, layers
@@ -41,8 +43,7 @@ _SIF_LIBRARIES = "/.singularity.d/libs"
 _SCRIPTS = "/.singularity.d/env"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Root:
+class Root(Value):
     """A root file system: a folder of this machine, or a tree of layers, and how it is started.
 
     `config` has the variables and the command of an image; `name` is what the user called it.

@@ -9,21 +9,20 @@ import base64
 import re
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 from stackproof.core import limits
 from stackproof.core.command import Completed
 from stackproof.core.effects import files, ssh_keys
 from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.core.value import Value
 from stackproof.share.trust import sshsig
 from stackproof.share.trust.sshsig import SshCertificate
 
 _GOOD = re.compile(r'Good "[^"]*" signature for (?P<who>.+) with \S+ key (?P<key>\S+)')
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sealed:
+class Sealed(Value):
     """A text with its seal; `file` is what problems name, `namespace` what the seal is good for."""
 
     text: bytes
@@ -32,8 +31,7 @@ class Sealed:
     namespace: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SealHolder:
+class SealHolder(Value):
     """Whose a seal is: the name in the file of allowed signers, and the key.
 
     The key is good `until`, in seconds since 1970; 0 is for ever.

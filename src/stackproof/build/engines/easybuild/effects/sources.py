@@ -12,7 +12,6 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 from stackproof.build.effects import git, source_mirror
@@ -28,6 +27,7 @@ from stackproof.core.effects.downloads import Transfer, downloading, run_watched
 from stackproof.core.effects.run import Runner, run
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.core.monitor import Event, Monitor, null_monitor
+from stackproof.core.value import replace
 
 # The address of an archive of Debian, where this system's own is of another distribution.
 ARCHIVE = "STACKPROOF_DEBIAN_ARCHIVE"

@@ -8,9 +8,10 @@ import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+
+from msgspec import field
 
 from stackproof.build.effects import executor, git, workspace
 from stackproof.build.effects.workspace import BuildSetup, Installing
@@ -28,6 +29,7 @@ from stackproof.core.effects.run import run
 from stackproof.core.errors import Reason, StackproofError, fail
 from stackproof.core.ids import short
 from stackproof.core.monitor import Event, Monitor
+from stackproof.core.value import Value, replace
 
 OWN_CACHE = "stackproof"
 """The name of the cache of packages that every build on this machine fills and uses."""
@@ -41,8 +43,7 @@ _GIANTS = frozenset(("gcc", "llvm", "llvm-amdgpu", "cuda", "nvhpc", "intel-oneap
                      "rust", "py-torch", "py-tensorflow", "trilinos"))  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BuildPlace:
+class BuildPlace(Value):
     """Where a build may work: `in_memory` is `auto`, `yes` or `no`; `folder` names a place.
 
     `jobs` is how many processes it may start at once, None for all cores; `passed` are variables
@@ -56,8 +57,7 @@ class BuildPlace:
     workers: Workers | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(Value):
     """A stack to build, the files it is made of by digest, the user's caches, and the place."""
 
     stack: SpackStack

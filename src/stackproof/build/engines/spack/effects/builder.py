@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ from stackproof.build.plan import Plan
 from stackproof.build.swap import Swapper
 from stackproof.core.errors import Problem, Reason, StackproofError, fail
 from stackproof.core.monitor import Event, Monitor
+from stackproof.core.value import replace
 
 if TYPE_CHECKING:  # `check` and `plan` build nothing
     from stackproof.build.effects.workspace import BuildSetup

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from stackproof.build.effects import builders, stacks
@@ -25,10 +24,10 @@ from stackproof.build.options import ConvertOptions, RecipeOptions
 from stackproof.core.document import Document
 from stackproof.core.effects import documents, files
 from stackproof.core.errors import Problem, Reason, StackproofError, fail
+from stackproof.core.value import Value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Source:
+class _Source(Value):
     """One of the recipes that are converted: how it is called, where it is built, what it means."""
 
     name: str
@@ -40,8 +39,7 @@ class _Source:
     documents: Mapping[str, Document]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Converted:
+class Converted(Value):
     """What was written, and how many lines that count it has, and all that it stands for."""
 
     target: Path

@@ -12,21 +12,22 @@ import hashlib
 import os
 import stat
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import field
 
 from stackproof.build.engines.spack.stack import FileEntry
 from stackproof.core import limits
 from stackproof.core.effects import files
 from stackproof.core.errors import Location, Problem, Reason, StackproofError
+from stackproof.core.value import Value
 from stackproof.recipe.effects.inheritance import allowed_root
 
 _SKIPPED = frozenset({".git"})
 _INSTEAD = "copy what it points to, or run `git init` in the folder around both"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tree:
+class Tree(Value):
     """The files of a folder: entries by path below it, texts of those asked for, real places.
 
     `blobs` maps a digest to a file on this machine that has it.

@@ -11,7 +11,6 @@ import os
 import secrets
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 from stackproof.build.engines.spack import workers
@@ -26,6 +25,7 @@ from stackproof.core.effects import files, sandbox
 from stackproof.core.effects.run import Watcher, failure, run
 from stackproof.core.errors import Reason, StackproofError, fail
 from stackproof.core.monitor import Event, Monitor
+from stackproof.core.value import replace
 from stackproof.launch.effects import scheduler
 from stackproof.launch.effects.scheduler import Door
 from stackproof.launch.schedulers import slurm

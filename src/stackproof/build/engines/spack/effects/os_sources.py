@@ -11,7 +11,6 @@ import os
 import re
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
@@ -21,6 +20,7 @@ from stackproof.core.effects import cache_kinds, files
 from stackproof.core.effects.run import Runner, run
 from stackproof.core.errors import Reason, StackproofError, fail
 from stackproof.core.monitor import Event, Monitor
+from stackproof.core.value import Value
 
 # Whose source packages these are, by what their archive says of itself -> the keys it is signed
 # with, as the distribution's own package of keys installs them.
@@ -44,8 +44,7 @@ _REPACKED = re.compile(r"(?:[+~](?:dfsg|ds|repack|git|r)|\.dfsg|-stable)[\w.~+-]
 _REALLY = re.compile(r".*\+really")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourcePackage:
+class SourcePackage(Value):
     """A source package in a suite, with its upstream tarball.
 
     One that is not `current` is only kept because something else was built from it
@@ -78,8 +77,7 @@ def upstream_version(version: str) -> str:
     return _REPACKED.sub("", _REALLY.sub("", upstream))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Archive:
+class Archive(Value):
     """An archive of source packages: its address, a suite of it, and the keys it is signed with."""
 
     url: str

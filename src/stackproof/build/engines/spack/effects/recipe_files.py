@@ -11,9 +11,10 @@ import hashlib
 import os
 import posixpath
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import field
 
 from stackproof.build.engines.spack.effects import folders
 from stackproof.build.engines.spack.stack import FileEntry
@@ -27,6 +28,7 @@ from stackproof.build.engines.spack.stackinator.facts import (
 from stackproof.build.engines.spack.stackinator.reader import HOOKS
 from stackproof.core.document import Document
 from stackproof.core.errors import Location, Problem, Reason, StackproofError
+from stackproof.core.value import Value, replace
 from stackproof.recipe.effects import inheritance
 from stackproof.site.effects import toolchain
 from stackproof.site.model import Site
@@ -36,8 +38,7 @@ if TYPE_CHECKING:  # of no use to a folder
     from stackproof.recipe.composition import Composed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecipeContext:
+class RecipeContext(Value):
     """Where a stack is to be built: facts for conditions, what Spack gets, where its files lie.
 
     `folder` is that of the cluster's configuration, None where what Spack gets is from elsewhere.

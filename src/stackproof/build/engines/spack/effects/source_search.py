@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import re
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stackproof.build.effects import builders, locking, source_mirror, stacks
@@ -19,6 +18,7 @@ from stackproof.build.engines.spack.stack import Caches, OsSource, SpackLock
 from stackproof.build.options import SourceOptions
 from stackproof.core.errors import Problem, Reason, StackproofError, fail
 from stackproof.core.monitor import Monitor
+from stackproof.core.value import Value, replace
 
 _LISTED = 6
 
@@ -31,8 +31,7 @@ _FORMS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundSource:
+class FoundSource(Value):
     """A source package that fits a package of Spack; `accepted` is None for upstream's own file."""
 
     name: str
@@ -41,8 +40,7 @@ class FoundSource:
     accepted: OsSource | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Accepted:
+class Accepted(Value):
     """What was found for a recipe, and why the rest was not; `changed`: more is accepted now."""
 
     loaded: Loaded

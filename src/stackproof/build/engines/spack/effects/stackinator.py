@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import field
 
 from stackproof.build.engines.spack.effects import folders, machine
 from stackproof.build.engines.spack.effects.folders import Tree
@@ -20,6 +21,7 @@ from stackproof.build.engines.spack.stackinator.reader import read_recipe
 from stackproof.core.document import Document
 from stackproof.core.effects import documents as core_documents
 from stackproof.core.errors import Location, Problem, Reason, StackproofError
+from stackproof.core.value import Value, replace
 from stackproof.site.effects import toolchain
 
 if TYPE_CHECKING:  # few name a mirror
@@ -29,8 +31,7 @@ if TYPE_CHECKING:  # few name a mirror
 _COPIED = ("repo/", "extra/")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadedRecipe:
+class LoadedRecipe(Value):
     """A Stackinator recipe on a cluster: the stack, where the bytes of its files lie, the rest.
 
     `blobs` maps digests of the stack's files to files of this machine. `notes` are problems that

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import field
 
 from stackproof.build.engines.spack.stack import FileEntry
 from stackproof.build.engines.spack.stackinator.findings import FindingsList, mapping, strings
@@ -12,6 +13,7 @@ from stackproof.build.engines.spack.stackinator.folder import Folder
 from stackproof.build.engines.spack.stackinator.repositories import packages_of
 from stackproof.core.document import Document
 from stackproof.core.errors import Location, Reason
+from stackproof.core.value import Value
 
 # What a cluster's folder may hold that is read.
 DOCUMENTS = (
@@ -24,8 +26,7 @@ DOCUMENTS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterConfig:
+class ClusterConfig(Value):
     """What a cluster offers to Spack.
 
     `packages` are of its packages.yaml, `network_packages` of its network.yaml, each by package

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
 from stackproof.build.engines.spack.stack import GitSource, PackageRepository
@@ -13,6 +12,7 @@ from stackproof.build.engines.spack.stackinator.versions import LANGUAGES, Langu
 from stackproof.core.document import Document
 from stackproof.core.errors import Location, Reason
 from stackproof.core.mountlist import bad_mount_point, normal
+from stackproof.core.value import Value
 
 MOUNT = "/user-environment"
 NOT_A_RECIPE = (
@@ -24,8 +24,7 @@ _RESERVED_REPOSITORIES = ("alps", "recipe")
 _REPOSITORY_NAME = re.compile(r"\w[\w-]*", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
+class Config(Value):
     """What `config.yaml` says, with its defaults.
 
     `modules` is None where the file does not say; `modules_at`, `default_view_at` and `spack_at`

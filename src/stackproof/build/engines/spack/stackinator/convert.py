@@ -10,15 +10,16 @@ from __future__ import annotations
 import difflib
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
+from msgspec import field
 
 from stackproof.build.engines.spack.stack import FileEntry
 from stackproof.build.engines.spack.stackinator.folder import Folder
 from stackproof.build.engines.spack.stackinator.reader import DOCUMENTS, HOOKS
 from stackproof.core.errors import Problem, Reason, StackproofError
+from stackproof.core.value import Value
 from stackproof.recipe.conditions import FACTS
 
 # Facts in the order in which they say best what a part is for.
@@ -48,8 +49,7 @@ class _Missing:
 _MISSING: Any = _Missing()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceRecipe:
+class SourceRecipe(Value):
     """One of the recipes: its documents' data by file name, its files, the facts of its site.
 
     `name` is how people call it, `path` the path of its folder relative to the new recipe.

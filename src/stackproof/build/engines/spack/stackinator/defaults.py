@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig
+from stackproof.core.value import Value
 from stackproof.site.model import FabricType
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SystemCompiler:
+class SystemCompiler(Value):
     """A gcc of the machine; without `fortran` it compiles C and C++ only."""
 
     version: str
@@ -25,8 +24,7 @@ class SystemCompiler:
         return self.c.rsplit("/", 2)[0] or "/"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SystemPackage:
+class SystemPackage(Value):
     """Software of the machine as Spack's external: `spec` has name and version."""
 
     name: str
@@ -34,8 +32,7 @@ class SystemPackage:
     prefix: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MachineFacts:
+class MachineFacts(Value):
     """What of a machine decides how Spack builds there.
 
     `gpu` is `cuda`, `rocm` or None; `operating_system` is Spack's name, such as debian12.
@@ -54,16 +51,14 @@ class MachineFacts:
         return any(package.name == name for package in self.packages)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundPackages:
+class FoundPackages(Value):
     """Software found on a machine, and what was seen but cannot be offered, with the reason."""
 
     packages: tuple[SystemPackage, ...] = ()
     left_out: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Advice:
+class _Advice(Value):
     """One decision of the generated network.yaml, with the reason and its public source."""
 
     why: str

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from stackproof.build.engines.spack.stack import Compiler, SpackEnvironment
@@ -24,6 +23,7 @@ from stackproof.build.engines.spack.stackinator.versions import Language
 from stackproof.build.engines.spack.stackinator.views import read_views
 from stackproof.core.document import Document
 from stackproof.core.errors import Location, Reason
+from stackproof.core.value import Value
 
 FILE = "environments.yaml"
 _UNIFY = {True: "true", False: "false"}
@@ -31,8 +31,7 @@ _UNIFY = {True: "true", False: "false"}
 _COMPILED_BY = re.compile(r"%(?:\[[^\]]*\]\s*)?(?:[a-z,]+=)?([A-Za-z][\w-]*)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
+class Offer(Value):
     """What environments choose from: the stack's compilers, the cluster, all packages.
 
     With `compilers` None (compilers.yaml is not valid) nothing is said of compilers.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from stackproof.build.engines.spack.stackinator.folder import NAME, Folder
@@ -12,6 +11,7 @@ from stackproof.build.engines.spack.stackinator.versions import other_version_of
 from stackproof.core import document as documents
 from stackproof.core.document import Document
 from stackproof.core.errors import Location, Problem, Reason, StackproofError
+from stackproof.core.value import replace
 
 KeyPath = tuple[str | int, ...]
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import field
 
 from stackproof.build.engines.spack.stack import FileEntry
+from stackproof.core.value import Value
 
 # A name that becomes the name of a folder: no separator, no `..`, nothing a shell would read.
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Folder:
+class Folder(Value):
     """The files of a folder, symbolic links followed.
 
     `path` is how people know it. `files` has every file by its path below the folder; `texts` the

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from stackproof.build.engines.spack.stack import Caches, Mirror
 from stackproof.build.engines.spack.stackinator.findings import FindingsList, mapping
 from stackproof.core.document import Document
 from stackproof.core.errors import Location, Reason
+from stackproof.core.value import Value
 
 # Spack's own keys of how a mirror is reached.
 _CONNECTION = ("url", "view", "profile", "endpoint_url", "access_token_variable", "access_pair")
@@ -21,16 +21,14 @@ _REMOTE = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]*://[^/]", re.ASCII)
 BUILD_CACHE = "buildcache"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Key:
+class Key(Value):
     """A GPG key as a document names it: a path or base64, and where it says so."""
 
     text: str
     where: Location
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocalFolder:
+class LocalFolder(Value):
     """A folder that must be there, what for, and where the document names it."""
 
     path: str
@@ -38,8 +36,7 @@ class LocalFolder:
     where: Location
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mirrors:
+class Mirrors(Value):
     """What a document says; the keys and folders are still to be looked at on the machine."""
 
     caches: Caches

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig
@@ -16,6 +15,7 @@ from stackproof.build.engines.spack.stackinator.findings import (
 )
 from stackproof.core.document import Document
 from stackproof.core.errors import Location, Reason
+from stackproof.core.value import Value
 from stackproof.mpi import families
 
 _PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
@@ -33,8 +33,7 @@ _FIRST_MPIS: Mapping[str, tuple[str, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Network:
+class Network(Value):
     """What an environment gets for its MPI: root specs, the provider, what is required of it."""
 
     specs: tuple[str, ...] = ()

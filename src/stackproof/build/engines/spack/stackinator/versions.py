@@ -8,13 +8,15 @@ Source: the documentation and schemas of Stackinator's branches `releases/v5` (v
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import field
+
+from stackproof.core.value import Value
 
 SpackVersion = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Language:
+class Language(Value):
     """One version of the recipe language.
 
     `config`, `compilers` and `environments` are schemas. Spack versions are from `spack_from`

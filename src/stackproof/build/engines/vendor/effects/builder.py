@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from stackproof.build.effects import executor, stacks
@@ -29,6 +28,7 @@ from stackproof.core.effects import files
 from stackproof.core.effects.sandbox import package_hint
 from stackproof.core.errors import Problem, Reason, StackproofError, fail
 from stackproof.core.monitor import Event, Monitor
+from stackproof.core.value import Value
 from stackproof.linking import elf
 from stackproof.linking.effects.view import RootView
 from stackproof.linking.elf import MAGIC, ElfFile
@@ -39,8 +39,7 @@ _LOADER_CACHE = "/etc/ld.so.cache"
 _DEFAULT_FOLDERS = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RpmFolder:
+class RpmFolder(Value):
     """The folder that a user named, None for none; `elsewhere` where the stack is for a site."""
 
     path: Path | None

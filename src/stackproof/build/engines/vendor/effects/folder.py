@@ -12,7 +12,6 @@ import stat
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
@@ -22,6 +21,7 @@ from stackproof.build.engines.vendor.selection import Product
 from stackproof.core import limits, noun
 from stackproof.core.effects import cache_folder, cache_kinds, files
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
+from stackproof.core.value import Value
 from stackproof.image.container import cpio, tar
 from stackproof.image.container.effects import layers
 from stackproof.image.container.effects.layers import Blob
@@ -32,8 +32,7 @@ _MAX_CACHED_BYTES = 16 << 30
 _CHUNK = 1 << 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unpacked:
+class Unpacked(Value):
     """The files of an RPM by path, as the SHA-256 under which each lies beside this."""
 
     SCHEMA: ClassVar[str] = "stackproof/unpacked-rpm/1"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from stackproof.core.document import Document
 from stackproof.core.effects.run import run
 from stackproof.core.errors import Problem, Reason, StackproofError
 from stackproof.core.monitor import Event, Monitor
+from stackproof.core.value import replace
 from stackproof.mpi import families
 
 
