@@ -41,7 +41,10 @@ ALL_ATTACKS = {
     "STACKPROOF_FUZZ_CASES": "2500",  # malformed answers of registries (tests/share)
     "STACKPROOF_KILLS": "100",  # of each verb at a random moment (tests/killing.py)
 }
-ON_EACH_CORE = ("-n", "auto", "--maxprocesses", "4", "--dist", "loadfile")
+# In the order of tests/conftest.py: xdist's own begins with the file that has most tests.
+ON_EACH_CORE = (
+    "-n", "auto", "--maxprocesses", "4", "--dist", "loadfile", "--no-loadscope-reorder",
+)  # fmt: skip
 
 
 def python(

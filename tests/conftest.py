@@ -27,6 +27,11 @@ settings.load_profile("house")
 # A fifth of the examples, for `nox -s quick`.
 settings.register_profile("quick", settings.get_profile("house"), max_examples=20)
 
+# Of the files whose tests run abreast, those that take longest, longest first.
+LONGEST = (
+    "house/test_attack_list.py", "house/test_tree_attacks.py", "native/test_native_build.py",
+)  # fmt: skip
+
 # A shell's background job ignores ctrl-C, and what it starts ignores it too: the tests that
 # interrupt a program would wait for ever. From here on it is as in the foreground.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -58,9 +63,15 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return needs.none_asked_for(text, config.option.markexpr) or None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the attacks among the tests, and those that need something."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the attacks among the tests, and those that need something; put the longest first.
+
+    A long file that is begun last leaves the other cores idle. `count_tests` prints which are long.
+    """
     here = Path(__file__).parent
+    if hasattr(config, "workerinput"):
+        rank = {name: number for number, name in enumerate(LONGEST)}
+        items.sort(key=lambda item: rank.get(item.path.relative_to(here).as_posix(), len(rank)))
     for item in items:
         things = needs.of(item)
         for name in ("needs", *map(needs.marker, sorted(things))) if things else ():

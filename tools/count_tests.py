@@ -1,6 +1,8 @@
-"""Print the seconds of each room of tests, then `N passed, N failed, N skipped`, of JUnit files.
+"""Print seconds of the slowest test files, of each room, and how many passed, of JUnit files.
 
 python tools/count_tests.py FILE...
+
+A file that takes longer than FAR_S is an error, exit code 1: others wait for it.
 
 With `--attacks`, `N attacks, N successes` instead: what fails is an attack that succeeded, and
 then the exit code is 1.
@@ -12,6 +14,10 @@ import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from pathlib import Path
+
+# A slow machine takes twice as long as most, and a busy one again.
+FAR_S = 900.0
+SHOWN = 25
 
 
 def count(text: str) -> tuple[int, int, int]:
@@ -27,24 +33,37 @@ def count(text: str) -> tuple[int, int, int]:
 
 
 def seconds(text: str) -> dict[str, float]:
-    """Return the seconds of each folder below tests/; setting up and tearing down are in them."""
+    """Return the seconds of each file, `room/test_x`; setting up and tearing down are in them."""
     found: dict[str, float] = {}
     for case in ET.fromstring(text).iter("testcase"):  # noqa: S314 - see above
-        folder = case.get("classname", "").removeprefix("tests.").partition(".")[0]
-        found[folder] = found.get(folder, 0.0) + float(case.get("time", 0))
+        words = case.get("classname", "").removeprefix("tests.").split(".")
+        file = "/".join(words[:2])
+        found[file] = found.get(file, 0.0) + float(case.get("time", 0))
     return found
 
 
-def render(texts: Sequence[str]) -> str:
-    """Return both lines."""
-    times: dict[str, float] = {}
+def of_all(texts: Sequence[str]) -> dict[str, float]:
+    """Return the seconds of each test file in all texts, the slowest first."""
+    found: dict[str, float] = {}
     for text in texts:
-        for folder, time in seconds(text).items():
-            times[folder] = times.get(folder, 0.0) + time
+        for file, time in seconds(text).items():
+            found[file] = found.get(file, 0.0) + time
+    return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+
+def render(texts: Sequence[str]) -> str:
+    """Return the lines: the slowest files, all rooms, the count."""
+    times, rooms = of_all(texts), dict[str, float]()
+    for file, time in times.items():
+        room = file.partition("/")[0]
+        rooms[room] = rooms.get(room, 0.0) + time
     passed, failed, skipped = map(sum, zip(*map(count, texts), strict=True))
-    slowest = sorted(times.items(), key=lambda item: -item[1])
-    shown = ", ".join(f"{folder} {time:.0f} s" for folder, time in slowest)
-    return f"{shown}\n{passed} passed, {failed} failed, {skipped} skipped"
+    ordered = sorted(rooms.items(), key=lambda item: -item[1])
+    lines = [
+        ", ".join(f"{name} {time:.0f} s" for name, time in some)
+        for some in (list(times.items())[:SHOWN], ordered)
+    ]
+    return "\n".join((*lines, f"{passed} passed, {failed} failed, {skipped} skipped"))
 
 
 def render_attacks(texts: Sequence[str]) -> tuple[str, int]:
@@ -67,6 +86,10 @@ def main() -> None:
         print(line)
         sys.exit(1 if successes else 0)
     print(render(texts))
+    far = [file for file, time in of_all(texts).items() if "/" in file and time > FAR_S]
+    if far:
+        print(f"longer than {FAR_S:.0f} s, to be split: {', '.join(far)}", file=sys.stderr)
+        sys.exit(1)
 
 
 if __name__ == "__main__":

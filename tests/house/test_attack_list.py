@@ -19,6 +19,8 @@ from need import as_unprivileged, need
 pytestmark = pytest.mark.slow
 
 TESTS = Path(__file__).parents[1]
+# Here a user tries each attack a few times, in `nox -s attacks` as often as root does.
+_FEW = {"STACKPROOF_TREES": "20", "STACKPROOF_FUZZ_CASES": "25"}
 # Whole verbs, and what only root can: these take long, and run as a user in `nox -s attacks`.
 _LEFT_OUT = {
     "build/test_build_spack.py", "build/test_cache.py", "build/test_mirror.py",
@@ -83,12 +85,13 @@ def test_attacks_on_what_a_user_runs_as_a_user() -> None:
             part.chmod(mode)
         python, _ = everybody.python(private)
         argv = [python, "-m", "pytest", "-q", "-m", "attack", "-p", "no:cacheprovider"]
+        argv.append("--hypothesis-profile=quick")
         done = subprocess.run(
             # By env(1): the first program after setpriv(1) may still be found with root's rights.
             as_unprivileged(["env", *argv, *(str(TESTS / file) for file in files)]),
             cwd=TESTS.parent, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             check=False, env={
-                **os.environ, "HOME": str(home), "TMPDIR": str(home),
+                **os.environ, **_FEW, "HOME": str(home), "TMPDIR": str(home),
                 "PYTHONDONTWRITEBYTECODE": "1", "STACKPROOF_MUST_WORK": "",
             },
         )  # fmt: skip

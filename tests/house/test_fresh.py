@@ -137,7 +137,7 @@ def test_cases_are_counted_as_tests(fresh: ModuleType, counting: ModuleType) -> 
     assert counting.seconds(text) == {"fresh": 183.0}
 
 
-def test_the_last_line_counts_every_file_and_the_one_before_says_the_seconds(
+def test_the_last_line_counts_every_file_and_those_before_say_the_seconds(
     fresh: ModuleType, counting: ModuleType
 ) -> None:
     of_pytest = (
@@ -148,7 +148,25 @@ def test_the_last_line_counts_every_file_and_the_one_before_says_the_seconds(
         "</testsuite></testsuites>"
     )
     lines = counting.render([of_pytest, fresh.junit(outcomes(fresh))]).splitlines()
-    assert lines == ["mount 200 s, fresh 183 s, core 3 s", "2 passed, 2 failed, 2 skipped"]
+    assert lines == [
+        "mount/test_c 200 s, fresh 183 s, core/test_a 2 s, core/test_b 2 s",
+        "mount 200 s, fresh 183 s, core 3 s", "2 passed, 2 failed, 2 skipped",
+    ]  # fmt: skip
+
+
+def test_a_file_that_takes_far_too_long_is_an_error(counting: ModuleType, tmp_path: Path) -> None:
+    tool, file = str(ROOT / "tools" / "count_tests.py"), tmp_path / "a.xml"
+    for seconds, code in ((counting.FAR_S - 1, 0), (counting.FAR_S + 1, 1)):
+        cases = (
+            f'<testcase classname="tests.core.test_a" name="a" time="{seconds}"/>'
+            f'<testcase classname="fresh" name="b" time="{counting.FAR_S + 1}"/>'
+        )
+        file.write_text(f'<testsuite tests="2">{cases}</testsuite>')
+        done = subprocess.run(
+            [sys.executable, tool, str(file)], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == code
+        assert ("core/test_a" in done.stderr, "fresh" in done.stderr) == (bool(code), False)
 
 
 def test_an_attack_that_fails_as_a_test_has_succeeded(
