@@ -108,8 +108,7 @@ def _with_programs(place: Place) -> None:
     if not (place.folder / "bin").exists():
         for name in ("own", "new"):
             mpich(lab, name)
-        words = {"needs": ["own/lib/libmpi.so.12"], "calls": ["MPI_Init"]}
-        first = lab.program("bin/0", **words)
+        first = lab.program("bin/0", needs=["own/lib/libmpi.so.12"], calls=["MPI_Init"])
         for number in range(1, COPIES):
             shutil.copy(first, place.folder / "bin" / str(number))
 

@@ -37,10 +37,10 @@ from images import make_image  # noqa: E402 - only now on the path
 from registries import OwnRegistry  # noqa: E402 - as above
 from stackproof.share import labels, listing  # noqa: E402
 from stackproof.share.effects import catalogue, remotes, storing  # noqa: E402
-from stackproof.share.effects.remotes import RemoteOptions  # noqa: E402
 from stackproof.share.effects.repository import ImageRepository  # noqa: E402
 from stackproof.share.effects.storing import AddOptions  # noqa: E402
 from stackproof.share.listing import RemoteRecord  # noqa: E402
+from stackproof.share.options import RemoteOptions  # noqa: E402
 
 TIMES = 20
 

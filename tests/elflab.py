@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from stackproof.core.value import Value
@@ -68,7 +69,7 @@ class Lab:
         flags=(),
         data=(),
         texts=(),
-    ):
+    ) -> str:
         """Compile `name` (a path below the folder); `defines` are functions that say its path.
 
         `needs` are paths of libraries to link with, `imports` functions that it calls, `texts`
@@ -91,7 +92,10 @@ class Lab:
         self._gcc("-shared", "-fPIC", "-nostdlib", source, *self._linked(needs), *options, target)
         return str(target)
 
-    def program(self, name="bin/program", *, needs=(), calls=(), flags=(), declarations=""):
+    def program(
+        self, name: str = "bin/program", *, needs: Sequence[str] = (), calls: Sequence[str] = (),
+        flags: Sequence[str] = (), declarations: str = "",
+    ) -> str:  # fmt: skip
         """Compile a program that calls functions and says who answered."""
         target = Path(self.path(name))
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -1,11 +1,15 @@
 """Simulated experiments as tests of comparisons ask for them, and what is looked at in one."""
 
+from __future__ import annotations
+
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
 from stackproof.compare.model import CompareOptions
 from stackproof.core.value import replace
+from stackproof.results.model import Results
 from synthetic import SIZES, Noise, Plan, simulate
 
 QUIET = Noise(launch=0.004, size=0.004, block=0.05)
@@ -33,7 +37,10 @@ def with_spec(results, **changes):
     return replace(results, spec=replace(results.spec, **changes))
 
 
-def sampled(results, tails=None, *, count=20, jitter=0.02, seed=5):
+def sampled(
+    results: Results, tails: Mapping[str, tuple[float, float]] | None = None, *, count: int = 20,
+    jitter: float = 0.02, seed: int = 5,
+) -> Results:  # fmt: skip
     """Return the results with `count` samples in each launch around what it measured.
 
     `tails` says by arm which share of its samples takes how many times as long.

@@ -8,7 +8,9 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
+from elflab import Lab
 from stackproof.inject.effects import known_releases
 from stackproof.inject.judge import Question, judge
 from stackproof.inject.model import Effect
@@ -37,7 +39,7 @@ def causes(judgement, *effects):
     return {one.cause for one in judgement.findings if one.effect in wanted}
 
 
-def mpich(lab, folder, name="libmpi.so.12", **more):
+def mpich(lab: Lab, folder: str, name: str = "libmpi.so.12", **more: Any) -> str:
     defines = [*MPICH, *more.pop("defines", [])]
     return lab.library(f"{folder}/lib/{name}", defines=defines, **more)
 

@@ -26,7 +26,7 @@ from msgspec import field
 from stackproof.core.command import Command, EnvPatch
 from stackproof.core.effects.run import check, run
 from stackproof.core.value import Value
-from stackproof.inject.effects import named
+from stackproof.inject.effects import known_releases, named
 from stackproof.inject.findings.launcher import OFFERS
 from stackproof.inject.judge import Question, judge
 from stackproof.inject.model import InjectionVerdict, Judgement
@@ -195,7 +195,7 @@ def cell(program: Program, mpi: Mpi, work: Path, kept: Mapping[str, str] | None 
         preload=tuple(filter(None, preload)),
     )
     question = Question(
-        machine=this_machine(), setting=setting, releases=named.load_releases,
+        machine=this_machine(), setting=setting, releases=known_releases.load_releases,
         launcher=named.launcher_kind(mpi.mpiexec, OFFERS), launcher_file=mpi.mpiexec,
     )  # fmt: skip
     replacement = find_replacement(view, mpi.prefix)
