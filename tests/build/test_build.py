@@ -14,7 +14,7 @@ import pytest
 from need import need
 from stackproof.build.effects import locking
 from stackproof.build.effects.loaded import Loaded
-from stackproof.build.engines.wheel.stack import Lock, Stack
+from stackproof.build.engines.wheel.stack import Lock
 from stackproof.core.effects import shipped
 from stackproof.core.effects.documents import load_noun
 from stackproof.core.errors import Reason, StackproofError
@@ -140,8 +140,8 @@ def test_a_lock_that_cannot_be_written_says_where_it_belongs(
     """Nobody may make a file in /sys, whoever runs this."""
     monkeypatch.chdir("/sys")
     recipe = shipped.find("recipes", "mpich")
-    stack = Stack.__new__(Stack)  # of which only the recipe's place is asked
-    loaded = Loaded(path=recipe if by_name else Path("/sys/a.yaml"), stack=stack, by_name=by_name)
+    path = recipe if by_name else Path("/sys/a.yaml")
+    loaded = Loaded(path=path, stack=None, by_name=by_name)  # only the recipe's place is asked
     with pytest.raises(StackproofError) as caught:
         locking.write(loaded, load_noun(Lock, recipe.with_name("mpich.lock.json")), null_monitor)
     assert caught.value.reason is Reason.NOT_PERMITTED

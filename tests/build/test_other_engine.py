@@ -20,6 +20,7 @@ from stackproof.build.effects.loaded import Loaded
 from stackproof.build import tail
 from stackproof.build.engine import Container, Findings
 from stackproof.core.errors import Problem, Reason
+from stackproof.core.value import Value
 from stackproof.build.effects.workspace import BuildSetup
 from stackproof.build.plan import Plan, Step
 
@@ -34,7 +35,7 @@ class ToyStack(Value):
     architecture: str
     default_view: str | None = None
     transports: tuple[str, ...] = ()
-    site_facts: dict[str, str] = field(default_factory=dict)
+    site_facts: dict[str, str] = {}
     compression: str = "zstd"
     compression_level: int = 3
 

@@ -7,7 +7,9 @@ there; a line break makes a line of its own that looks like ours.
 
 from __future__ import annotations
 
-from typing import AnyStr
+TYPE_CHECKING = False  # help of a verb may not wait for `typing`
+if TYPE_CHECKING:
+    from typing import AnyStr
 
 _KEPT = "\n\t"
 _FORMULAS = frozenset("=+-@\t\r\n")
