@@ -21,7 +21,7 @@ static const char variable[] = "SLURM_MPI_TYPE";
 static const char no_type[] = "none";
 static const char self[] = "/proc/self/exe";
 
-/* launch/launchers/srun.py has the same, and rule K25 of the doctor. `openmpi` is `none`. */
+/* The families of mpi/families have the same, and rule K25 of the doctor. `openmpi` is `none`. */
 static const struct family {
     const char *name;
     const char *wanted;

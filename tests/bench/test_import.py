@@ -10,11 +10,7 @@ import pytest
 
 from stackproof import cli
 
-COVERS = (
-    "bench/cli/import_.py",
-    "bench/options.py",
-    "bench/effects/import_files.py",
-)
+COVERS = ("bench/cli/import_.py", "bench/effects/import_files.py")
 
 TABLE = (
     "# OSU MPI Latency Test v7.4\n# Datatype: MPI_CHAR.\n# Size       Avg Latency(us)\n"

@@ -23,7 +23,6 @@ from stackproof.core.monitor import null_monitor
 COVERS = (
     "build/benchmark.py",
     "build/cli/build.py",
-    "build/options.py",
     "build/effects/step_cache.py",
     "build/engines/wheel/effects/builder.py",
     "build/engines/wheel/effects/worker.py",

@@ -14,11 +14,7 @@ from stackproof.build.engines.spack.recipe import differences, without_words
 from stackproof.build.engines.spack.stackinator import reader
 from stackproof.build.options import RecipeOptions
 
-COVERS = (
-    "build/cli/convert.py",
-    "build/options.py",
-    "build/engines/spack/effects/conversion.py",
-)
+COVERS = ("build/cli/convert.py", "build/engines/spack/effects/conversion.py")
 
 DOCUMENTS = Path(__file__).parents[1] / "documents"
 CLUSTERS = DOCUMENTS / "stackinator" / "clusters"

@@ -15,10 +15,7 @@ from stackproof.core import noun
 from stackproof.inject.manifest import Manifest, ManifestMpi
 from stackproof.linking.loader import Machine
 
-COVERS = (
-    "build/cli/image.py",
-    "build/options.py",
-)
+COVERS = ("build/cli/image.py",)
 
 pytestmark = pytest.mark.slow
 

@@ -29,7 +29,6 @@ from stackproof.core.noun import to_json
 
 COVERS = (
     "build/cli/mirror.py",
-    "build/options.py",
     "build/cli/os_sources.py",
     "build/engines/spack/effects/source_search.py",
 )

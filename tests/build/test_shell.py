@@ -15,12 +15,7 @@ import fakespack
 from fakespack import Folder
 from need import need
 
-COVERS = (
-    "build/cli/shell.py",
-    "build/options.py",
-    "build/effects/inside.py",
-    "build/effects/shell.py",
-)
+COVERS = ("build/cli/shell.py", "build/effects/inside.py", "build/effects/shell.py")
 
 
 @pytest.fixture(scope="module")

@@ -12,10 +12,7 @@ from stackinators import SMALL
 from stackproof import cli
 from stackproof.build.engines.spack.effects.stackinator import load
 
-COVERS = (
-    "build/cli/site_spack_config.py",
-    "build/options.py",
-)
+COVERS = ("build/cli/site_spack_config.py",)
 
 
 def command(*words: str) -> int:

@@ -18,7 +18,6 @@ from stackproof.core.errors import ExitCode
 
 COVERS = (
     "inject/cli/check.py",
-    "inject/options.py",
     "inject/cli/words.py",
     "inject/effects/check.py",
     "inject/effects/scripts.py",

@@ -17,8 +17,6 @@ from stackproof.core.errors import ExitCode
 from stackproof.inject.container import Containing, render_edf
 from stackproof.linking.effects.view import RootView
 
-COVERS = ("inject/options.py",)
-
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Eessi:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 from stackproof.core.errors import Reason
 from stackproof.core.value import replace
 from stackproof.inject.job import broken_before, plan_job
 from stackproof.inject.model import Cause, Effect, Finding, InjectionVerdict, Judgement, Way
 from stackproof.inject.replacement import Main, Replacement
 from stackproof.inject.ways import ALIASES
-from stackproof.linking.elf import ElfFile
 from stackproof.linking.loader import File
 from stackproof.mpi import abi
 
@@ -35,8 +37,7 @@ OLD = {"FI_PROVIDER_PATH": "/old/libfabric", "OPAL_PREFIX": "/old", "PATH": "/bi
 
 
 def open_mpi() -> Replacement:
-    elf = ElfFile.__new__(ElfFile)
-    object.__setattr__(elf, "runpath", None)
+    elf: Any = SimpleNamespace(runpath=None)  # nothing else of it is asked
     path = f"{PREFIX}/lib/libmpi.so.40"
     main = Main(
         path=path, file=File(path, "1:1", False), elf=elf, family=abi.FAMILIES["openmpi"], shown=""

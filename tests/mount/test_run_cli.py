@@ -19,7 +19,6 @@ from terminals import read_until
 COVERS = (
     "core/effects/locale.py",
     "mount/cli/run.py",
-    "mount/options.py",
     "mount/cli/start.py",
     "mount/effects/entering.py",
 )

@@ -13,12 +13,7 @@ from stackproof.compare.margins import parse_margins
 from stackproof.core.errors import Reason, StackproofError
 from synthetic import SIZES, Noise, Plan, fault, simulate, write_results
 
-COVERS = (
-    "report/cli/compare.py",
-    "report/options.py",
-    "report/cli/report.py",
-    "report/effects/files.py",
-)
+COVERS = ("report/cli/compare.py", "report/cli/report.py", "report/effects/files.py")
 
 pytestmark = pytest.mark.slow
 

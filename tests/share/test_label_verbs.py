@@ -18,12 +18,7 @@ from images import env_json, make_image
 from mounting import way
 from need import need
 
-COVERS = (
-    "share/cli/image.py",
-    "share/options.py",
-    "share/effects/naming.py",
-    "share/effects/places.py",
-)
+COVERS = ("share/cli/image.py", "share/effects/naming.py", "share/effects/places.py")
 FULL = "tiny/1:v1@here%x86_64"
 _TIMEOUT_S = 60
 

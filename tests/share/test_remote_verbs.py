@@ -24,11 +24,7 @@ from stackproof.share.labels import LabelRecord
 from stackproof.share.listing import RemoteRecord
 from stackproof.share.options import RemoteOptions
 
-COVERS = (
-    "share/cli/remote.py",
-    "share/options.py",
-    "share/effects/remembered.py",
-)
+COVERS = ("share/cli/remote.py", "share/effects/remembered.py")
 PAGE = documented.ROOT / "docs/how-to/share-images.md"
 WHOLE = "tiny/1:v1@here%zen2"
 

@@ -797,7 +797,7 @@ function __stackproof_say
         printf '%s\t%s\n' '--arm' 'arm of the results (default: the first challenger)'
         printf '%s\t%s\n' '--log' 'what a job printed, standard error too; may be given several times'
         printf '%s\t%s\n' '--env' 'environment of the job, as `env` prints it in a rank (default: that of this shell; with --results or --site what they show)'
-        printf '%s\t%s\n' '--probe' 'also ask programs: fi_info, ompi_info, mpichversion (of the image, if there is one), scontrol, srun --mpi=list, pkg-config; takes seconds'
+        printf '%s\t%s\n' '--probe' 'also ask programs: fi_info, ompi_info, mpichversion, mpiname (of the image, if there is one), scontrol, srun --mpi=list, pkg-config; takes seconds'
         printf '%s\t%s\n' '--have' 'a version, such as libfabric=2.3.1; may be given several times'
         printf '%s\t%s\n' '--fact' 'a fact, such as transport=lnx or memory=device; may be given several times'
         printf '%s\t%s\n' '--bundle' 'write the evidence and what it was taken from to one archive (.tar.gz), without secrets'

@@ -13,12 +13,14 @@ from __future__ import annotations
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from stackproof.compare.model import ArmJudgement, Cell, Tail, Verdict, Why
-from stackproof.compare.sequential import Judgements, Wanted, parts_of
 from stackproof.core.value import Value, replace
 from stackproof.results.measurement import Disturbance, Measurement, RankFacts
+
+if TYPE_CHECKING:  # a bench that is only planned may not wait for numpy
+    from stackproof.compare.sequential import Judgements, Wanted
 
 LOST = 0.05
 """Share of a rank's time from which on its CPU's other work counts."""
@@ -134,6 +136,8 @@ def _slowed(ranks: Sequence[RankFacts], usual: Mapping[tuple[str, int | None], f
 
 def doubtful(judgements: Judgements, *, slower: bool) -> Wanted:
     """Return the parts that say that an arm is `slower`, or those that say that it is not."""
+    from stackproof.compare.sequential import parts_of  # noqa: PLC0415 - as above
+
     found = {}
     for key, judgement in judgements.items():
         parts = frozenset(

@@ -194,7 +194,7 @@ class Options:
     def given(self, *topics: str) -> tuple[str, ...]:
         """Return how what has another value than its default is said: `--jobs`, `SPEC`.
 
-        With topics only what is of one of them.
+        With topics only what is of one of them. An empty text says nothing.
         """
         found: list[str] = []
         for name, (_, field) in self.option_fields.items():
@@ -203,7 +203,7 @@ class Options:
                 found += value.given(*topics)
             elif not field or (topics and field.facts.get("topic") not in topics):
                 continue
-            elif field.required or value != getattr(type(self), name):
+            elif field.required or value not in (getattr(type(self), name), ""):
                 found.append((field.words(name) or (str(field.value),))[-1])
         return tuple(found)
 

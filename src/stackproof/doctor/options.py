@@ -22,8 +22,8 @@ class DoctorOptions(Options):
         "shell; with --results or --site what they show)",
     )  # fmt: skip
     probe: bool = flag(
-        "also ask programs: fi_info, ompi_info, mpichversion (of the image, if there is one), "
-        "scontrol, srun --mpi=list, pkg-config; takes seconds"
+        "also ask programs: fi_info, ompi_info, mpichversion, mpiname (of the image, if there "
+        "is one), scontrol, srun --mpi=list, pkg-config; takes seconds"
     )
     have: tuple[str, ...] = option(
         "COMPONENT=VERSION", "a version, such as libfabric=2.3.1; may be given several times"

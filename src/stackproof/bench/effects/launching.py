@@ -329,7 +329,8 @@ def _step(
     deployment, placement = ready.deployment, case.placement
     mounts = _mounts(deployment)
     launcher = launchers.REGISTRY["srun"]
-    short = families.get(deployment.mpi.family).pmi_variables.get(SRUN, {}) if mounts else {}
+    known = families.REGISTRY.get(deployment.mpi.family)
+    short = known.pmi_variables.get(SRUN, {}) if known and mounts else {}
     patch = EnvPatch(set=short).then(patch).then(EnvPatch(set=dict(ready.arm.env)))
     if ready.step:
         return _step_in_container(allocation, ready, case, patch, labelled=labelled)

@@ -316,6 +316,8 @@ def _values_of(kind: str, field: OptionField) -> dict[str, Any]:
         keys |= {"nargs": "?", "const": facts["bare"]}
     if "rest" not in facts and not (field.positional and field.required):
         default = field.default(kind)
+        # argparse takes a value that is its default for one that was not given, in groups.
+        default = argparse.SUPPRESS if default == "" else default
         keys["default"] = list(default) if isinstance(default, tuple) else default
     if "least" in facts:
         keys["type"] = functools.partial(_at_least, facts["least"])
@@ -333,7 +335,8 @@ def _at_least(least: int, text: str) -> int:
 def finish(args: argparse.Namespace) -> None:
     """Take a command apart from what stands before it; raises `StackproofError` (USAGE)."""
     for name, (_, field) in args.options.option_fields.items():
-        if isinstance(field, OptionPart) or not field or "rest" not in field.facts:
+        # What may be left out, as of `shell`, its verb takes apart.
+        if isinstance(field, OptionPart) or not field or not {"rest", "must"} <= {*field.facts}:
             continue
         words = getattr(args, name)
         if words[:1] == ["--"]:
@@ -341,7 +344,7 @@ def finish(args: argparse.Namespace) -> None:
         elif field.facts.get("between") and words and words[0].startswith("-"):
             words = _take_between(args, words)
         setattr(args, name, words)
-        if field.facts.get("must") and not words:
+        if not words:
             raise args.parser.wrong("say what to run: -- COMMAND")
 
 

@@ -88,7 +88,8 @@ def _info(family: MpiFamily, program: InfoProgram, reply: Reply) -> Iterator[_Pi
     match = program.version.search(reply.text)
     foreign = program.foreign and program.foreign in reply.text.upper()
     if reply.returncode == 0 and match and not foreign:
-        yield _Piece("version", family.name, match[1])
+        if match[1]:
+            yield _Piece("version", family.name, match[1])
         yield _Piece("fact", "mpi", family.name)
         if program.ofi:
             yield _Piece("fact", "ofi-support", program.ofi in f"\n{reply.text}")

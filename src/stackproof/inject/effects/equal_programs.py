@@ -12,6 +12,7 @@ import posixpath
 import re
 from collections.abc import Iterator
 
+from stackproof.core.errors import StackproofError
 from stackproof.core.value import Value, replace
 from stackproof.inject.judge import Question, judge
 from stackproof.inject.model import Judgement
@@ -52,7 +53,8 @@ class EqualPrograms:
                 return _told_of(known.judgement, program)
         made = judge(view, program, self._replacement, question)
         if key and not known:
-            self._known[key] = _Known(file=file, judgement=made, tells=_names_it_plainly(made))
+            tells = _names_it_plainly(made) and not _opens_by_place(view, file)
+            self._known[key] = _Known(file=file, judgement=made, tells=tells)
         return made
 
     def _key(
@@ -63,8 +65,20 @@ class EqualPrograms:
         of_library = not elf.is_program or ".so" in name or name.startswith("lib")
         if of_library or question.startup is not None or self._replacement.owns(program):
             return ()
-        origin = posixpath.dirname(file.path) if _hangs_on_place(elf, question.setting) else ""
+        words = (*view.preloads(), *question.opens)
+        hangs = _hangs_on_place(elf, question.setting) or any("$" in word for word in words)
+        origin = posixpath.dirname(file.path) if hangs else ""
         return (view.content_glance(file), file.set_id, origin, question.opens)
+
+
+def _opens_by_place(view: RootView, file: File) -> bool:
+    """Return whether a program may open a library by a path with its own folder in it."""
+    if all(entry.name not in {"dlopen", "dlmopen"} for entry in view.elf(file).imports):
+        return False
+    try:
+        return any("$" in word for word in view.traces(file).opened)
+    except StackproofError:
+        return True
 
 
 def _hangs_on_place(elf: ElfFile, setting: LoaderSettings) -> bool:

@@ -79,8 +79,10 @@ def _of_image(record: LabelRecord, *, digests: bool) -> RepositoryFault | None:
         state = os.stat(record.file)
         size = state.st_size if stat.S_ISREG(state.st_mode) else -1
     except OSError as error:
-        text = f"the image is not there: {error.strerror}"
-        return RepositoryFault(fault=FaultKind.GONE, path=record.file, text=text)
+        gone = isinstance(error, FileNotFoundError | NotADirectoryError)
+        text = f"the image {'is not there' if gone else 'cannot be looked at'}: {error.strerror}"
+        fault = FaultKind.GONE if gone else FaultKind.SIZE
+        return RepositoryFault(fault=fault, path=record.file, text=text)
     if size != record.size:
         text = f"it has {size} bytes, the index says {record.size}"
         return RepositoryFault(fault=FaultKind.SIZE, path=record.file, text=text)
@@ -91,6 +93,11 @@ def _of_image(record: LabelRecord, *, digests: bool) -> RepositoryFault | None:
         )
         return RepositoryFault(fault=FaultKind.DIGEST, path=record.file, text=text)
     return None
+
+
+def _is_gone(record: LabelRecord) -> bool:
+    found = _of_image(record, digests=False)
+    return found is not None and found.fault is FaultKind.GONE
 
 
 def unnamed(
@@ -132,7 +139,11 @@ def mend(
     What is damaged stays, and images without label: somebody may want them.
     """
     gone = {one.label for one in faults if one.fault is FaultKind.GONE}
-    labels = tuple(one.label for one in repository.records() if str(one.label) in gone)
+    labels = tuple(
+        one.label
+        for one in repository.records()
+        if str(one.label) in gone and _is_gone(one)  # it may have an image again
+    )
     if labels:
         storing.remove(repository, labels)
     gone_now = cleared(repository, [one.path for one in faults if _may_go(one)])
@@ -164,20 +175,28 @@ def cleared(repository: ImageRepository, paths: Sequence[str]) -> frozenset[str]
     every = list(map(Path, paths))
     swept = [one for one in every if is_digest(one.name) and not is_busy(one, unlabelled)]
     # The index is changed once for all folders; where one of them stays, each is tried by itself.
-    gone = _swept(repository, swept) or [one for one in swept if _swept(repository, [one])]
+    gone = _swept(repository, swept, unlabelled) or [
+        one for one in swept if _swept(repository, [one], unlabelled)
+    ]
     for one in every:
         if not is_digest(one.name) and not is_busy(one, unlabelled) and _removed(one):
             gone.append(one)
     return frozenset(map(str, gone))
 
 
-def _swept(repository: ImageRepository, paths: Sequence[Path]) -> list[Path]:
+def _swept(
+    repository: ImageRepository, paths: Sequence[Path], unlabelled: Container[str]
+) -> list[Path]:
+    by_name = {path.name: path for path in paths}
+
+    def idle(name: str) -> bool:
+        return not is_busy(by_name[name], unlabelled)
+
     try:
-        names = storing.sweep(repository, *(path.name for path in paths)) if paths else ()
+        names = storing.sweep(repository, *by_name, idle=idle) if paths else ()
     except StackproofError:
         return []
-    named = frozenset(names)
-    return [path for path in paths if path.name in named]
+    return [by_name[name] for name in names]
 
 
 def _removed(path: Path) -> bool:

@@ -33,15 +33,10 @@ from stackproof.share.labels import Label, LabelRecord
 INDEX = "index.db"
 IMAGES = "images"
 _FIELDS = "name, version, tag, system, uarch, date, size, sha256"
-# In these orders, by these indices: of what else a file may have, nothing is used.
+# In this order, by this index, which names no label: one that belies its table is not heard.
 _BY_TAG = (
     f"SELECT {_FIELDS} FROM tags NOT INDEXED "  # noqa: S608 - constants
     "CROSS JOIN uenv NOT INDEXED USING (version_id) "
-    "CROSS JOIN images INDEXED BY sqlite_autoindex_images_1 USING (sha256)"
-)
-_BY_NAME = (
-    f"SELECT {_FIELDS} FROM uenv NOT INDEXED "  # noqa: S608 - constants
-    "CROSS JOIN tags INDEXED BY sqlite_autoindex_tags_1 USING (version_id) "
     "CROSS JOIN images INDEXED BY sqlite_autoindex_images_1 USING (sha256)"
 )
 _BUSY_S = 30.0
@@ -65,7 +60,7 @@ class ImageRepository:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._index = folder / INDEX
-        self._images = os.path.abspath(folder / IMAGES)
+        self._images = str(folder.absolute() / IMAGES)  # `..` stays: it is that of the kernel
 
     def exists(self) -> bool:
         """Return true where something has the name of the index, whatever it is."""
@@ -115,7 +110,7 @@ class ImageRepository:
         wanted = {part: text for part, text in (parts | {"uarch": label.uarch}).items() if text}
         terms = [f"{part} LIKE ? || '%'" if beginning and part == "name" else f"{part} = ?"
                  for part in wanted]  # fmt: skip
-        query = f"{_BY_NAME} WHERE {' AND '.join(terms or ['1'])}"
+        query = f"{_BY_TAG} WHERE {' AND '.join(terms or ['1'])}"
         with self._connected() as (connection, size):
             found = set(self._rows(connection.execute(query, tuple(wanted.values())), size))
             if labels.may_be_digest(label):
@@ -310,6 +305,8 @@ class IndexChange:
     def forget(self, labels: Sequence[Label]) -> None:
         """Take labels away, and what then has none: at once, as triggers look again for each."""
         run = self._connection.execute
+        if (said := run("PRAGMA integrity_check(1)").fetchone()[0]) != "ok":
+            raise sqlite3.DatabaseError(said)  # what it deletes hangs on indices, not on rows alone
         triggers = run("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
         run("BEGIN")
         for name, _ in triggers:

@@ -354,16 +354,25 @@ def remove(repository: ImageRepository, labels: tuple[Label, ...]) -> tuple[str,
     return sweep(repository, *(digest for digest in dict.fromkeys(digests.values()) if digest))
 
 
-def sweep(repository: ImageRepository, *digests: str) -> tuple[str, ...]:
-    """Delete the images of these that no label names; return which these are."""
+def sweep(
+    repository: ImageRepository, *digests: str, idle: Callable[[str], bool] = lambda _: True
+) -> tuple[str, ...]:
+    """Delete the images of these that no label names; return which these are.
+
+    `idle` is asked while the index is held: of what somebody uses by then nothing is deleted.
+    """
+    gone: dict[str, str] = {}
     with repository.opened_images() as images:
-        with repository.changing() as change:
-            nobodys = change.without_label(digests)
-            change.forget_unlabelled()
-            gone = [_away(images, digest) for digest in nobodys]
-        for name in filter(None, gone):
-            discard(images, name)
-    return nobodys
+        try:
+            with repository.changing() as change:
+                change.forget_unlabelled()
+                for digest in change.without_label(digests):
+                    if idle(digest):
+                        gone[digest] = _away(images, digest)
+        finally:  # where one of them stays, those before it are away already
+            for name in filter(None, gone.values()):
+                discard(images, name)
+    return tuple(gone)
 
 
 def discard(images: OpenFolder, name: str) -> None:
@@ -391,7 +400,11 @@ def _away(images: OpenFolder, digest: str) -> str:
 
 def _date(path: str) -> str:
     """Return when a file was changed, in UTC, as uenv writes it."""
-    when = datetime.fromtimestamp(os.stat(path).st_mtime, UTC)
+    try:
+        changed = os.stat(path).st_mtime
+    except OSError as error:  # somebody has taken it away meanwhile
+        raise files.translate(error, path) from error
+    when = datetime.fromtimestamp(changed, UTC)
     return labels.readable_date(when.strftime("%Y-%m-%d %H:%M:%S"))
 
 

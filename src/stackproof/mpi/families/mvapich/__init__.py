@@ -1,8 +1,9 @@
 """MVAPICH of The Ohio State University: MPICH's code and ABI, with protocols of its own.
 
-Release 3 goes on from MPICH 3.4.3 and reaches Slingshot, Omni-Path and Ethernet by libfabric, and
-InfiniBand by UCX; MVAPICH2, up to 2.3.7, has the device ch3. Source:
-https://github.com/OSU-Nowlab/MVAPICH-docs, docs/source/quick.rst. No package index has a wheel.
+Release 3 goes on from MPICH 3.4.3, release 4 from 4.3.0; both reach Slingshot, Omni-Path and
+Ethernet by libfabric, and InfiniBand by UCX. MVAPICH2, up to 2.3.7, has the device ch3. Sources:
+https://github.com/OSU-Nowlab/MVAPICH-docs/blob/ec721d4/docs/source/quick.rst and
+https://github.com/nmorey/mvapich/blob/v4.0/CHANGELOG. No package index has a wheel.
 """
 
 from __future__ import annotations
@@ -30,13 +31,15 @@ _PATHS = {
 MVAPICH = MpiFamily(
     name="mvapich",
     title="MVAPICH",
-    abi="mpich",  # an original member of the initiative: https://www.mpich.org/abi/
-    # The default of its launchers, beside mpirun_rsh: docs/source/launchers.rst, as above.
+    abi="mpich",  # in the initiative since MVAPICH2 2.0: https://www.mpich.org/abi/
+    # Its default: https://github.com/OSU-Nowlab/MVAPICH-docs/blob/3121eb8/docs/source/launchers.rst
     launcher="hydra",
-    # `MVAPICH Version:` since 3 and `MVAPICH2 Version      :` before: mpi4py, src/mpi4py/MPI.src;
-    # MPI.jl, test of version strings.
+    # `MVAPICH Version:` since 3 and `MVAPICH2 Version      :` before; MPI.jl, test of version
+    # strings; https://github.com/mpi4py/mpi4py/blob/master/src/pympivendor.h.
     banner=re.compile(r"MVAPICH2? Version\s*:\s*(\d[\w.]*)"),
-    pmi={"srun": "pmi2"},  # --with-pmi=slurm: docs/source/launchers.rst, as above
+    # As MPICH: for Hydra it is built with PMI-1, which Slurm's pmi2 answers; `--with-pmi=slurm` is
+    # PMI-1, too: https://github.com/nmorey/mvapich/blob/v4.0/configure.ac
+    pmi={"srun": "pmi2"},
     paths=_PATHS,
     gpu_switches=(GpuSwitch(name="MPIR_CVAR_CH4_OFI_ENABLE_HMEM", since=_FIRST),),
     made_of="mpich",
@@ -50,7 +53,8 @@ MVAPICH = MpiFamily(
         ),
         version=r"MVAPICH2?(?:-[A-Za-z]\w*)?(?: [Vv]ersion *:?\s*| |-)(\d+\.\d+(?:\.\d+)?)\b",
     ),
-    # Source: determine_version of the packages mvapich and mvapich2 in
+    # Up to release 3: the sources of 4.0 have no mpiname. Source: determine_version of the packages
+    # mvapich and mvapich2 in
     # https://github.com/spack/spack-packages.
     info=InfoProgram(
         argv=("mpiname", "-a"), version=re.compile(r"^MVAPICH2? (\d\S*)", re.MULTILINE)

@@ -50,7 +50,7 @@ OPENMPI = MpiFamily(
     ),
     info=InfoProgram(
         argv=("ompi_info", "--parsable"),
-        version=re.compile(r"^ompi:version:full:(\d[\w.]*)$", re.MULTILINE),
+        version=re.compile(r"^ompi:version:full:(?:(\d[\w.]*)$)?", re.MULTILINE),
         ofi="\nmca:mtl:ofi:",
     ),
     ofi_plug_in="mca_mtl_ofi",
