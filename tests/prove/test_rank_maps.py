@@ -19,7 +19,7 @@ pytestmark = pytest.mark.in_turn
 
 
 def start(folder: Path, *words: str, settings: tuple[str, ...] = ()) -> subprocess.Popen[str]:
-    argv = [sys.executable, "-I", "-S", rank_maps.__file__, str(folder), *settings, "--", *words]
+    argv = [sys.executable, "-I", rank_maps.__file__, str(folder), *settings, "--", *words]
     return subprocess.Popen(argv, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 

@@ -186,7 +186,7 @@ def run_arm(stage: ProofRun, arm: ProofArm, monitor: Monitor) -> tuple[ArmProof,
     if stage.state:
         up.share(stage.state, _shared(stage, arm))
     settings = [f"{name}={value}" for name, value in arm.rank_env.items()]
-    witness = (sys.executable, "-I", "-S", rank_maps.__file__, str(place), *settings, "--")
+    witness = (sys.executable, "-I", rank_maps.__file__, str(place), *settings, "--")
     # One command for all ranks: with a CPU for each they would be as many programs (MPI_APPNUM).
     free = tuple(replace(rank, cpu=None) for rank in stage.placement.ranks)
     together = replace(stage, placement=replace(stage.placement, ranks=free))

@@ -1,6 +1,6 @@
 """Start one rank and write down every file that it maps, seen from outside of it.
 
-    python -I -S rank_maps.py FOLDER [NAME=VALUE…] -- PROGRAM [ARGUMENT…]
+    python -I rank_maps.py FOLDER [NAME=VALUE…] -- PROGRAM [ARGUMENT…]
 
 The rank is a child of this process, which reads /proc/PID/maps until it ends: often while it
 starts, then rarely. Nothing is put into the rank, so that its loader does what it does otherwise.
