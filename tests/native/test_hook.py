@@ -85,7 +85,7 @@ class Site(Lab):
         """Change the compact manifest of an artefact."""
         path = Path(artefact, "default", hook_manifest.NAME)
         compact = hook_manifest.parse(path.read_text(), file="abi.manifest")
-        values = {name: getattr(compact, name) for name in Compact.__dataclass_fields__}
+        values = {name: getattr(compact, name) for name in Compact.__struct_fields__}
         path.write_text(hook_manifest.render(Compact(**{**values, **changes})))
 
 
