@@ -311,6 +311,9 @@ def test_on_two_nodes_by_slurm_and_by_its_own_launcher(shelf: Shelf) -> None:
         stackproof("cluster", "down", *cluster, cwd=folder)
 
 
+_AGAIN = 'timeout -k 5 90 "$@"; code=$?; [ $code = 124 ] || exit $code; exec timeout -k 5 90 "$@"'
+
+
 def _spawned_from_two_nodes(alice: tuple[str, ...], folder: Path, family: str) -> None:
     """A rank on each node, and both together start two more of the pack's program."""
     each = {"mpich": ("-ppn", "1"), "openmpi": ("--map-by", "node:OVERSUBSCRIBE")}[family]
@@ -318,7 +321,9 @@ def _spawned_from_two_nodes(alice: tuple[str, ...], folder: Path, family: str) -
     settings = (f"{name}={value}" for name, value in ROOT.items())
     salloc = ("salloc", "--nodes=2", "--ntasks=4", "--overcommit")
     words = (top / "mpiexec", *each, "-n", "2", top / "spawn", top / "spawn")
-    said = stackproof(*alice, "env", *settings, *salloc, *words, cwd=folder)
+    # PRRTE of Open MPI 5 seldom, about once in a hundred runs, does not end with its ranks.
+    again = ("sh", "-c", _AGAIN, "sh") if family == "openmpi" else ()
+    said = stackproof(*alice, "env", *settings, *salloc, *again, *words, cwd=folder)
     assert {one[-8:] for one in _places(said)} == {"on node1", "on node2"}, said
     assert "rank 0 of 2 on node1, 2 spawned, " in said
     assert re.search("spawned on node[12] and node2\\b", said), said
