@@ -191,7 +191,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         pass
 
     def _any(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        length = int(self.headers.get("Content-Length") or 0)
+        body = self.rfile.read(length)
+        if len(body) < length:  # its client was killed: half a manifest is none
+            self.close_connection = True
+            return
         fault = self.own.fault(self.command, self.path)
         path, _, query = self.path.partition("?")
         fields = dict(urllib.parse.parse_qsl(query))
