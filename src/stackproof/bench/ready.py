@@ -71,6 +71,6 @@ class ReadyArm(Value):
         )
 
     def hidden(self, driver: Sequence[str]) -> Problem | None:
-        """Return why ranks cannot open one of a GPU's libraries that the machine may have."""
+        """Return the reason that ranks cannot open a GPU's library that the machine may have."""
         del driver
         return None

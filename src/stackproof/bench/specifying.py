@@ -105,7 +105,7 @@ def scheduled(spec: BenchSpec, options: BenchOptions) -> BenchSpec:
 
 
 def short_form(options: BenchOptions) -> dict[str, Any]:
-    """Return what is measured without a specification; raises `StackproofError` (USAGE)."""
+    """Return the specification that the options alone make; raises `StackproofError` (USAGE)."""
     found: dict[str, Any] = dict(_QUICK) if options.quick else {}
     if options.benchmarks:
         names = list(dict.fromkeys(options.benchmarks.split(",")))
@@ -206,7 +206,7 @@ def _places(options: BenchOptions) -> tuple[str, ...]:
 
 
 def _placement_hint(text: str, ready: Sequence[str]) -> str:
-    """Return what was meant, and all that can be said."""
+    """Return the meant word, and all words that there are."""
     shape = re.match(r"[1-9]\d{0,3}x[1-9]\d{0,3}(?=-|$)", text)
     known = [*ready, *(layout.names_of(shape[0]) if shape else ())]
     near = difflib.get_close_matches(text, known, n=1)
@@ -217,7 +217,7 @@ def _placement_hint(text: str, ready: Sequence[str]) -> str:
 
 
 def _room(options: BenchOptions, cpus: int) -> float:
-    """Return how many ranks are timed at most."""
+    """Return the largest number of ranks that are timed."""
     return math.inf if options.on and REGISTRY[options.on].queues else max(2, cpus)
 
 
@@ -230,7 +230,7 @@ def _rank_counts(options: BenchOptions) -> list[int]:
 
 
 def untimed_note(options: BenchOptions, cpus: int) -> str:
-    """Return which ranks are too many to be timed on this machine, empty where none are."""
+    """Return the numbers of ranks that are too many for this machine, empty for none."""
     many = [number for number in _rank_counts(options) if number > _room(options, cpus)]
     if not many:
         return ""
@@ -279,7 +279,7 @@ def _grids(places: Sequence[str], counts: Sequence[int]) -> tuple[str, ...]:
 
 
 def changes(options: BenchOptions, cpus: int) -> dict[str, Any]:
-    """Return what the options say in the place of the specification; raises USAGE.
+    """Return the words of the options in the place of the specification; raises USAGE.
 
     `cpus` are those of this machine, which more ranks cannot be timed on.
     """

@@ -242,7 +242,7 @@ class Estimate(Value, kw_only=False):
 
 
 def _estimates(pairs: Pairs, rules: Rules, parts: Open) -> list[Estimate]:
-    """Return what is known of every size, with intervals of those that are open."""
+    """Return the estimates of every size, with intervals of those that are open."""
     counts = pairs.complete.sum(axis=1)
     some = np.flatnonzero(counts)
     located = np.full(len(counts), np.nan)

@@ -127,7 +127,7 @@ def _limit(results: Results, placement: str, benchmark: str) -> tuple[float | No
 
 
 def _calm(measured: _Measured, rules: Rules, hurt: Sequence[Disturbed]) -> Judgements:
-    """Return what all launches say, as far as launches without disturbance bear it out."""
+    """Return the verdicts of all launches that launches without disturbance bear out."""
     spec, table = measured.spec, measured.collected.table
     judgements = _judged(measured, table, rules)
     if not hurt:
@@ -182,7 +182,7 @@ def _without(table: Table, hurt: Sequence[Disturbed]) -> Table:
 def _judged(
     measured: _Measured, table: Table, rules: Rules, wanted: Wanted | None = None
 ) -> Judgements:
-    """Return what the looks decided, or what all launches do."""
+    """Return the decisions of the looks, or those of all launches."""
     plan = measured.spec.looks
     if not plan:
         return _look(measured, Look(table, wanted=wanted), rules)

@@ -46,7 +46,7 @@ class Look(Value, kw_only=False):
     last: bool = True
 
     def parts(self, key: Key, arm: str) -> Open | None:
-        """Return what is still to be judged of an arm on a curve, None for nothing."""
+        """Return the parts of an arm that are still open on a curve, None for nothing."""
         earlier = self.before.get((key, arm))
         seen = [] if earlier is None else list(parts_of(earlier))
         decided = frozenset(part for part, one in seen if one.verdict is not Verdict.INCONCLUSIVE)

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 else:
 
     def dataclass_transform(**_: object) -> object:
-        """Return what changes nothing: only a type checker reads it."""
+        """Return a decorator that changes nothing: only a type checker reads it."""
         return lambda kind: kind
 
 
@@ -79,7 +79,7 @@ class OptionField:
         self.required = False
 
     def words(self, name: str) -> tuple[str, ...]:
-        """Return how the option in a field is written; empty for an argument."""
+        """Return the spelling of the option in a field; empty for an argument."""
         if self.positional:
             return ()
         return tuple(self.facts.get("words", f"--{name.replace('_', '-')}").split())
@@ -192,7 +192,7 @@ class Options:
         """Raise `StackproofError` (USAGE) for what does not go together, before a verb begins."""
 
     def given(self, *topics: str) -> tuple[str, ...]:
-        """Return how what has another value than its default is said: `--jobs`, `SPEC`.
+        """Return the spellings of what has another value than its default: `--jobs`, `SPEC`.
 
         With topics only what is of one of them. An empty text says nothing.
         """

@@ -45,7 +45,7 @@ def _gpu(rank: Rank, kind: str) -> dict[str, str]:
 def _nic(
     rank: Rank, placement: Placement, family: str, settings: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return what has an MPI use the rank's NIC; some open all of them and choose by a map."""
+    """Return the settings that give a rank its NIC; some MPIs open all and choose by a map."""
     known = REGISTRY.get(family)
     if known and known.nic_variables:
         mapping = _mapping(rank, placement)

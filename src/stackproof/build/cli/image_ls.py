@@ -65,7 +65,7 @@ def run(asked: ImageListOptions) -> int:
 
 
 def _as_json(rows: Iterable[Mapping[str, object]]) -> str:
-    """Return what `json.dumps` makes of flat rows with an indent, in a third of the time.
+    """Return the text of `json.dumps` for flat rows with an indent, in a third of the time.
 
     With an indent it encodes in Python, without one in C.
     """

@@ -236,7 +236,7 @@ def declare(parser: argparse.ArgumentParser, kind: type[Options]) -> None:
 
 
 def add_actions(parser: argparse.ArgumentParser) -> Any:
-    """Return what takes the commands below a verb."""
+    """Return the argparse object that takes the commands below a verb."""
     return parser.add_subparsers(dest="action", metavar="ACTION", required=True, title="actions")
 
 
@@ -295,7 +295,7 @@ _READ = {"int": int, "float": float}
 
 
 def _values_of(kind: str, field: OptionField) -> dict[str, Any]:
-    """Return how many values there are, of which type, and what they are called."""
+    """Return the number of values, their type and their name for argparse."""
     facts, many = field.facts, kind.startswith("tuple[")
     keys: dict[str, Any] = {"choices": facts.get("choices")}
     if isinstance(field.value, tuple):

@@ -92,7 +92,7 @@ def plain(text: str, numbers: tuple[int, ...] = ()) -> PlainLog:
 
 
 def _states(line: str) -> list[str]:
-    """Return what a line showed, one after the other; a terminal shows the last one."""
+    """Return the states of a line, in their order; a terminal shows the last one."""
     return [state for state in line.split("\r") if state.strip()] or [""]
 
 

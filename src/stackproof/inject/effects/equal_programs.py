@@ -60,7 +60,7 @@ class EqualPrograms:
     def _key(
         self, view: RootView, program: str, file: File, question: Question
     ) -> tuple[object, ...]:
-        """Return what equal programs have in common, empty for one that has to be judged."""
+        """Return the key that equal programs share, empty for one that has to be judged."""
         elf, name = view.elf(file), posixpath.basename(program)
         of_library = not elf.is_program or ".so" in name or name.startswith("lib")
         if of_library or question.startup is not None or self._replacement.owns(program):

@@ -62,7 +62,7 @@ def pmi_of(family: str, launcher: str) -> str | None:
 
 
 def probe_of(family: str) -> Probe | None:
-    """Return what makes a family say its paths and reads them, None for one without; loads it."""
+    """Return the reader of a family's words on its paths, None for one without; loads it."""
     known = REGISTRY.get(family)
     if not known or not known.evidence:
         return None

@@ -147,7 +147,7 @@ class MpiFamily(Value):
         return tuple(Requirement(name=name, specifier=specifier) for name in self.distributions)
 
     def environment(self, prefix: str) -> EnvPatch:
-        """Return what a tree installed at `prefix` needs to compile and to run there.
+        """Return the variables that a tree installed at `prefix` needs to compile and to run.
 
         `LD_LIBRARY_PATH` beats the run path of a program, so that programs compiled for another
         family of the same ABI get this library.

@@ -31,10 +31,10 @@ class Probe(Protocol):
 
     @property
     def rules(self) -> Iterable[LineRule]:
-        """Return how its words, and those of the libraries below it, are read."""
+        """Return the rules that read its words, and those of the libraries below it."""
 
     def carrier(self, words: Words, pair: Pair) -> Carrier | None:
-        """Return what one rank sends to the other by, None where nothing tells."""
+        """Return the carrier from one rank to the other, None where nothing tells."""
 
     def gpu_ways(
         self,

@@ -20,13 +20,13 @@ def numbers(version: str) -> tuple[int, ...]:
 
 
 def forced(transport: str, family: str, version: str) -> Forced | None:
-    """Return how a release of a family is made to take a transport, None where it cannot be."""
+    """Return the settings that force a transport on a release, None where it cannot be."""
     path = REGISTRY[family].paths.get(transport) if family in REGISTRY else None
     return path if path and numbers(version) >= path.since else None
 
 
 def need(transport: str, setup: Setup, *, like: str = "") -> Forced:
-    """Return how an MPI is made to take a transport, or the one that this is `like`.
+    """Return the settings that force a transport on an MPI, or on the one that it is `like`.
 
     Raises the `StackproofError` (UNSUPPORTED) that says which MPIs can be forced to it.
     """

@@ -89,7 +89,7 @@ def find_archive(arm: Arm) -> tuple[str, str, str]:
 
 
 def _readable(text: str) -> tuple[str, str]:
-    """Return how an image that is no name is read, and its digest."""
+    """Return the reader of an image that is no name, and its digest."""
     path = text.partition(":")[2] if _SCHEME.match(text) else text
     path = path if os.path.exists(path) else path.rpartition(":")[0]
     if not os.path.exists(path):
@@ -101,7 +101,7 @@ def _readable(text: str) -> tuple[str, str]:
 
 
 def _source(text: str) -> ImageSource:
-    """Return what an image was named by."""
+    """Return the name that an image was given by."""
     if _SCHEME.match(text):
         return ImageSource.OCI
     if not os.path.exists(text):
@@ -122,7 +122,7 @@ def _digest_of(folder: str) -> str:
 
 
 def run_runtime(arm: Arm, argv: tuple[str, ...]) -> str:
-    """Return what a command of the runtime prints; raises `StackproofError` (JOB_FAILED)."""
+    """Return the output of a command of the runtime; raises `StackproofError` (JOB_FAILED)."""
     command = Command(argv=argv, env=EnvPatch(set=dict(arm.env)), timeout_s=ANSWER_S, cwd="/")
     done = run(command)
     if done.returncode != 0 or done.timed_out:

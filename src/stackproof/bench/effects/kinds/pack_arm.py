@@ -70,7 +70,7 @@ def of_pack(arm: Arm, programs: tuple[str, ...]) -> ReadyArm:
 
 
 def _no_compiler(folder: str) -> Problem:
-    """Return why nothing is compiled with a pack: the wrappers in it do not work."""
+    """Return the reason that nothing is compiled with a pack: its wrappers do not work."""
     return Problem(
         reason=Reason.UNSUPPORTED,
         message=f"the pack `{folder}` has not all programs, and none can be compiled with it",

@@ -49,7 +49,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Return what a module of the engine has; `check` of a recipe needs few of them."""
+    """Return an attribute of a module of the engine; `check` of a recipe needs few modules."""
     for home, names in _HOMES.items():
         if name in names:
             return getattr(importlib.import_module(f"{__name__}.{home}"), name)
