@@ -188,6 +188,10 @@ def test_what_was_given_is_named_as_it_is_written() -> None:
     assert toy.given() == ("NAME", "--jobs", "--to", "--colour", "--quick")
 
 
+def test_an_empty_text_is_not_given() -> None:
+    assert ToyOptions(name="bear", to="box", label="").given() == ("NAME", "--to")
+
+
 def test_a_wrong_word_in_a_declaration_is_told_at_once() -> None:
     with pytest.raises(TypeError, match="an option has no fact `chioces`"):
         option("NAME", "a name", chioces=("a",))  # type: ignore[call-arg]

@@ -7,6 +7,7 @@ folder and a line in the registry. The places that may name one are listed with 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -125,4 +126,4 @@ def test_the_page_says_what_can_be_forced(name: str) -> None:
         for family in families.REGISTRY.values()
         if name in family.paths
     }
-    assert [text for text in forced if text not in row] == []
+    assert [text for text in forced if not re.search(rf"{re.escape(text)}(?![.\d]*\d)", row)] == []

@@ -206,3 +206,15 @@ def test_what_cannot_be_read_is_said_for_each(room: Room, tmp_path: Path) -> Non
     for path in paths:
         with pytest.raises(StackproofError, match=os.path.basename(path)):
             equal.judge(path, question)
+
+
+def test_a_program_that_opens_a_library_beside_itself_is_judged_by_itself(room: Room) -> None:
+    """Of three copies one has an MPI where it looks for it, with its own folder in the path."""
+    opens = 'dlopen("$ORIGIN/../lib/libmpi.so.12", 2);'
+    declarations = f"__attribute__((constructor)) static void start(void) {{ {opens} }}\n"
+    first = room.lab.program("a/bin/p", declarations=declarations)
+    others = [room.copy(first, f"{name}/bin/p") for name in "bc"]
+    mpich(room.lab, "a")
+    room.judged(first, *others)
+    room.judged(*others, first)
+    assert sorted(room.made) == sorted([first, *others] * 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import random
@@ -13,6 +14,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -514,3 +516,36 @@ def test_the_index_is_changed_as_often_for_many_faults_as_for_one(
     assert [one.mended for one in faults] == [True] * 20
     assert len(changes) == 1
     assert checking.check(repository) == ()
+
+
+def test_an_image_that_cannot_be_looked_at_is_not_gone(
+    repository: ImageRepository, image: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder of mode 0700, or a server that does not answer: a repair must keep the image."""
+    record = storing.add(repository, options(image))
+    looked = os.stat
+
+    def refused(path: Any, *args: Any, **more: Any) -> os.stat_result:
+        if str(path) == record.file:
+            raise PermissionError(errno.EACCES, "Permission denied", record.file)
+        return looked(path, *args, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "stat", refused)
+        (fault,) = checking.check(repository)
+        assert (fault.fault, "cannot be looked at" in fault.text) == (FaultKind.SIZE, True)
+        checking.mend(repository, (fault,))
+    assert checking.check(repository) == ()
+
+
+def test_an_image_that_is_back_since_the_check_is_kept(
+    repository: ImageRepository, image: Path
+) -> None:
+    record = storing.add(repository, options(image))
+    os.rename(record.file, f"{record.file}.away")
+    faults = checking.check(repository)
+    assert FaultKind.GONE in {one.fault for one in faults}
+    os.rename(f"{record.file}.away", record.file)
+    checking.mend(repository, faults)
+    assert checking.check(repository) == ()
+    assert [one.label for one in repository.records()] == [record.label]
