@@ -1,5 +1,5 @@
 # The two commands of README, from a checkout with nothing but git, make, python3 and apt.
-# DEMO=… are options of tools/demo.py; whether the machine is busy is said before anything else.
+# DEMO=… are options of tools/demo.py, such as --short; a busy machine is said before anything else.
 # PYTHON=… chooses another Python (3.11 or newer) than the first python3 on PATH.
 
 PYTHON ?= python3
@@ -21,7 +21,6 @@ test:
 	@.venv/bin/python -m nox; status=$$?; .venv/bin/python tools/count_tests.py build/tests-abreast.xml build/tests-in-turn.xml; exit $$status
 
 demo:
-	@$(PYTHON) tools/demo.py --look $(DEMO) 2>/dev/null || true
 	@tools/bootstrap demo
 	@.venv/bin/python tools/demo.py $(DEMO)
 

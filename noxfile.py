@@ -61,9 +61,10 @@ def python(
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Ruff: every rule but the commented list in pyproject.toml, and the formatter."""
+    """Ruff: every rule but the commented list in pyproject.toml, the formatter; plain words."""
     python(session, "-m", "ruff", "check", ".")
     python(session, "-m", "ruff", "format", "--check", ".")
+    python(session, "tools/plain_words.py")
 
 
 @nox.session

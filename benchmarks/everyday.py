@@ -30,7 +30,7 @@ LINES = (
     "--version", "--help", "build --help", "bench --help", "report --help", "doctor --help",
     "inject check --help", "check --offline mpich.yaml", "check mpich.yaml", "plan mpich.yaml",
     f"build mpich.yaml -o {IMAGE}", f"inspect {IMAGE}", f"run {IMAGE} -- true",
-    f"inject check {PROGRAM} --with {IMAGE}", "site list",
+    f"inject check {PROGRAM} --with {IMAGE}", "site ls",
 )  # fmt: skip
 COMMANDS = {
     "python -c pass": ["-c", "pass"],

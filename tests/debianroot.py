@@ -26,10 +26,13 @@ def mirror() -> str:
     return given or next((words[2] for words in ours), "")
 
 
-def bare(folder: Path, suite: str, *packages: str) -> Path:
-    """Return a root of a suite with packages (`_PACKAGES`), and nothing that these depend on.
+def bare(
+    folder: Path, suite: str, *packages: str, architecture: str = "", whole: bool = False
+) -> Path:
+    """Return a root of a suite with packages (`_PACKAGES`), unpacked and not set up.
 
-    apt's state of this machine is left alone.
+    With `whole` they come besides these, and all that they depend on; otherwise nothing of it is
+    there. apt's state of this machine is left alone; without `architecture` the root is for it.
     """
     for name in ("state/lists/partial", "cache/archives/partial", "etc", "debs", "root"):
         (folder / name).mkdir(parents=True)
@@ -45,15 +48,19 @@ def bare(folder: Path, suite: str, *packages: str) -> Path:
         "Acquire::Languages": "none",
         "APT::Sandbox::User": "root" if os.geteuid() == 0 else "",
     }
+    if architecture:
+        options |= {"APT::Architecture": architecture, "APT::Architectures::": architecture}
     apt = [
         "apt-get",
         "-q",
         *(word for name, value in options.items() for word in ("-o", f"{name}={value}")),
     ]
-    for words in (("update", "--error-on=any"), ("download", *(packages or _PACKAGES))):
+    wanted = (*_PACKAGES, *packages) if whole else packages or _PACKAGES
+    get = "install --no-install-recommends -y --download-only" if whole else "download"
+    for words in (("update", "--error-on=any"), (*get.split(), *wanted)):
         subprocess.run(
             [*apt, *words], cwd=folder / "debs", check=True, capture_output=True, timeout=_TIMEOUT_S
         )
-    for package in sorted((folder / "debs").iterdir()):
+    for package in sorted(folder.glob("cache/archives/*.deb" if whole else "debs/*")):
         subprocess.run(["dpkg-deb", "-x", package, folder / "root"], check=True, timeout=60)
     return folder / "root"

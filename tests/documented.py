@@ -1,7 +1,9 @@
 """The command lines of README and of the pages: taken out of their blocks, with what is said of them.
 
 A block is indented by four blanks or fenced as `sh`. What stands in it besides command lines is
-what they print. A comment in front of a block says why it is not run:
+what they print. In a block fenced as `console` each command line begins with `$ `, and the lines
+below it are its output, which is compared in shape (`shape_differences`). A comment in front of a
+block says why it is not run:
 
     <!-- not run: needs a Slingshot machine -->
 
@@ -14,7 +16,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from stackproof.core.value import Value
@@ -23,12 +25,17 @@ ROOT = Path(__file__).parent.parent
 _MARK = re.compile(r"<!-- (not run|run with): (.+?) -->")
 Mark = tuple[str, str]
 _NONE: Mark = ("", "")
+_MEASURED = re.compile(
+    r"\d of \d+ points|\bpoints?\.|^ +(?:latency|bandwidth) +\d"
+    r"|^ +[\w-]+: (?:within a node|between nodes) "
+)
+_VERDICT = re.compile(r"\b(?:PASS|FAIL|INCONCLUSIVE)\b")
 _FENCE = re.compile(r"^ *```(\w*)")
 # The first word of a command line that is none of ours: a program, or a path of one of this project.
 _PROGRAMS = frozenset((
-    "apt-get", "buildah", "chmod", "cp", "dpkg-statoverride", "export", "install", "ldd", "make",
-    "meson", "module", "mpiexec", "nox", "pip", "pipx", "podman", "python3", "rm", "rpmbuild",
-    "salloc", "sbatch", "source", "srun", "uv",
+    ".", "apt-get", "buildah", "chmod", "cp", "dpkg-deb", "dpkg-statoverride", "export", "gdb",
+    "install", "ldd", "make", "meson", "mksquashfs", "module", "mpiexec", "nox", "nsenter", "pip", "pipx", "podman", "python3", "rm", "rpmbuild",
+    "salloc", "sbatch", "source", "srun", "tar", "uv",
 ))  # fmt: skip
 _PATH = re.compile(r"[\w.-]+(?:/[\w.-]+)+")
 _OPERATORS = frozenset(("|", "||", "&&", ";", "&", ">", ">>", "<", "2>"))
@@ -37,7 +44,8 @@ _OPERATORS = frozenset(("|", "||", "&&", ";", "&", ">", ">>", "<", "2>"))
 class Line(Value):
     """A command line of a page, as it stands there.
 
-    `reason` says why it is not run, if so; `more` is added to its measuring commands.
+    `reason` says why it is not run, if so; `more` is added to its measuring commands; `output` are
+    the lines that the page shows as printed by it, in a `console` block only.
     """
 
     page: str
@@ -45,6 +53,7 @@ class Line(Value):
     text: str
     reason: str = ""
     more: str = ""
+    output: tuple[str, ...] = ()
 
     @property
     def place(self) -> str:
@@ -75,16 +84,73 @@ def pages() -> list[Path]:
 def lines_of(path: Path) -> list[Line]:
     """Return the command lines of a page."""
     page = str(path.relative_to(ROOT))
+    text = path.read_text(encoding="utf-8")
+    printed = _outputs(text)
     return [
         Line(
             page=page,
             number=number,
-            text=text,
+            text=command,
             reason=said if kind == "not run" else "",
             more=said if kind == "run with" else "",
+            output=printed.get(number, ()),
         )
-        for number, text, (kind, said) in _commands(path.read_text())
+        for number, command, (kind, said) in _commands(text)
     ]
+
+
+def shape_differences(line: Line, printed: str) -> list[str]:
+    """Return the shown output lines that a command did not print, in the order of the page.
+
+    Digits stand for any digits and runs of blanks for any blanks; `…` at the end of a line stands
+    for its rest, and `…` alone for any lines. Of a path the last name is compared. A line of
+    measured points is compared by its first word, since every machine measures its own. What a
+    command prints besides is left out of account.
+    """
+    actual = [_shape(text) for text in printed.splitlines()]
+    missing, begin = [], 0
+    for shown in line.output:
+        wanted = _shape(shown)
+        if wanted == "…":
+            continue
+        for number in range(begin, len(actual)):
+            if _fits(wanted, actual[number]):
+                begin = number + 1
+                break
+        else:
+            missing.append(shown)
+    return missing
+
+
+def _shape(text: str) -> str:
+    """Return a line without what differs from machine to machine: numbers, blanks and verdicts."""
+    if _MEASURED.search(text):
+        return f"{text.split(maxsplit=1)[0]} measured"
+    names = re.sub(r"\S*/([\w.+-]+)", r"\1", text)
+    numbers = re.sub(r"\d+(?:[.,]\d+)*", "0", names)
+    return " ".join(_VERDICT.sub("VERDICT", numbers).split())
+
+
+def _fits(shown: str, printed: str) -> bool:
+    if shown.endswith("…"):
+        return printed.startswith(shown.removesuffix("…").rstrip())
+    return shown == printed
+
+
+def _outputs(text: str) -> dict[int, tuple[str, ...]]:
+    """Return the lines shown below each command of the `console` blocks, by the command's number."""
+    printed: dict[int, tuple[str, ...]] = {}
+    inside, command, continued = False, 0, False
+    for number, line in enumerate(text.splitlines(), 1):
+        if _FENCE.match(line):
+            inside, command, continued = line.strip() == "```console", 0, False
+        elif inside and line.startswith("$ "):
+            command, continued = number, line.endswith("\\")
+        elif inside and continued:
+            continued = line.endswith("\\")
+        elif inside and command and line.strip():
+            printed[command] = (*printed.get(command, ()), line)
+    return printed
 
 
 def others_of(path: Path) -> list[Line]:
@@ -142,3 +208,27 @@ def _code(text: str) -> Iterator[tuple[int, str, Mark]]:
             marked = _MARK.search(line)
             mark = (marked[1], marked[2]) if marked else _NONE
         before = line
+
+
+# What differs from machine to machine and from day to day, and a verdict.
+_VARYING = (
+    (re.compile(r"\b(?=[a-z]*\d)[0-9a-f]{12,}\b"), "DIGEST"),
+    (re.compile(r"(?<![\w./])/[\w./-]+"), "PATH"),
+    (re.compile(r"\b(PASS|FAIL|INCONCLUSIVE)\b"), "VERDICT"),
+    (re.compile(r"\d+(?:[.:-]\d+)*"), "NUMBER"),
+    (re.compile(r" +"), " "),
+)
+
+
+def is_like(shown: Iterable[str], text: str) -> bool:
+    """Say whether a text has the shape of an output that is shown, where `…` is any lines."""
+    pattern = "".join(
+        r"(?:.*\n)*?" if line == "…" else f"{re.escape(_without_varying(line))}\n" for line in shown
+    )
+    return re.fullmatch(pattern, _without_varying(text).rstrip("\n") + "\n") is not None
+
+
+def _without_varying(text: str) -> str:
+    for pattern, word in _VARYING:
+        text = pattern.sub(word, text)
+    return "\n".join(line.rstrip() for line in text.splitlines())

@@ -6,7 +6,7 @@ from stackproof.build.engines.easybuild.request import (
     ChainRequest,
     ExternalComponent,
     Gpu,
-    OwnFile,
+    OwnPatch,
     Toolchain,
 )
 
@@ -23,7 +23,7 @@ def eessi(name: str, version: str) -> ExternalComponent:
     )
 
 
-PATCH = OwnFile(filename="fix.patch", sha256="ab" * 32, address="https://example.org/fix.patch")
+PATCH = OwnPatch(filename="fix.patch", sha256="ab" * 32, address="https://example.org/fix.patch")
 REQUESTS: dict[str, ChainRequest] = {
     # Open MPI 5.0.7 over lnx and cxi, Grace-Hopper, built on top of EESSI: its compiler and libraries.
     "slingshot-cuda": ChainRequest(

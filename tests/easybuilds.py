@@ -13,7 +13,7 @@ from stackproof.build.effects.workspace import BuildSetup, download_path
 from stackproof.build.engines.easybuild import tool
 from stackproof.build.engines.easybuild.buildplan import build_plan
 from stackproof.build.engines.easybuild.chain import Easyconfig
-from stackproof.build.engines.easybuild.effects import lmod
+from stackproof.build.engines.easybuild.effects import builder
 from stackproof.build.engines.easybuild.effects import progress as easybuild_progress
 from stackproof.build.engines.easybuild.request import ChainRequest
 from stackproof.build.engines.easybuild.stack import EasyBuildLock, EasyBuildStack
@@ -124,6 +124,6 @@ def setup() -> BuildSetup:
     return BuildSetup(
         fetch_command=tool.fetch_command,
         install=easybuild_progress.install,
-        environment=EnvPatch(set={"LMOD_CMD": str(lmod.find()), "EASYBUILD_PARALLEL": "2"}),
+        environment=EnvPatch(set={"LMOD_CMD": str(builder.find_lmod()), "EASYBUILD_PARALLEL": "2"}),
         kept=files.cache_home() / "easybuild" / "components",
     )

@@ -18,7 +18,8 @@ from stackproof.mpi import families
 
 VERSION = "2023.06"
 CPU = f"{os.uname().machine}/generic"
-MODULE = "OpenMPI/4.1.8-GCC-12.3.0"
+MODULE, NEWER = "OpenMPI/4.1.5-GCC-12.3.0", "OpenMPI/4.1.6-GCC-13.2.0"
+"""The Open MPI of the toolchains 2023a and 2023b by EESSI's names; both have the files of 4.1.8."""
 _START = """# as EESSI's: its own Lmod, then its module
 export MODULEPATH="$EESSI_CVMFS_REPO/init/modules"
 . /usr/share/lmod/lmod/init/bash
@@ -37,8 +38,13 @@ setenv("EESSI_SOFTWARE_PATH", software)
 prepend_path("MODULEPATH", pathJoin(software, "modules", "all"))
 """
 _GCC = """#!/bin/sh
-exec /usr/bin/gcc "-Wl,--dynamic-linker,{loader}" "$@"
+exec /usr/bin/gcc "-Wl,--dynamic-linker,{loader}" "-Wl,--build-id=0x{mark}" "$@"
 """
+
+
+def mark(release: str) -> str:
+    """Return the build id that a GCC of the tree gives to what it links; all are the machine's."""
+    return f"GCC/{release}".ljust(12).encode().hex()  # whole words of four bytes
 
 
 class EessiTree(Value, kw_only=False):
@@ -70,10 +76,12 @@ def write(path: Path, text: str) -> Path:
 
 
 def made(folder: Path) -> EessiTree:
-    """Make a repository with Open MPI 4.1.8, as EESSI 2023.06 has 4.1.5."""
+    """Make a repository with two toolchains, each with its GCC and its Open MPI."""
     repository = folder / "cvmfs" / "software.eessi.io"
     tree = EessiTree(repository, EessiTree(repository, Path()).software / "software" / MODULE)
     mpitrees.unpacked(families.get("openmpi"), folder, tree.mpi, "4.1.8")
+    newer = tree.software / "software" / NEWER
+    shutil.copytree(tree.mpi, newer, symlinks=True, copy_function=os.link)
     version = repository / "versions" / VERSION
     write(version / "init" / "lmod" / "bash", _START)
     write(
@@ -83,15 +91,25 @@ def made(folder: Path) -> EessiTree:
     loader = version / "compat" / "linux" / os.uname().machine / "lib64" / "ld-linux.so.2"
     loader.parent.mkdir(parents=True)
     shutil.copy(os.path.realpath(_interpreter()), loader)
-    gcc = write(tree.software / "software/GCC/12.3.0/bin/cc", _GCC.format(loader=loader))
-    gcc.chmod(0o755)
-    patch = families.get("openmpi").environment(str(tree.mpi))
-    lines = [f'setenv("{name}", "{value}")' for name, value in patch.set.items()]
-    lines.append(f'prepend_path("PATH", "{tree.mpi}/bin")')
-    modules = tree.software / "modules" / "all"
-    write(modules / f"{MODULE}.lua", 'depends_on("GCC/12.3.0")\n' + "\n".join(lines))
-    write(modules / "GCC" / "12.3.0.lua", f'prepend_path("PATH", "{gcc.parent}")\n')
+    for module, prefix in ((MODULE, tree.mpi), (NEWER, newer)):
+        _write_modules(tree, module, prefix, loader)
     return tree
+
+
+def _write_modules(tree: EessiTree, module: str, mpi: Path, loader: Path) -> None:
+    """Write the modules of an MPI and of the GCC that its name ends with, and that GCC."""
+    release = module.rpartition("-")[2]
+    gcc = write(
+        tree.software / "software" / "GCC" / release / "bin" / "cc",
+        _GCC.format(loader=loader, mark=mark(release)),
+    )
+    gcc.chmod(0o755)
+    patch = families.get("openmpi").environment(str(mpi))
+    lines = [f'setenv("{name}", "{value}")' for name, value in patch.set.items()]
+    lines.append(f'prepend_path("PATH", "{mpi}/bin")')
+    modules = tree.software / "modules" / "all"
+    write(modules / f"{module}.lua", f'depends_on("GCC/{release}")\n' + "\n".join(lines))
+    write(modules / "GCC" / f"{release}.lua", f'prepend_path("PATH", "{gcc.parent}")\n')
 
 
 def _interpreter() -> str:

@@ -1,15 +1,17 @@
 """A program in the place of Spack, for what stackproof does around it, where Spack is not.
 
 It is a git repository with `bin/spack`, which knows the calls of a build and does what the names
-of packages say: `slow` takes a second, `broken` does not compile, `full` finds no space, `forged`
-has an entry with a wrong signature in a cache, `strange` one with an unknown key. Its words are
-those of Spack 1.1. Whether stackproof understands the real one is asked in tests/build/test_spack.py.
+of packages say: `meet-one` and `meet-two` wait for each other, `on-cray-mpich` looks for that of
+the machine, `slow` takes a second, `broken` does not compile, `full` finds no space, `forged` has
+an entry with a wrong signature in a cache, `strange` one with an unknown key. Its words are those
+of Spack 1.1. Whether stackproof understands the real one is asked in tests/build/test_spack.py.
 """
 
 from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 from stackproof.core.value import Value
@@ -32,7 +34,7 @@ mount = re.search(r"root: (\S+)", pathlib.Path("/build/config/config.yaml").read
 def names():
     text = (folder / "spack.yaml").read_text()
     block = re.search(r"specs:\n((?:  - .*\n)+)", text)[1]
-    return [line.strip()[2:] for line in block.splitlines()]
+    return [line.strip()[2:].split()[0] for line in block.splitlines()]
 
 
 def digest(name):
@@ -40,14 +42,61 @@ def digest(name):
     return base64.b32encode(hashlib.sha256(name.encode()).digest()).decode().lower()[:32]
 
 
+def compiled(name, prefix):
+    # Say which compiler compiles; a compiler that is made has its programs.
+    there = folder / "compilers.yaml"
+    if there.exists():
+        (compiler,) = re.findall(r"cc: (/\S+)", there.read_text())
+        version = pathlib.Path(compiler).read_text()
+        print(f"==> {name} is compiled by {compiler}, {version}")
+    if name == "gcc":
+        (prefix / "bin").mkdir(parents=True)
+        for program in ("gcc", "g++", "gfortran"):
+            (prefix / "bin" / program).write_text(f"{prefix.name.rpartition('-')[0]} itself")
+
+
+def module(kind):
+    text = pathlib.Path("/build/modules-config/modules.yaml").read_text()
+    root = pathlib.Path(re.search(rf"{kind}: (/\S+)", text)[1])
+    for done in pathlib.Path(mount).glob("*/*/done"):
+        name, version, key = done.parent.name.rsplit("-", 2)
+        (root / name).mkdir(parents=True, exist_ok=True)
+        (root / name / version).write_text(
+            f"#%Module1.0\n## Module file created by spack (https://github.com/spack/spack) on {time.strftime('%Y-%m-%d %H:%M:%S')}\n"
+            f"prepend-path PATH {done.parent}/bin\n"
+        )
+
+
+def external(name):
+    text = pathlib.Path("/build/config/packages.yaml").read_text()
+    found = name != "gcc" and re.search(rf"{name}:[^/]*prefix: (\S+)", text)
+    return found and found[1]
+
+
+def meet(name, what):
+    other = {"meet-one": "meet-two", "meet-two": "meet-one"}.get(name)
+    if other:
+        places = pathlib.Path("/build/met")
+        places.mkdir(exist_ok=True)
+        (places / f"{name}-{what}").touch()
+        end = time.monotonic() + 60
+        while not (places / f"{other}-{what}").exists():
+            if time.monotonic() > end:
+                sys.exit(f"{name} waited for {other} in vain")
+            time.sleep(0.02)
+
+
 def concretize():
     nodes = {}
-    for name in names():
+    for name, at, version in (spec.partition("@") for spec in names()):
+        meet(name, "solved")
         if name == "unsolvable":
             print("==> Error: failed to concretize: there is no such package", file=sys.stderr)
             sys.exit(1)
+        outside = external(name)
         nodes[digest(name)] = {
-            "name": name, "version": "1.0", "hash": digest(name), "namespace": "builtin",
+            **({"external": {"path": outside, "module": None}} if outside else {}),
+            "name": name, "version": version or "1.0", "hash": digest(name), "namespace": "builtin",
             "arch": {"platform": "linux", "platform_os": "x", "target": {"name": "y"}},
             "parameters": {}, "package_hash": "z", "dependencies": [],
         }
@@ -65,7 +114,10 @@ def install():
     failed = False
     for number, (key, node) in enumerate(sorted(nodes.items(), key=lambda n: n[1]["name"]), 1):
         name = node["name"]
-        prefix = pathlib.Path(mount, "linux-x-y", f"{name}-1.0-{key}")
+        if "external" in node:
+            print(f"[+] {node['external']['path']} (external {name}-1.0-{key})")
+            continue
+        prefix = pathlib.Path(mount, "linux-x-y", f"{name}-{node['version']}-{key}")
         if (prefix / "done").exists():
             print(f"[+] {prefix}")
             continue
@@ -77,6 +129,13 @@ def install():
             print("gpg: Can't check signature: No public key", file=sys.stderr)
         print(f"==> No binary for {name}-1.0-{key} found: installing from source")
         print(f"==> {name}: Executing phase: 'install'")
+        compiled(name, prefix)
+        meet(name, "installed")
+        if name == "on-cray-mpich":
+            there = pathlib.Path(external("cray-mpich"))
+            print(f"==> {there}: {sorted(map(str, there.glob('*/*')))}")
+            if not (there / "bin" / "mpicc").exists():
+                sys.exit(f"==> Error: {there} is not to be seen")
         if name == "slow":
             time.sleep(1.5)
         if name in ("broken", "full"):
@@ -92,7 +151,7 @@ def install():
                   f"See build log for details:\n  {log}\n")
             failed = True
             continue
-        prefix.mkdir(parents=True)
+        prefix.mkdir(parents=True, exist_ok=True)
         (prefix / "done").write_text(name)
         print(f"[+] {prefix}")
     sys.exit(failed)
@@ -103,7 +162,9 @@ match words:
         concretize()
     case ["install", *_]:
         install()
-    case ["fetch", *_] | ["clean", *_] | ["python", *_]:
+    case ["module", kind, "refresh", *_]:
+        module(kind)
+    case ["fetch", *_] | ["clean", *_] | ["python", *_] | ["external", "find", *_]:
         pass
     case _:
         sys.exit(f"the program in the place of Spack does not know {words}")
@@ -131,14 +192,24 @@ class Folder(Value, kw_only=False):
     def builds(self) -> list[Path]:
         return sorted((self.path / "cache" / "builds").glob("small-*"))
 
-    def write(self, *packages: str, hook: str = "", commit: str = "v1.1.0") -> None:
-        """Write the recipe: these packages, no views."""
+    def write(
+        self,
+        *packages: str,
+        hook: str = "",
+        commit: str = "v1.1.0",
+        more: Mapping[str, tuple[str, ...]] | None = None,
+    ) -> None:
+        """Write the recipe: these packages, no views, and `more` environments by name."""
+        every = {"tools": packages, **(more or {})}
         files = {
             "small/config.yaml": f"name: small\nversion: 3\nspack:\n  repo: {self.path}/spack\n"
             f"  commit: {commit}\n  packages: {{repo: {self.path}/packages, commit: v1}}\n",
             "small/compilers.yaml": "gcc: {version: system}\n",
-            "small/environments.yaml": "tools:\n  compiler: [gcc]\n  network: {mpi: null}\n"
-            f"  specs: [{', '.join(packages)}]\n",
+            "small/environments.yaml": "".join(
+                f"{name}:\n  compiler: [gcc]\n  network: {{mpi: null}}\n"
+                f"  specs: [{', '.join(specs)}]\n"
+                for name, specs in every.items()
+            ),
             "site/packages.yaml": _SITE,
         }
         if hook:

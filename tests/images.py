@@ -61,10 +61,14 @@ def make_image(
     path: Path,
     *,
     meta: dict[str, Any] | str | None = ENV_JSON,
+    stack: str = "",
     options: tuple[str, ...] = (),
     device: bool = True,
 ) -> Path:
-    """Make a SquashFS image that has `bin/hello`, a set-uid `bin/whoami` and a device node."""
+    """Make a SquashFS image that has `bin/hello`, a set-uid `bin/whoami` and a device node.
+
+    `stack` is the text of its `meta/stack.json`, which is left out without it.
+    """
     tree = path.with_suffix(".tree")
     (tree / "bin").mkdir(parents=True)
     (tree / "inner").mkdir()
@@ -77,6 +81,8 @@ def make_image(
         (tree / "meta").mkdir()
         text = meta if isinstance(meta, str) else json.dumps(meta)
         (tree / "meta" / "env.json").write_text(text)
+    if stack:
+        (tree / "meta" / "stack.json").write_text(stack)
     shutil.copy("/usr/bin/id", tree / "bin" / "whoami")
     nodes = ["-p", "bin/whoami m 4755 0 0"]
     if device:

@@ -26,6 +26,11 @@ WHEELS = {"intel-mpi": ("impi-rt", "impi-devel")}
 # Each run is short: what is asked here is what is told and checked, not how fast it is.
 QUICK = 0.002
 LIMIT_S = 120
+PRELOADS = Path(__file__).parent / "csrc"
+WARNINGS = (
+    "-Wall", "-Wextra", "-Werror", "-Wshadow", "-Wconversion", "-Wsign-conversion", "-Wundef",
+    "-Wstrict-prototypes", "-Wmissing-prototypes", "-Wformat=2", "-Wcast-qual", "-Wvla",
+)  # fmt: skip
 
 # Two ranks share a machine of any size here, and only that machine.
 _OPEN_MPI = {

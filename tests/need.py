@@ -17,6 +17,7 @@ import functools
 import json
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import sys
@@ -26,9 +27,10 @@ from pathlib import Path
 
 import pytest
 
+import armlab
 import debianroot
 from stackproof.build.effects import git
-from stackproof.build.engines.easybuild.effects import lmod
+from stackproof.build.engines.easybuild.effects import builder
 from stackproof.core.errors import StackproofError
 
 SPACK_TAGS = {
@@ -328,6 +330,27 @@ def _debian_archive(_: Path) -> str | None:
     )
 
 
+def _debian_arm64(where: Path) -> str | None:
+    """Return why this machine's archive has no packages for arm64 of its own release."""
+    fault = _debian_archive(where)
+    release = platform.freedesktop_os_release()
+    if fault or release.get("ID") != "debian":
+        return fault or "this machine is no Debian"
+    file = f"dists/{release['VERSION_CODENAME']}/main/binary-arm64/Release"
+    base = debianroot.mirror().rstrip("/")
+    argv = ("/usr/lib/apt/apt-helper", "-oAPT::Sandbox::User=", "download-file", f"{base}/{file}")
+    return _try(*argv, where / "Release")
+
+
+def _aarch64(folder: Path) -> str | None:
+    """Return why programs of aarch64 are not compiled, or not started, here."""
+    source, program = folder / "a.c", folder / "a"
+    source.write_text('#include <stdio.h>\nint main(void) { return puts("here") < 0; }\n')
+    return _try(armlab.COMPILER, "-static", "-o", program, source) or _try(
+        *armlab.emulated(program)
+    )
+
+
 def _nginx(where: Path) -> str | None:
     """Return why there is no nginx: not installed, nor to be had of this very release of Debian."""
     if shutil.which("nginx"):
@@ -339,7 +362,7 @@ def _nginx(where: Path) -> str | None:
 
 def _lmod(_: Path) -> str | None:
     try:
-        program = lmod.find()
+        program = builder.find_lmod()
     except StackproofError as error:
         return error.problems[0].message
     return _try(program, "python", "--version")
@@ -371,7 +394,7 @@ def _installed_mpis(folder: Path) -> str | None:
 def _easybuild(_: Path) -> str | None:
     """Return why EasyBuild cannot be had: it comes from the package index and loads modules."""
     try:
-        program = lmod.find()
+        program = builder.find_lmod()
     except StackproofError as error:
         return error.problems[0].message
     return _try(program, "python", "--version") or _network(_)
@@ -395,10 +418,8 @@ def _chromium(folder: Path) -> str | None:
 
 def _runc(folder: Path) -> str | None:
     """Return why runc cannot run a container; a static program is all that is in it."""
-    program, root = folder / "bundle" / "root" / "a", folder / "runc"
-    program.parent.mkdir(parents=True)
-    source = folder / "a.c"
-    source.write_text("int main(void) { return 0; }\n")
+    root = folder / "runc"
+    (folder / "bundle").mkdir()
     config = {
         "ociVersion": "1.0.2",
         "root": {"path": "root"},
@@ -408,9 +429,29 @@ def _runc(folder: Path) -> str | None:
     }
     (folder / "bundle" / "config.json").write_text(json.dumps(config))
     name = f"need-{os.getpid()}"
-    return _try("gcc", "-static", "-o", program, source) or _try(
+    return _one_program(folder / "bundle" / "root") or _try(
         "runc", "--root", root, "run", "--bundle", folder / "bundle", name
     )
+
+
+def _one_program(root: Path) -> str | None:
+    """Make a root with one static program, `/a`, and folders; return why that cannot be."""
+    for name in ("dev", "proc", "sys", "tmp"):
+        (root / name).mkdir(parents=True)
+    source = root / "a.c"
+    source.write_text("int main(void) { return 0; }\n")
+    return _try("gcc", "-static", "-o", root / "a", source)
+
+
+def _apptainer(folder: Path) -> str | None:
+    return _one_program(folder) or _try("apptainer", "exec", "--userns", folder, "/a")
+
+
+def _singularity(folder: Path) -> str | None:
+    """Return why there is no SingularityCE; Apptainer may have its name."""
+    if fault := _try("sh", "-c", "singularity --version | grep singularity-ce"):
+        return f"no SingularityCE: {fault}"
+    return _one_program(folder) or _try("singularity", "exec", "--userns", folder, "/a")
 
 
 def _strace(folder: Path) -> str | None:
@@ -418,6 +459,12 @@ def _strace(folder: Path) -> str | None:
     calls = folder / "calls"
     argv = ("strace", "-f", "--seccomp-bpf", "--trace=mkdir", "-o", calls, "mkdir", folder / "made")
     return _try(*argv) or (None if calls.stat().st_size else "no call was seen")
+
+
+def _gdb(folder: Path) -> str | None:
+    """Return the reason that gdb cannot attach to a process, empty for none."""
+    script = 'sleep 60 & gdb -batch -nx -p $! -ex "info inferiors" | grep -q "process $!"; '
+    return _try("sh", "-c", f"cd {shlex.quote(str(folder))}; {script} got=$?; kill $!; exit $got")
 
 
 def _ssh_keygen(folder: Path) -> str | None:
@@ -471,12 +518,18 @@ PROBES: dict[str, Callable[[Path], str | None]] = {
     "installed-mpis": _installed_mpis,
     "chromium": _chromium,
     "runc": _runc,
+    "apptainer": _apptainer,
+    "singularity": _singularity,
     "strace": _strace,
+    "gdb": _gdb,
+    "gdbserver": lambda _: _try("gdbserver", "--version"),
     "ssh-keygen": _ssh_keygen,
     "docker-registry": lambda _: _try("docker-registry", "--version"),
     "skopeo": lambda _: _try("skopeo", "--version"),
     "public-cases": _public_cases,
     "hpcc": lambda _: _try("sh", "-c", 'ldd "$(command -v hpcc)" | grep -q "=> /.*libmpi"'),
     "debian-archive": _debian_archive,
+    "debian-arm64": _debian_arm64,
+    "aarch64": _aarch64,
     "nginx": _nginx,
 }

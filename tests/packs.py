@@ -13,6 +13,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from stackproof.core.command import EnvPatch
@@ -144,6 +145,7 @@ def entry_point(
     env: EnvPatch | None = None,
     floor: int = 17,
     own: bool = True,
+    spare: Mapping[str, tuple[str, ...]] | None = None,
     **more: object,
 ) -> Path:
     """Make `folder/bin/NAME`, which starts a copy of a program; with a C library beside it."""
@@ -166,6 +168,7 @@ def entry_point(
         interpreter=INTERPRETER,
         own=f"glibc/{os.path.basename(INTERPRETER)}",
         libraries=HERE,
+        spare=spare or {},
     )
     entry_files.write_entries(folder, (entry,), loading)
     return folder / entry.place

@@ -241,7 +241,7 @@ class Root(Value):
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(file, target)
         for name in ("/etc/pip.conf", os.environ.get("PIP_CERT", "")):
-            # The bundle of certificates is made anew in there.
+            # The bundle of certificates is made again in there.
             if name and os.path.isfile(name) and not (self.path / name.lstrip("/")).exists():
                 (self.path / name.lstrip("/")).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(name, self.path / name.lstrip("/"))

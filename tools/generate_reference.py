@@ -7,6 +7,7 @@ not depend on the version of Python, so argparse's own formatting is not used.
 from __future__ import annotations
 
 import ast
+import itertools
 import json
 import re
 import sys
@@ -219,7 +220,10 @@ def commands() -> str:
         "link; other files\nand folders are refused (`not-replaced`), devices and pipes too. A "
         "link stays: what it leads to\nis written.\n"
     )
-    return "\n".join([head, *(_command(one, 2) for one in tree.commands)])
+    text = [head]
+    for group, verbs in itertools.groupby(tree.commands, key=lambda verb: verb.group):
+        text += [f"## {_sentence(group).rstrip('.')}\n", *(_command(verb, 3) for verb in verbs)]
+    return "\n".join(text)
 
 
 def _command(command: DocumentedCommand, level: int) -> str:
@@ -237,6 +241,8 @@ def _command(command: DocumentedCommand, level: int) -> str:
         width = max(len(line) for line, _ in command.examples)
         lines = (f"    {line:<{width}}  # {words}" for line, words in command.examples)
         text += "\n" + "\n".join(lines) + "\n"
+    if command.output:
+        text += "\nIts output:\n\n" + "\n".join(f"    {x}".rstrip() for x in command.output) + "\n"
     return "\n".join([text, *(_command(one, level + 1) for one in command.commands)])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 
 from stackproof.cli.commandtree import DocumentedCommand
@@ -29,12 +30,11 @@ def man_page(command: DocumentedCommand, version: str) -> str:
         parts += _man_examples(one, nested=one is not command)
     if not command.words:
         parts += [".SH VERBS"]
-        for one in command.commands:
-            parts += [
-                ".TP",
-                rf".BR stackproof\-{_roff(one.words[0])} (1)",
-                _roff(_sentence(one.text)),
-            ]
+        for group, verbs in itertools.groupby(command.commands, key=lambda verb: verb.group):
+            parts += [f'.SS "{_roff(_sentence(group).rstrip("."))}"']
+            for verb in verbs:
+                name = rf".BR stackproof\-{_roff(verb.words[0])} (1)"
+                parts += [".TP", name, _roff(_sentence(verb.text))]
     see = "" if not command.words else r".BR stackproof (1)" + "\n"
     parts += [".SH SEE ALSO", f"{see}The pages of the project, docs/reference/commands.md"]
     return "\n".join(parts) + "\n"

@@ -135,7 +135,7 @@ class Site:
         self.remember()
 
     def renew(self) -> None:
-        """Start the cluster anew, without what a case may have left."""
+        """Start the cluster again, without what a case may have left."""
         self.down()
         for text in self.loops():
             subprocess.run(["losetup", "--detach", f"/dev/{text.split()[0]}"], check=False)  # noqa: S603, S607 - a number that losetup printed

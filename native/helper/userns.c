@@ -15,13 +15,17 @@
 #include "mount.h"
 #include "text.h"
 
+/* As in mount/without_mount.py of the Python package; shorter, since a hint is bounded. */
+#define WITHOUT_A_MOUNT \
+    "; without a mount: `stackproof pack IMAGE -o DIR`, or `stackproof install IMAGE --to DIR`"
+
 static int no_user_namespaces(struct sp_error *error, int fault)
 {
     (void)sp_fail(error, SP_NO_USER_NAMESPACES,
                   "this machine does not let you make a user namespace: %s", strerror(fault));
     return sp_hint(error, "the administrator may allow them: sysctl user.max_user_namespaces, "
-                          "kernel.unprivileged_userns_clone (Debian), "
-                          "kernel.apparmor_restrict_unprivileged_userns (Ubuntu)");
+                          "kernel.unprivileged_userns_clone, "
+                          "kernel.apparmor_restrict_unprivileged_userns" WITHOUT_A_MOUNT);
 }
 
 static int write_line(const char *path, const char *line)
@@ -62,9 +66,10 @@ static int no_fuse(struct sp_error *error)
     int fault = errno;
     (void)sp_fail(error, SP_NO_FUSE, "cannot open /dev/fuse: %s", strerror(fault));
     if (fault == ENOENT || fault == ENODEV || fault == ENXIO) {
-        return sp_hint(error, "load the module `fuse`");
+        return sp_hint(error, "let the administrator load the module `fuse`" WITHOUT_A_MOUNT);
     }
-    return sp_hint(error, "let the administrator make it readable and writable for all (0666)");
+    return sp_hint(error, "let the administrator make it readable and writable for all "
+                          "(0666)" WITHOUT_A_MOUNT);
 }
 
 static int start_server(const char *program, const struct sp_image *image, struct server *server,
@@ -94,7 +99,8 @@ int userns_prepare(const struct rights *rights, const struct sp_plan *plan, stru
     if (!squashfuse_find(program, sizeof program)) {
         (void)sp_fail(error, SP_TOOL_MISSING,
                       "mounting without root needs `squashfuse`, which is not installed");
-        return sp_hint(error, "install it, for example: apt-get install squashfuse");
+        return sp_hint(error,
+                       "install it, for example: apt-get install squashfuse" WITHOUT_A_MOUNT);
     }
     if (!(rights->root && rights->may_mount) && enter_user_namespace(rights, error) != 0) {
         return -1;

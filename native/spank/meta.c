@@ -192,8 +192,9 @@ static const char *check_ours(struct sp_json ours, struct sp_arena *arena)
     if (!are_programs(member(ours, "benchmarks"), arena)) {
         return "`stackproof.benchmarks`";
     }
-    if (!is_text_or_missing(ours, "stack", arena) || !is_text_or_missing(ours, "lock", arena)) {
-        return "`stackproof.stack` or `stackproof.lock`";
+    if (!is_text_or_missing(ours, "stack", arena) || !is_text_or_missing(ours, "lock", arena) ||
+        !is_text_or_missing(ours, "architecture", arena)) {
+        return "`stack`, `lock` or `architecture` of `stackproof`";
     }
     return NULL;
 }

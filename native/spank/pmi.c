@@ -78,7 +78,7 @@ static void free_texts(char **texts)
     for (size_t number = 0; texts != NULL && texts[number] != NULL; number++) {
         free(texts[number]);
     }
-    free(texts);
+    free((void *)texts);
 }
 
 /* Returns the texts of a file that end with NUL, with room for two more. NULL where it cannot be
@@ -86,13 +86,13 @@ static void free_texts(char **texts)
 static char **texts_of(const char *path)
 {
     FILE *stream = fopen(path, "re");
-    char **texts = stream != NULL ? calloc(3, sizeof *texts) : NULL;
+    char **texts = stream != NULL ? (char **)calloc(3, sizeof *texts) : NULL;
     char *text = NULL;
     size_t room = 0;
     size_t count = 0;
     bool is_whole = texts != NULL;
     while (is_whole && getdelim(&text, &room, '\0', stream) > 0) {
-        char **larger = realloc(texts, (count + 4) * sizeof *texts);
+        char **larger = (char **)realloc((void *)texts, (count + 4) * sizeof *texts);
         is_whole = larger != NULL;
         if (is_whole) {
             texts = larger;
@@ -122,7 +122,8 @@ static const char *option_of(char *const words[])
         const char *equals = strchr(words[number], '=');
         size_t length = equals != NULL ? (size_t)(equals - words[number]) : strlen(words[number]);
         if (length >= strlen("--mp") && strncmp(words[number], "--mpi", length) == 0) {
-            return equals != NULL ? equals + 1 : words[number + 1] != NULL ? words[number + 1] : "";
+            const char *next = words[number + 1] != NULL ? words[number + 1] : "";
+            return equals != NULL ? equals + 1 : next;
         }
     }
     return "";
@@ -302,7 +303,8 @@ static void choose(char *const words[], const struct family *family)
     const char *option = option_of(words);
     const char *ours = getenv(NAME_PMI);
     bool is_ours = asked != NULL && ours != NULL && strcmp(asked, ours) == 0;
-    const char *said = *option != '\0' ? option : is_ours ? NULL : asked;
+    const char *variables = is_ours ? NULL : asked;
+    const char *said = *option != '\0' ? option : variables;
     if (said != NULL) {
         if (pmi_leaves_alone(family->name, said)) {
             warn(family, said, true);

@@ -36,6 +36,24 @@ static size_t copied(char *target, size_t most, const uint8_t *data, size_t size
     return count;
 }
 
+/* The folder of the pack is the last word, or none. */
+static void check_spare(char **environment)
+{
+    const char *path = "LD_LIBRARY_PATH";
+    look_in_spare(environment, 1);
+    look_in_spare(environment, 1);
+    char *folder = filled(joined("\1/", find('S'), ""));
+    const char *list = valued(environment, path);
+    if (list == NULL || strstr(list, folder) == NULL) {
+        abort();
+    }
+    look_in_spare(environment, 0);
+    list = valued(environment, path);
+    if (list != NULL && strcmp(list, folder) == 0 && strchr(folder, ':') == NULL) {
+        abort();
+    }
+}
+
 static void check_environment(char *texts, size_t bytes)
 {
     char *before[MOST_VARIABLES + 1];
@@ -56,6 +74,9 @@ static void check_environment(char *texts, size_t bytes)
     if (found > count + records) {
         abort();
     }
+    if (find('S') != NULL) {
+        check_spare(after_it);
+    }
 }
 
 static void check_library(const uint8_t *data, size_t size)
@@ -65,17 +86,14 @@ static void check_library(const uint8_t *data, size_t size)
         abort();
     }
     memset(table, 0, sizeof table);
-    char path[32];
-    snprintf(path, sizeof path, "C/proc/self/fd/%d", file);
-    char *at = table;
-    for (const char *one = "I/bin/sh"; *one != '\0'; one++) {
-        *at++ = *one;
-    }
-    memcpy(at + 1, path, strlen(path));
+    /* The library lies beside the C library, as which it is looked at first. */
+    snprintf(table, sizeof table, "I/bin/sh%cC/proc/self/fd/%d%cR%d%cVX", 0, file, 0, file, 0);
     unsigned newest = 0;
     (void)unfit(&newest);
+    const char *version = NULL;
+    const char *name = lacking(&version);
     close(file);
-    if (newest > 99) {
+    if (newest > 99 || (version != NULL && name == NULL) || used != 0) {
         abort();
     }
 }

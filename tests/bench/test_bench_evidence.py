@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -173,6 +174,44 @@ def test_a_core_that_others_keep_busy_is_no_fail_of_the_mpi_that_spins_there(roo
     assert next(one["rule"] for one in doctor["findings"] if one["answer"] == "fires") == "K83"
     left = subprocess.run(["pgrep", "-f", "busy-loop"], capture_output=True, text=True, check=False)
     assert left.stdout == ""
+
+
+_IMPATIENT = """
+import stackproof.bench.patience as patience
+from stackproof.cli import main
+
+patience.LEAST_S, patience.SHARE = 0.0, 0.3
+main()
+"""
+
+
+def test_a_bench_that_others_disturb_ends_early_with_something_to_compare(room: Path) -> None:
+    """The minute of waiting is left out, and a third is enough: the loop spares the warm-up.
+
+    The next command goes on where it ended.
+    """
+    busy = {"image": "faulty.squashfs", "env": {"FAULT": "busy"}}
+    spec = write_spec(
+        room, "given-up",
+        baseline={"name": "base", **busy}, challengers=[{"name": "other", **busy}],
+        sizes=[65536], launches=3, timeout=60,
+    )  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", _IMPATIENT, "bench", spec, "-o", "given-up", "--json"],
+        cwd=room, capture_output=True, text=True, check=False, timeout=600,
+    )  # fmt: skip
+    assert done.returncode == 9, done.stderr
+    (told,) = (line for line in done.stderr.splitlines() if "given up after" in line)
+    assert "lost" in told
+    assert "What helps: end those programs" in told
+    assert "--no-give-up" in told
+    assert set(verdicts(json.loads(done.stdout), "other").values()) == {"INCONCLUSIVE"}
+    made = sorted(path.name for path in (room / "given-up" / "launches").iterdir())
+    assert len(made) == 4  # a warm-up of each arm, and a pair, of which one came after giving up
+    stackproof("bench", spec, "-o", "given-up", "--no-give-up", cwd=room, ok=(9,))
+    whole = sorted(path.name for path in (room / "given-up" / "launches").iterdir())
+    assert set(made) < set(whole)
+    assert len(whole) == 8
 
 
 def test_a_failed_launch_has_its_whole_block_made_again(room: Path) -> None:

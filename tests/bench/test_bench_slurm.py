@@ -21,7 +21,7 @@ COVERS = (
     "image/effects/folder.py",
     "launch/effects/allocation.py",
     "launch/effects/scheduler.py",
-    "launch/effects/slurm_task.py",
+    "launch/effects/task.py",
 )
 
 pytestmark = pytest.mark.in_turn

@@ -7,19 +7,25 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
-from stackproof.bench.effects import dry_run
+from stackproof.bench.effects import dry_run, nodes, request
+from stackproof.bench.effects.arms import Arms
 from stackproof.bench.effects.dry_run import notes
 from stackproof.bench.effects.request import specification
+from stackproof.bench.effects.run import Bench
 from stackproof.bench.options import BenchOptions
-from stackproof.bench.spec import BenchSpec
+from stackproof.bench.spec import Arm, BenchSpec
+from stackproof.build.effects import images
 from stackproof.cli import main
+from stackproof.cluster.effects import state, up
 from stackproof.core.cli import parsing
 from stackproof.core.effects import quiet
-from stackproof.core.errors import ExitCode, Reason, StackproofError
+from stackproof.core.errors import ExitCode, Reason, StackproofError, fail
 from stackproof.core.value import replace
+from stackproof.results.case import Locality
 from stackproof.results.model import RECOMMENDED_LAUNCHES
 
 
@@ -224,6 +230,65 @@ def test_quick_is_short_launches_and_as_many_as_a_verdict_needs() -> None:
     assert asked("--quick", "--sizes", "8").sizes == (8,)
 
 
+def test_quick_stays_within_this_machine_where_no_cluster_is_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = tuple(place.value for place in Locality)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(private(tmp_path)))
+    told: list[str] = []
+    assert asked("--quick", tell=told.append).placements == ("intra-node",)
+    (note,) = told
+    assert note == (
+        "no cluster is up, so this is measured within this machine alone; with `stackproof cluster "
+        "up` it is measured between two nodes as well"
+    )
+    assert asked("--quick", "--ranks", "2", tell=told.append).placements == ("intra-node",)
+    del told[:]
+    for words in (("--placement", "inter-node"), ("--on", "slurm"), ("--cluster", "default")):
+        spec = asked("--quick", *words, tell=told.append)
+        assert spec.placements == (words[1:] if words[0] == "--placement" else both)
+    assert asked(tell=told.append).placements == both  # only a first look is content with less
+    monkeypatch.setattr(up, "status", lambda: "a cluster that is up")
+    assert asked("--quick", tell=told.append).placements == both
+    assert told == []
+
+
+def test_what_needs_a_cluster_says_how_to_do_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(private(tmp_path)))
+    with pytest.raises(StackproofError) as caught:
+        nodes.here(asked())
+    assert caught.value.reason is Reason.CLUSTER_DOWN
+    assert "stackproof cluster up; or measure within" in str(caught.value)
+    assert "--placement intra-node" in str(caught.value)
+
+
+def test_somebody_elses_cluster_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only who names it is told that it is root's; an own placement is kept."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(private(tmp_path)))
+    monkeypatch.setattr(state, "list_of_others", lambda: {"default": "root"})
+    told: list[str] = []
+    spec = asked(tell=told.append)
+    assert spec.placements == ("intra-node",)
+    (note,) = told
+    assert note.startswith("the cluster `default` that is up is root's, not yours, so this is")
+    nodes.here(spec)
+    for words, reason in (
+        (("--placement", "inter-node"), Reason.CLUSTER_DOWN),
+        (("--cluster", "default"), Reason.NOT_PERMITTED),
+    ):
+        with pytest.raises(StackproofError) as caught:
+            nodes.here(asked(*words))
+        assert caught.value.reason is reason
+        assert "root's" in str(caught.value)
+
+
+def private(folder: Path) -> Path:
+    folder.chmod(0o700)
+    return folder
+
+
 def test_when_it_is_looked_is_said_before_anything_is_measured() -> None:
     (note,) = notes(asked("--until-decided"))
     assert note.startswith("after 8, 11, 15, 21, 29 and 40 launches per arm it is looked")
@@ -275,17 +340,46 @@ def test_a_dry_run_shows_where_each_rank_would_be(monkeypatch: pytest.MonkeyPatc
     assert dry_run._rank_table([{**plain[0], "cpu": None}]) == []
 
 
-def test_the_load_is_said_before_anything_is_made(
-    tmp_path: Path, refused: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The sentence of a load of 14 comes before images are opened, and so before they are built."""
+LOAD = "note: load 14 on 2 CPUs"
+
+
+@pytest.fixture
+def _busy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "loadavg").write_text("14.00 13.50 9.00 15/234 999\n")
     monkeypatch.setattr(quiet, "LOAD", tmp_path / "loadavg")
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    code, said = refused("--baseline", "x.squashfs", "--placement", "intra-node")
+
+
+def stop(*_: object, **__: object) -> NoReturn:
+    raise fail(Reason.INTERRUPTED, "it begins")
+
+
+@pytest.mark.usefixtures("_busy")
+def test_the_load_is_said_before_a_build_and_before_a_launch(
+    refused: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(images, "make_image", stop)
+    _, stderr = refused("--baseline", "mpich", "--placement", "intra-node")
+    assert stderr.index(LOAD) < stderr.index("error: it begins")
+    assert "expect INCONCLUSIVE" in stderr
+    monkeypatch.setattr(request, "prepare", lambda _: Bench(
+        spec=BenchSpec(baseline=Arm(image="x")), place=nodes.LaunchNodes(nodes={}), placements={},
+        arms=Arms(by_name={}, baseline="x", null=None, challengers=()),
+    ))  # fmt: skip
+    monkeypatch.setattr(request, "run_bench", stop)
+    _, stderr = refused("--baseline", "x.squashfs", "--placement", "intra-node")
+    assert stderr.index(LOAD) < stderr.index("error: it begins")
+
+
+@pytest.mark.usefixtures("_busy")
+@pytest.mark.parametrize("word", ["x.squashfs", "prefix:/not/there", "x.yaml"])
+def test_a_misspelt_arm_is_told_before_the_load(
+    refused: Callable[..., tuple[int, str]], word: str
+) -> None:
+    code, stderr = refused("--baseline", word, "--placement", "intra-node")
     assert code != 0
-    assert said.index("note: load 14 on 2 CPUs") < said.index("error:")
-    assert "expect INCONCLUSIVE" in said
+    assert "error: " in stderr
+    assert LOAD not in stderr
 
 
 @pytest.mark.parametrize(

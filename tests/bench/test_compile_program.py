@@ -10,10 +10,10 @@ import pytest
 from need import need
 from stackproof.bench.effects.compile_program import (
     MpiWrappers,
-    ProgramSource,
     compile_program,
     native_source,
 )
+from stackproof.build.programs import ProgramSource
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.core.value import replace
 

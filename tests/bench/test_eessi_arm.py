@@ -12,7 +12,7 @@ import pytest
 
 import eessitree
 from benchroom import ROOT, stackproof
-from eessitree import CPU, MODULE, VERSION, EessiTree
+from eessitree import CPU, MODULE, NEWER, VERSION, EessiTree
 from mpitrees import Trees
 from need import need
 from stackproof.bench.arms import eessi
@@ -130,6 +130,8 @@ def test_with_and_without_an_injection(
     assert own.found["taken from the site"] == "nothing"
     assert injected.deployment.mpiexec == f"{host}/bin/mpiexec"
     assert injected.deployment.mpi.version == trees["openmpi"].version
+    newer = ready(replace(arm, load=(NEWER,), inject=eessi.INJECTED))
+    assert newer.found["library"] == injected.found["library"]  # one folder for both toolchains
     alone = ready(replace(arm, inject=eessi.OWN))
     assert alone.found["library"] == own.found["library"]
     assert alone.found["check of that"] == "works-with-steps, by preload"
@@ -180,3 +182,29 @@ def test_with_and_without_an_injection(
     assert programs == {(one, name) for one in ("own", "injected") for name in names}
     lacking = refused(replace(arm, load=(MODULE,)), "osu_latency")
     assert "do not bring osu_latency" in str(lacking)
+
+
+def test_the_toolchains_2023a_and_2023b(tree: EessiTree, arm: Arm, tmp_path: Path) -> None:
+    """Each arm has the GCC and the MPI of its own toolchain, side by side in one bench."""
+    for load in (MODULE, NEWER):
+        program = ready(replace(arm, load=(load,))).deployment.programs["stackproof-bench"]
+        notes = subprocess.check_output(["readelf", "--notes", program], text=True, timeout=60)
+        assert eessitree.mark(load.rpartition("-")[2]) in notes
+    own = {name: {**tree.entry, "load": [load], "inject": "none", "name": name}
+           for name, load in (("2023a", MODULE), ("2023b", NEWER))}  # fmt: skip
+    spec = {
+        "baseline": own["2023a"], "challengers": [own["2023b"]], "null-arm": False,
+        "placements": ["intra-node"], "launches": 1, "benchmarks": ["latency"], "sizes": [8],
+        "samples": 5, "seconds-per-size": 0.003, "timeout": 30,
+    }  # fmt: skip
+    (tmp_path / "both.yaml").write_text(json.dumps(spec))
+    stackproof("bench", "both.yaml", "-o", "out", "--no-verdict", cwd=tmp_path)
+    for path in (tmp_path / "out" / "launches").glob("*.json"):
+        launch = json.loads(path.read_text())
+        assert all(check["state"] != "bad" for check in launch["checks"]), launch["checks"]
+        load = own[launch["arm"]]["load"][0]
+        for rank in launch["output"]["ranks"]:
+            mpi = [file for file in rank["libraries"] if "/libmpi.so" in file]
+            assert mpi
+            assert all(f"/{load}/" in file for file in mpi)
+    assert len(list((tmp_path / "out" / "launches").glob("*.json"))) == 4

@@ -16,7 +16,7 @@ import pytest
 
 import mpitrees
 from need import need
-from stackproof.bench.gpu_path import gpu_path
+from stackproof.bench.path_verdict import gpu_path
 from stackproof.bench.programs import imb, native
 from stackproof.compare import launch_checks
 from stackproof.core.command import Completed
@@ -26,8 +26,6 @@ from stackproof.results.case import Case, Placement, Rank
 from stackproof.results.measurement import Output, RankFacts, State
 from stackproof.results.metrics import CORE
 from stackproof.results.path import Statement, Topic
-
-pytestmark = pytest.mark.in_turn
 
 CSRC = Path(__file__).parents[1] / "csrc"
 PAIR = Placement(name="pair", ranks=(Rank(node="localhost"), Rank(node="localhost")))

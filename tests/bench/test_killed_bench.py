@@ -17,6 +17,7 @@ import pytest
 from benchroom import write_spec
 from need import need
 from stackproof.compare.effects.results import load_results
+from stackproof.launch.effects import leftovers
 
 pytestmark = pytest.mark.in_turn
 KILLS = max(2, int(os.environ.get("STACKPROOF_KILLS") or 10) // 5)
@@ -106,9 +107,11 @@ def test_nothing_is_left_and_the_results_are_whole(
         timeout=120 * (KILLS + 2), check=True,
     )  # fmt: skip
     told = json.loads(done.stdout.splitlines()[-1])
-    assert told["shm"] == []
-    own = temporary / f"stackproof-launches-{os.geteuid()}"
-    assert set(told["temporary"]) <= {str(temporary), str(own)}
+    # In a container nobody can tell whether a process outside needs a file.
+    if os.stat("/proc/self/ns/pid").st_ino == leftovers._FIRST_PROCESSES:
+        assert told["shm"] == []
+        own = temporary / f"stackproof-launches-{os.geteuid()}"
+        assert set(told["temporary"]) <= {str(temporary), str(own)}
     for name in ("whole", "killed"):
         results = load_results(tmp_path / name)
         # A launch that lost its ranks is made again, and kept beside.

@@ -329,6 +329,18 @@ def told(**changes) -> Output:
     return replace(GOOD, ranks=(first, replace(GOOD.ranks[1], numa=0, devices=other)))
 
 
+@pytest.mark.parametrize(("membind", "wrong"), [(None, False), (3, False), (-1, True), (0, True)])
+def test_memory_is_bound_as_the_placement_wants(membind, wrong):
+    bound = replace(CHOSEN, placement=replace(CHOSEN.placement, membind=True))
+    output = told(membind=membind)
+    output = replace(output, ranks=(output.ranks[0], replace(output.ranks[1], membind=0)))
+    check = next(one for one in judge(output, bound) if one.name == "placement")
+    assert (check.reason == Reason.WRONG_PLACEMENT) == wrong
+    assert ("memory of rank 0 is not bound to NUMA node 3" in check.evidence) == wrong
+    place = rank_places.place_of(output.ranks[0], bound)
+    assert ("memory" in place.verified) == (membind == 3)
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -336,6 +348,7 @@ def told(**changes) -> Output:
         ({"devices": None, "numa": None}, ""),  # another program, which does not tell
         ({"devices": {"CUDA_VISIBLE_DEVICES": "3", "MPICH_OFI_NIC_MAPPING": "3:0"}}, ""),
         ({"numa": 1}, "rank 0 is at NUMA node 1, not 3"),
+        ({"membind": -1}, ""),  # nobody asked for that
         ({"devices": {"FI_CXI_DEVICE_NAME": "cxi3"}}, "rank 0 sees the GPUs `all`, not 3"),
         ({"devices": {"CUDA_VISIBLE_DEVICES": "0,1", "FI_CXI_DEVICE_NAME": "cxi3"}},
          "rank 0 sees the GPUs `0,1`, not 3"),

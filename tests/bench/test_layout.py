@@ -7,9 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackproof.bench import layout, schedule
+from stackproof.bench import schedule
 from stackproof.core.document import schema
 from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.value import replace
+from stackproof.launch import launchers, layout
+from stackproof.launch.effects import allocation
+from stackproof.launch.launchers import LaunchRequest
 from stackproof.results.case import Placement, Rank
 from stackproof.site import topology
 from stackproof.site.hwloc import parse_hwloc
@@ -137,6 +141,20 @@ def test_devices_without_a_numa_node_divide_what_is_local() -> None:
     assert [rank.nic for rank in found.ranks] == ["cxi0", "cxi0", "cxi1", "cxi1"]
 
 
+def test_memory_is_bound_where_the_name_says_so() -> None:
+    there = node("lumi-c")
+    bound = laid_out("1x2-by-socket-membind", there.topology(), there.allowed)
+    assert (bound.membind, [bound.bound(rank) for rank in bound.ranks]) == (True, [True, True])
+    plain = laid_out("1x2-by-socket", there.topology(), there.allowed)
+    assert [plain.bound(rank) for rank in plain.ranks] == [False, False]
+    request = LaunchRequest(prefix="/", program=("p",), placement=bound, binder=("bind",))
+    assert " taskset -c 0 bind 0 -- p : " in " ".join(launchers.get("hydra").argv(request))
+    assert " bind 4 -- p" in " ".join(launchers.get("hydra").argv(request))
+    words = " ".join(allocation.task_words(bound, "", {}, {}))
+    assert words.endswith(" run --cpus 0,64 --memory 0,4 --")
+    assert "--memory" not in allocation.task_words(plain, "", {}, {})
+
+
 def test_names_are_those_of_the_schema() -> None:
     anyof = schema("bench")["$defs"]["placements"]["items"]["anyOf"]
     assert anyof[1]["pattern"] == layout.PATTERN
@@ -146,7 +164,18 @@ def test_names_are_those_of_the_schema() -> None:
             name = layout.layout_name("2x4", by, packed=packed)
             wanted = layout.Layout(nodes=2, each=4, by=layout.By(by), packed=packed)
             assert layout.parse_layout(name) == wanted
-    for bad in ("2x4-by-", "2x4-by-l2", "2x4-packed", "0x1", "2x4-by-l3-spread\n", ""):
+            bound = layout.layout_name("2x4", by, packed=packed, membind=True)
+            assert layout.parse_layout(bound) == replace(wanted, membind=True)
+    for bad in (
+        "2x4-by-",
+        "2x4-by-l2",
+        "2x4-packed",
+        "0x1",
+        "2x4-by-l3-spread\n",
+        "",
+        "2x4-membind",
+        "2x4-by-l3-membind-packed",
+    ):
         with pytest.raises(ValueError, match="not a layout"):
             layout.parse_layout(bad)
 
@@ -161,7 +190,8 @@ def test_no_two_ranks_share_a_core_and_devices_are_shared_evenly(machine, by, pa
     there = node(machine)
     inside = there.topology()
     name = layout.layout_name(f"1x{each}", by, packed=packed)
-    if len(there.allowed) < each or (by == "gpu" and not inside.gpus):
+    lacking = {"gpu": not inside.gpus, "nic": not inside.nics}
+    if len(there.allowed) < each or lacking.get(by):
         with pytest.raises(StackproofError):
             laid_out(name, inside, there.allowed)
         return

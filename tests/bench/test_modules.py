@@ -40,7 +40,7 @@ SAID = {
     "tcl3-broken": (
         0,
         "mpi(12):ERROR:102: Tcl command execution failed: puts $nothing\n",
-        "printed an error, although it ended with 0",
+        "printed an error, although it exited with 0",
     ),
     "tcl5-unknown": (
         1, "ERROR: Unable to locate a modulefile for 'mpi'\n", "there is no module `mpi`"
@@ -54,8 +54,8 @@ SAID = {
     "sourced-file": (
         0, "/bin/sh: /opt/vendor/setvars.sh: No such file or directory\n", "printed an error"
     ),
-    "quiet": (0, "", "ended with 0, and it is not loaded"),
-    "code": (3, "", "ended with 3"),
+    "quiet": (0, "", "exited with 0, and it is not loaded"),
+    "code": (3, "", "exited with 3"),
 }  # fmt: skip
 SPIDER = """
   mpi: mpi/5
@@ -92,7 +92,7 @@ def test_an_error_counts_although_the_module_is_there() -> None:
     liar = ModuleLoad(name="mpi", code=0, said="ERROR: no licence\n", loaded=("mpi/5",))
     fault = fault_of(liar, ("mpi/5",))
     assert fault is not None
-    assert "although it ended with 0" in fault.message
+    assert "although it exited with 0" in fault.message
 
 
 def test_the_difference_of_environments() -> None:
@@ -189,7 +189,7 @@ def test_what_cannot_be_loaded(tree: Path) -> None:
     assert "`inner` needs others first: compiler/1" in str(inner)
     assert "module: [compiler/1, inner]" in str(inner)
     assert "printed an error" in str(refused(tree, "broken"))
-    assert "although it ended with 0" in str(refused(tree, "liar", "mpich"))
+    assert "although it exited with 0" in str(refused(tree, "liar", "mpich"))
     assert "`one` was loaded, and one after it took it away" in str(refused(tree, "one", "two"))
     several = refused(tree, "nope", "mpich", "broken")
     assert len(several.problems) == 2

@@ -14,7 +14,9 @@ import pytest
 
 from nativempis import (
     LIMIT_S,
+    PRELOADS,
     VERSIONS,
+    WARNINGS,
     WHEELS,
     Mpi,
     case,
@@ -34,11 +36,6 @@ pytestmark = pytest.mark.in_turn
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "src" / "stackproof" / "bench" / "programs" / "csrc"
-PRELOADS = ROOT / "tests" / "csrc"
-WARNINGS = (
-    "-Wall", "-Wextra", "-Werror", "-Wshadow", "-Wconversion", "-Wsign-conversion", "-Wundef",
-    "-Wstrict-prototypes", "-Wmissing-prototypes", "-Wformat=2", "-Wcast-qual", "-Wvla",
-)  # fmt: skip
 
 
 @pytest.fixture(scope="module", params=list(VERSIONS))

@@ -20,22 +20,21 @@ from hypothesis import strategies as st
 
 from benchroom import stackproof, write_spec
 from need import installed_mpi, need
-from stackproof.bench.effects import program_source
 from stackproof.bench.program_spec import Program
 from stackproof.bench.programs import REGISTRY
 from stackproof.bench.programs.osu_test import OSU_TESTS, OsuKind
-from stackproof.bench.ready import MpiWrappers
 from stackproof.bench.spec import parse_bench
+from stackproof.build.effects import program_files
+from stackproof.build.programs import ProgramWish, place_of, source_of
 from stackproof.compare.effects.results import load_results
 from stackproof.core.document import parse
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.core.value import replace
 from stackproof.results.case import Case, Placement, Rank
 from stackproof.results.measurement import State
-from stackproof.results.metrics import CORE, METRICS
+from stackproof.results.metrics import CORE, METRICS, SOLVER
 
 COVERS = ("bench/effects/compiled_programs.py",)
-pytestmark = pytest.mark.in_turn
 
 SOURCES = Path(__file__).parents[1] / "osustandin"
 WANTED = ("latency", "bandwidth", "allreduce", "barrier", "put_latency")
@@ -58,7 +57,7 @@ def osu(**more: object) -> dict[str, object]:
 
 
 def test_every_test_has_a_metric_and_every_metric_a_program() -> None:
-    assert set(OSU_TESTS) == set(METRICS)
+    assert {*OSU_TESTS, *SOLVER} == set(METRICS)
     assert set(CORE) < set(OSU_TESTS)
     assert len({test.program for test in OSU_TESTS.values()}) == len(OSU_TESTS)
     assert all(REGISTRY[test.program].name == test.program for test in OSU_TESTS.values())
@@ -209,9 +208,9 @@ def archive(folder: Path, *, top: str = "osu-micro-benchmarks-7.4/") -> Path:
 def test_an_archive_and_a_folder_hold_the_same(tmp_path: Path) -> None:
     path = archive(tmp_path)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    folder = program_source.load_sources(Program(name="osu_latency", source=str(SOURCES)))
-    packed = program_source.load_sources(
-        Program(name="osu_latency", source=str(path), sha256=digest)
+    folder = program_files.load_sources(ProgramWish(name="OSU", source=str(SOURCES)))
+    packed = program_files.load_sources(
+        Program(name="osu_latency", source=str(path), sha256=digest).sources
     )
     assert {name: packed[name] for name in folder} == dict(folder)
     assert set(packed) == set(folder)
@@ -236,28 +235,28 @@ def test_sources_that_are_none(tmp_path: Path, what: str, reason: Reason) -> Non
     named = {"missing": tmp_path / "none", "folder": SOURCES}.get(what, path)
     sha256 = "0" * 64 if what in {"another", "folder"} else ""
     with pytest.raises(StackproofError) as caught:
-        program_source.load_sources(Program(name="osu_bw", source=str(named), sha256=sha256))
+        program_files.load_sources(ProgramWish(name="OSU", source=str(named), sha256=sha256))
     assert caught.value.problems[0].reason is reason
     assert caught.value.problems[0].hint
 
 
 def test_a_release_without_a_test_says_which_it_has() -> None:
-    files = program_source.load_sources(Program(name="osu_bw", source=str(SOURCES)))
-    wrappers = MpiWrappers(wrappers={"c": "mpicc"}, identity="x")
-    absent = Program(name="osu_ibcast", source="there")
-    for content, words in ((files, "osu_put_latency"), ({"README": b""}, "autoreconf")):
-        with pytest.raises(StackproofError) as caught:
-            program_source.source_of((absent,), content, wrappers)
-        assert words in (caught.value.problems[0].hint or "")
+    osu_wish = ProgramWish(name="OSU", source=str(SOURCES))
+    source = source_of(osu_wish, program_files.load_sources(osu_wish))
+    assert place_of("osu_bw", source, "there") == "c/mpi/pt2pt/standard/osu_bw"
+    with pytest.raises(StackproofError) as caught:
+        place_of("osu_ibcast", source, "there")
+    assert "osu_put_latency" in (caught.value.problems[0].hint or "")
+    with pytest.raises(StackproofError) as caught:
+        source_of(osu_wish, {"README": b""})
+    assert "autoreconf" in (caught.value.problems[0].hint or "")
 
 
 def test_imb_is_compiled_by_its_makefile() -> None:
     content = {"Makefile": b"", "src_cpp/Makefile": b""}
-    wrappers = MpiWrappers(wrappers={"c": "mpicc", "c++": "mpicxx"}, identity="x")
-    imb = Program(name="IMB-MPI1", source="there")
-    source, places = program_source.source_of((imb,), content, wrappers)
+    source = source_of(ProgramWish(name="IMB-MPI1", source="there"), content)
     assert source.commands[-1] == ("make", "IMB-MPI1", "CC={c}", "CXX={c++}")
-    assert places == {"IMB-MPI1": "IMB-MPI1"}
+    assert source.outputs == ("IMB-MPI1",)
 
 
 # --- a specification ---------------------------------------------------------------------------
@@ -282,7 +281,6 @@ def test_osu_stands_for_a_program_for_each_benchmark() -> None:
 @pytest.mark.parametrize(
     ("entry", "words"),
     [
-        ({"name": "OSU"}, "nothing says where they are"),
         ({"name": "stackproof-bench", "source": "x"}, "`source` is not for `stackproof-bench`"),
         ({"name": "IMB-MPI1", "options": ["-c"]}, "`options` is not for `IMB-MPI1`"),
         ({"name": "IMB-MPI1", "sha256": "0" * 64}, "no archive"),
@@ -296,6 +294,14 @@ def test_programs_that_cannot_be(entry: dict[str, object], words: str) -> None:
     assert words in problem.message
     assert problem.where is not None
     assert problem.where.line == 1
+
+
+def test_osu_without_sources_is_for_arms_that_may_bring_it() -> None:
+    for arm in "image", "pack":
+        assert spec_of({"name": "OSU"}, baseline={arm: "a"}).programs[0].source == ""
+    with pytest.raises(StackproofError) as caught:
+        spec_of({"name": "OSU"}, challengers=[{"prefix": "/opt/mpich"}])
+    assert "nothing says where they are" in caught.value.problems[0].message
 
 
 # --- on a machine ------------------------------------------------------------------------------
@@ -334,7 +340,7 @@ def test_what_a_release_prints_is_read_for_an_image(room: Path, release: str) ->
         ({"STANDIN_FAIL": "1"}, "received bytes were wrong", 7),
         ({"STANDIN_COLUMN": "Median(us)"}, "no heading that is known", 7),
         ({"STANDIN_TITLE": "MPI Bandwidth"}, "`MPI Bandwidth` is not what osu_latency prints", 7),
-        ({"STANDIN_ENDS": "8"}, "the launcher ended with 9", 7),
+        ({"STANDIN_ENDS": "8"}, "the launcher exited with 9", 7),
     ],
 )
 def test_a_program_that_prints_nothing_of_use_ends_the_bench(

@@ -83,12 +83,39 @@ def after(launches: Sequence[Measurement]) -> Patience:
 def test_only_disturbance_and_time_end_a_bench(
     launches: list[Measurement], seconds: float, spent: bool
 ) -> None:
-    assert after(launches).is_spent(seconds) is spent
+    assert after(launches).is_spent(seconds, lambda: False) is spent
+
+
+@pytest.mark.parametrize(
+    ("launches", "seconds", "busy", "spent"),
+    [
+        ([made(0.8)], 60.0, True, True),
+        ([made(0.8)], 59.0, True, False),  # too early
+        ([made(0.8)], 3600.0, False, False),  # one long launch, and whoever disturbed it is gone
+        ([made(0.8), made(0.0)], 3600.0, True, False),  # some are quiet
+        ([made(0.0)], 3600.0, True, False),  # others run, and not beside the ranks
+        ([made(None)], 3600.0, True, False),
+        ([], 3600.0, True, False),
+    ],
+)
+def test_fewer_launches_are_enough_where_they_are_long_and_the_machine_is_busy(
+    launches: list[Measurement], seconds: float, busy: bool, spent: bool
+) -> None:
+    assert after(launches).is_spent(seconds, lambda: busy) is spent
+
+
+def test_a_look_is_taken_only_where_it_decides() -> None:
+    def look() -> bool:
+        raise AssertionError
+
+    for launches in ([made(0.8)] * 3, [made(0.0)] * 9, [made(0.8), made(0.0)]):
+        after(launches).is_spent(1e6, look)
+    after([made(0.8)]).is_spent(1.0, look)
 
 
 def test_a_slow_and_steady_mpi_on_a_quiet_machine_is_never_given_up() -> None:
     slow = [made(0.0, latency=1e6 * (1 + number % 3)) for number in range(100)]
-    assert not after(slow).is_spent(1e6)
+    assert not after(slow).is_spent(1e6, lambda: True)
 
 
 @pytest.mark.parametrize("latency", [0.001, 1.0, 1e6])

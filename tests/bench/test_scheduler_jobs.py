@@ -2,7 +2,7 @@
 
 Neither scheduler can be had where these tests run. The stand-ins take the command lines that the
 documentation of `flux run` and of PALS's `mpiexec` has, refuse any other word, and start real ranks
-with MPICH's launcher, each on its CPU.
+with MPICH's launcher, each with the variable that tells a task its number.
 """
 
 from __future__ import annotations
@@ -22,22 +22,20 @@ from stackproof.launch.effects import scheduler_job
 
 pytestmark = pytest.mark.in_turn
 HOST = os.uname().nodename
-_RANKS = """
-cpus, words, label = {cpus}, {words}, {label}
+_RANKS = r"""
 ranks = []
 for number in range(count):
-    pin = ["taskset", "-c", cpus[number]] if cpus else []
-    ranks += [":"] * bool(ranks) + ["-n", "1", *pin, *words]
+    ranks += [":"] * bool(ranks) + ["-n", "1", "env", RANK + "=" + str(number), *words]
 argv = [MPIEXEC, "-launcher", "fork", *ranks]
 done = subprocess.run(
     [MPIEXEC, *(["-prepend-rank"] if label else []), *argv[1:]], stdout=subprocess.PIPE, text=True
 )
-sys.stdout.write(re.sub(r"(?m)^\\[(\\d+)\\] ", r"\\1: ", done.stdout) if label else done.stdout)
+sys.stdout.write(re.sub(r"(?m)^\[(\d+)\] ", r"\1: ", done.stdout) if label else done.stdout)
 sys.exit(done.returncode)
 """
 FLUX = """#!{python}
 import re, subprocess, sys
-MPIEXEC, HOST = {mpiexec!r}, {host!r}
+MPIEXEC, HOST, RANK = {mpiexec!r}, {host!r}, "FLUX_TASK_RANK"
 if sys.argv[1:] == ["hostlist", "--expand", "local"]:
     sys.exit(print(HOST))
 assert sys.argv[1] == "run"
@@ -52,15 +50,14 @@ while words[0].startswith("-"):
     elif word == "--label-io":
         label = True
     else:
-        assert word in ("--nodes=1", "--requires=hosts:" + HOST), word
-assert shell.pop("gpu-affinity") == "off" and shell.pop("exit-on-error") == ""
-cpus = shell.pop("cpu-affinity").removeprefix("map:").split(";")
-assert not shell, shell
+        assert word in ("--nodes=1", "--exclusive", "--requires=hosts:" + HOST), word
+assert shell.pop("exit-on-error") == ""
+assert shell == dict.fromkeys(("cpu-affinity", "gpu-affinity", "mpibind"), "off"), shell
 """
 PALS = """#!{python}
 import re, subprocess, sys
-MPIEXEC, HOST = {mpiexec!r}, {host!r}
-words, label, count, cpus = sys.argv[1:], False, 0, []
+MPIEXEC, HOST, RANK = {mpiexec!r}, {host!r}, "PALS_RANKID"
+words, label, count = sys.argv[1:], False, 0
 while words[0].startswith("-"):
     word = words.pop(0)
     if word in ("--envall", "-l"):
@@ -69,10 +66,8 @@ while words[0].startswith("-"):
     value = words.pop(0)
     if word == "-n":
         count = int(value)
-    elif word == "--cpu-bind":
-        cpus = value.removeprefix("list:").split(":")
     else:
-        assert (word, value) in (("--ppn", "2"), ("--hosts", HOST)), word
+        assert (word, value) in (("--ppn", "2"), ("--hosts", HOST), ("--cpu-bind", "none")), word
 """
 
 
@@ -81,11 +76,10 @@ def tools(trees: Trees, tmp_path: Path) -> Path:
     need("network", "gcc")
     mpich = trees["mpich"].prefix
     words = {"python": sys.executable, "mpiexec": f"{mpich}/bin/mpiexec", "host": HOST}
-    ranks = _RANKS.format(cpus="cpus", words="words", label="label")
     for name, text in (("flux", FLUX), ("mpiexec", PALS)):
         path = tmp_path / "tools" / name
         path.parent.mkdir(exist_ok=True)
-        path.write_text(text.format(**words) + ranks)
+        path.write_text(text.format(**words) + _RANKS)
         path.chmod(0o755)
     return path.parent
 
@@ -144,6 +138,33 @@ def test_a_bench_inside_a_job(
     done = bench("-o", "other", "--no-verdict")
     assert "unsupported" in done.stderr
     assert f"starts ranks by {scheduler}" in done.stderr
+
+
+def test_tasks_mount_images_and_bind_memory(
+    tools: Path, bench_folder: Path, tmp_path: Path
+) -> None:
+    spec = {
+        "baseline": {"name": "image", "image": str(bench_folder / "mpich.squashfs")},
+        "on": "allocation", "placements": [{"shape": "1x2", "by": "core", "membind": True}],
+        "launches": 1, "null-arm": False, "benchmarks": ["latency"], "sizes": [8], "samples": 3,
+        "seconds-per-size": 0.003, "timeout": 60,
+    }  # fmt: skip
+    (tmp_path / "spec.yaml").write_text(json.dumps(spec))
+    done = subprocess.run(
+        [sys.executable, "-m", "stackproof", "bench", "spec.yaml", "-o", "out", "--no-verdict"],
+        cwd=tmp_path, env=told(tools, "flux"), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    files = (tmp_path / "out" / "launches").glob("*.json")
+    (timed,) = (one for path in files if (one := json.loads(path.read_text()))["block"] == 1)
+    assert all(check["state"] != "bad" for check in timed["checks"]), timed["checks"]
+    assert timed["case"]["placement"]["name"] == "1x2-by-core-membind"
+    assert timed["host_facts"]["image"] == "mounted by the tasks"
+    asked = [rank["numa"] for rank in timed["case"]["placement"]["ranks"]]
+    assert [rank["membind"] for rank in timed["output"]["ranks"]] == asked
+    numa = ",".join(map(str, asked))
+    assert f"--memory {numa} --mounts " in " ".join(timed["argv"])
+    assert len(timed["output"]["ranks"]) == 2
 
 
 def test_jobs_that_tell_no_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 import easybuilds
 from need import need
-from stackproof.build.engines.easybuild.effects import lmod
+from stackproof.build.engines.easybuild.effects import builder
 from stackproof.build.engines.easybuild.effects.builder import machine_problems
 from stackproof.build.engines.easybuild.engine import HEADERS
 
@@ -173,6 +173,6 @@ def test_lmod_is_found_where_it_is_said(monkeypatch: pytest.MonkeyPatch, tmp_pat
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
     monkeypatch.setenv("LMOD_CMD", str(program))
-    assert lmod.find() == program
-    assert [bind.target for bind in lmod.binds(program)] == [str(tmp_path / "lmod")]
-    assert lmod.binds(Path("/usr/share/lmod/lmod/libexec/lmod")) == ()
+    assert builder.find_lmod() == program
+    assert [bind.target for bind in builder.lmod_binds(program)] == [str(tmp_path / "lmod")]
+    assert builder.lmod_binds(Path("/usr/share/lmod/lmod/libexec/lmod")) == ()

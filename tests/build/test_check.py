@@ -358,7 +358,7 @@ def test_wrong_usage_says_what_to_do(stackproof, tmp_path, words, code, said):
     ("text", "place", "said"),
     [
         ("name: x\nengine: spak\n", "x.yaml:2:9", "did you mean `spack`?"),
-        ("name: x\nengine: conda\n", "x.yaml:2:9", "spack, easybuild, wheel, vendor, auto"),
+        ("name: x\nengine: conda\n", "x.yaml:2:9", "spack, easybuild, wheel, vendor, guix, auto"),
         ("name: x\nenvironments: {}\n", "x.yaml:2:1", "add `engine: spack`"),
         ("engine: spack\ninherit: nothing.yaml\n", "x.yaml:2:10", "`nothing.yaml` does not exist"),
     ],

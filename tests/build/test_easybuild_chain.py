@@ -18,6 +18,7 @@ from stackproof.build.engines.easybuild.request import (
     ChainRequest,
     ExternalComponent,
     Gpu,
+    OwnPatch,
     Toolchain,
 )
 from stackproof.core import document as documents
@@ -394,6 +395,38 @@ def test_a_conflict_names_its_way_out() -> None:
     with pytest.raises(StackproofError) as caught:
         made(CXI, mpi=("openmpi", "5.0.7"), gpu=Gpu.ROCM, gpu_at=CUDA)
     assert "accept `openmpi-lnx-device-registration-rocm`" in str(caught.value)
+
+
+LNX = {"mpi": ("openmpi", "5.0.7"), "gpu": Gpu.ROCM, "gpu_at": CUDA}
+LNX_CONFLICT = "openmpi-lnx-device-registration-rocm"
+
+
+def test_a_patch_and_the_conflict_that_it_mends_know_each_other() -> None:
+    patch = OwnPatch(filename="g2g.patch", sha256="ab" * 32)
+    with pytest.raises(StackproofError) as caught:
+        made(CXI, **LNX, patches={"openmpi": (patch,)})
+    assert f"or write `mends: [{LNX_CONFLICT}]` beside g2g.patch" in str(caught.value)
+    mending = {"openmpi": (replace(patch, mends=(LNX_CONFLICT,)),)}
+    notes = made(CXI, **LNX, patches=mending).notes
+    assert any(
+        note.startswith("mended by g2g.patch: ") and f"`{LNX_CONFLICT}`" in note for note in notes
+    )
+    assert one(made(CXI, **LNX, patches=mending), "openmpi").version == "5.0.7"
+
+
+@pytest.mark.parametrize(
+    ("name", "conflict", "words"),
+    [
+        ("openmpi", "openmpi-lnx-device-registration-rocn", "did you mean"),
+        ("openmpi", "libfabric-lnx-probe", "is no conflict of `openmpi`"),
+        ("hwloc", LNX_CONFLICT, "is no conflict of `hwloc`"),
+    ],
+)
+def test_a_patch_mends_a_conflict_of_its_component(name: str, conflict: str, words: str) -> None:
+    patch = OwnPatch(filename="a.patch", sha256="ab" * 32, mends=(conflict,))
+    with pytest.raises(StackproofError) as caught:
+        made(SMALL, **MPI, patches={name: (patch,)})
+    assert words in str(caught.value)
 
 
 def test_a_version_that_cannot_be_compared_is_a_note() -> None:

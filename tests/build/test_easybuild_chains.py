@@ -1,6 +1,6 @@
 """Every easyconfig of chains as machines have asked for them, and what users are told of them.
 
-After a wanted change write them anew:
+After a wanted change write them again:
 STACKPROOF_WRITE_GOLDEN=1 python -m pytest tests/build/test_easybuild_chains.py
 """
 

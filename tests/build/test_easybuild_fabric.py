@@ -13,7 +13,7 @@ import pytest
 
 from fabric import PROVIDERS
 from need import need
-from stackproof.build.engines.easybuild.effects import lmod
+from stackproof.build.engines.easybuild.effects import builder
 from stackproof.mpi.transports.profile import Libfabric, libfabric_of
 
 pytestmark = pytest.mark.in_turn
@@ -59,7 +59,7 @@ def test_it_says_what_it_is(fabric_image: Path) -> None:
 
 def test_its_modules_load_with_both_syntaxes(fabric_image: Path) -> None:
     need("squashfuse", "fuse")
-    program = lmod.find()
+    program = builder.find_lmod()
     for kind in ("lua", "tcl"):
         script = (
             f"export MODULEPATH=/user-tools/modules/{kind}/all; "

@@ -17,7 +17,7 @@ from stackproof.build.effects.executor import fetch
 from stackproof.build.engines.easybuild import tool
 from stackproof.build.engines.easybuild.chain import chain
 from stackproof.build.engines.easybuild.easyconfig import SYSTEM, Template, render
-from stackproof.build.engines.easybuild.effects import catalogue, lmod
+from stackproof.build.engines.easybuild.effects import builder, catalogue
 from stackproof.build.engines.easybuild.effects.sources import SourceFinder
 from stackproof.build.engines.easybuild.tool import VERSION
 from stackproof.core.monitor import null_monitor
@@ -60,7 +60,7 @@ def dry_run(easybuild: str, tmp_path: Path, *words: str | Path) -> subprocess.Co
             "PATH": os.environ["PATH"],
             "HOME": str(tmp_path),
             "PYTHONPATH": easybuild,
-            "LMOD_CMD": str(lmod.find()),
+            "LMOD_CMD": str(builder.find_lmod()),
             "MODULEPATH": str(tmp_path),
         },
         stdout=subprocess.PIPE,
@@ -118,7 +118,7 @@ def test_what_looks_like_a_template_stays_as_it_is(easybuild: str, tmp_path: Pat
     done = subprocess.run(
         [sys.executable, "-c", script, path, *OPTIONS],
         env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": easybuild,
-             "TMPDIR": str(tmp_path), "LMOD_CMD": str(lmod.find())},
+             "TMPDIR": str(tmp_path), "LMOD_CMD": str(builder.find_lmod())},
         stdout=subprocess.PIPE,
         text=True,
         timeout=120,

@@ -11,10 +11,16 @@ from stackproof.build.engines.easybuild.request import (
     ChainRequest,
     ExternalComponent,
     Gpu,
-    OwnFile,
+    OwnPatch,
     Toolchain,
 )
-from stackproof.build.engines.easybuild.stack import Below, EasyBuildLock, EasyBuildStack, make_lock
+from stackproof.build.engines.easybuild.stack import (
+    Below,
+    EasyBuildLock,
+    EasyBuildStack,
+    make_lock,
+    wants,
+)
 from stackproof.core.document import parse
 from stackproof.core.effects import shipped
 from stackproof.core.effects.documents import load, load_noun
@@ -91,13 +97,21 @@ image: {compression: lz4}
         ucx=True,
         ucc=True,
         options={"openmpi": ("--with-slurm", "CFLAGS=-O3")},
-        patches={"hwloc": (OwnFile(filename="fix.patch", sha256="ab" * 32),)},
+        patches={"hwloc": (OwnPatch(filename="fix.patch", sha256="ab" * 32),)},
     )
     assert stack.below == Below(
         path="/cvmfs/eessi/2025.06", modules=("/cvmfs/eessi/2025.06/modules/all",)
     )
     assert (stack.optarch, stack.mount, stack.compression) == ("march=znver3", "/user-tools", "lz4")
     assert (stack.default_view, stack.benchmarks) == ("modules", ())
+
+
+def test_what_a_patch_mends_changes_no_lock() -> None:
+    recipe = LEAST + "patches: {hwloc: [{filename: a.patch, sha256: %s%s}]}\n"
+    plain = read(recipe % ("ab" * 32, ""))
+    mending = read(recipe % ("ab" * 32, ", mends: [some-conflict]"))
+    assert mending.request.patches["hwloc"][0].mends == ("some-conflict",)
+    assert wants(mending) == wants(plain)
 
 
 def test_an_mpi_comes_with_the_benchmark_and_the_toolchain_with_this_compiler() -> None:

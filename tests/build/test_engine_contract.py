@@ -1,7 +1,7 @@
 """What every engine holds, with one small stack of each; and the ids of its steps.
 
 An id that changes means that everybody builds that step again: it is named in the changelog, and
-STACKPROOF_WRITE_GOLDEN=1 python -m pytest tests/build/test_engine_contract.py writes it anew.
+STACKPROOF_WRITE_GOLDEN=1 python -m pytest tests/build/test_engine_contract.py writes it again.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ import pytest
 
 import crayrelease
 import easybuilds
+import guixpacks
 from spackstacks import clones, lock_files, stack
 from stackproof.build.effects import builders
 from stackproof.build.engine import Sources
 from stackproof.build.engines import spack
 from stackproof.build.engines.easybuild import stack as easybuild_stack
 from stackproof.build.engines.easybuild.recipe import parse_easybuild_recipe
+from stackproof.build.engines.guix.recipe import parse_guix_recipe
 from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig
 from stackproof.build.engines.spack.stackinator.externals import site_facts
 from stackproof.build.engines.vendor.recipe import parse_vendor_recipe
@@ -89,9 +91,19 @@ def vendor() -> Sample:
     return Sample(made, crayrelease.lock(made), replace(made, compiler="nvidia"))
 
 
+def guix() -> Sample:
+    made = parse_guix_recipe(document.parse(guixpacks.RECIPE, file="r.yaml"), FACTS)
+    return Sample(made, guixpacks.lock(made), replace(made, packages=("hello-mpi@2",)))
+
+
+MAKERS = {
+    "wheel": wheel, "easybuild": easybuild, "spack": of_spack, "vendor": vendor, "guix": guix,
+}  # fmt: skip
+
+
 @cache
 def sample(name: str) -> Sample:
-    return {"wheel": wheel, "easybuild": easybuild, "spack": of_spack, "vendor": vendor}[name]()
+    return MAKERS[name]()
 
 
 def planned(name: str) -> Plan:
@@ -232,6 +244,7 @@ def test_of_every_lock_a_provenance_is_made(name: str) -> None:
 PATCH = b"\xff"
 URIS = {
     "wheel": {"pkg"}, "easybuild": {"pkg"}, "spack": {"pkg", "git+https"}, "vendor": {"pkg"},
+    "guix": {"pkg", "git+https"},
 }  # fmt: skip
 
 
@@ -265,7 +278,12 @@ _REFUSED = [(name, option) for name in builders.REGISTRY for option in builders.
 
 
 def test_some_engines_refuse_options() -> None:
-    assert {name for name, option in _REFUSED if option == "on"} == {"easybuild", "wheel", "vendor"}
+    assert {name for name, option in _REFUSED if option == "on"} == {
+        "easybuild",
+        "wheel",
+        "vendor",
+        "guix",
+    }
     assert {name for name, option in _REFUSED if option == "from"} == {
         "easybuild",
         "wheel",

@@ -357,6 +357,17 @@ def test_disk_full(tmp_path: Path, movable: bool, move: str) -> None:
     assert move in done.stdout
 
 
+def test_of_the_trace_of_a_full_disk_one_line_is_shown() -> None:
+    shell = (
+        "printf 'Traceback:\\n  File x\\nOSError: No space left on device\\n  at y\\n' >&2; exit 1"
+    )
+    with pytest.raises(StackproofError) as caught:
+        execute(small_plan("full", shell), null_monitor)
+    (problem,) = caught.value.problems
+    assert problem.reason is Reason.DISK_FULL
+    assert problem.detail == "OSError: No space left on device"
+
+
 def test_a_python_that_was_moved_is_looked_for_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where it was compiled to be there is nothing, and a sandbox cannot bind that."""
     monkeypatch.setattr(visible.sysconfig, "get_config_var", lambda _: "/nonexistent/lib")

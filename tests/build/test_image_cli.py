@@ -6,16 +6,19 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 import inprocess
+from images import make_image
+from need import need
 from stackproof.core import noun
 from stackproof.inject.manifest import Manifest, ManifestMpi
 from stackproof.linking.loader import Machine
 
-COVERS = ("build/cli/image.py",)
+COVERS = ("build/cli/image.py", "build/cli/image_edf.py")
 
 pytestmark = pytest.mark.slow
 
@@ -181,3 +184,66 @@ def test_the_label_of_a_manifest(folder: Path) -> None:
     assert "abi.json" in done.stderr
     file.unlink()
     assert containerfile(*words, cwd=folder).returncode == 3
+
+
+def definition(*words: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    given = {"STACKPROOF_CACHE": str(cwd / "cache")}
+    return inprocess.stackproof("image", "edf", *words, cwd=cwd, **given)
+
+
+def test_a_job_in_the_container_of_a_recipe(tmp_path: Path) -> None:
+    recipe = RECIPES / "container-mpich.yaml"
+    words = (
+        "--image",
+        "reg.example.org#mpich:1",
+        "--mount",
+        "${SCRATCH}:/scratch",
+        "--workdir",
+        "/scratch",
+    )
+    done = definition(recipe, "--fact", "gpu=cuda", *words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert tomllib.loads(done.stdout) == {
+        "image": "reg.example.org#mpich:1",
+        "workdir": "/scratch",
+        "mounts": ["${SCRATCH}:/scratch"],
+        "devices": ["nvidia.com/gpu=all"],
+        "env": {"MPIR_CVAR_CH4_OFI_ENABLE_HMEM": "1", "NVIDIA_VISIBLE_DEVICES": "all"},
+        "annotations": {"com": {"hooks": {"cxi": {"enabled": "true"}}}},
+    }
+    done = definition(recipe, *words, cwd=tmp_path)
+    assert "devices" not in tomllib.loads(done.stdout)
+    written = definition(recipe, *words, "-o", "mpich.toml", cwd=tmp_path)
+    assert (written.returncode, written.stdout) == (0, "")
+    assert (tmp_path / "mpich.toml").read_text() == done.stdout
+    assert f"--environment={tmp_path}/mpich.toml" in written.stderr
+    done = definition(recipe, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--image" in done.stderr
+
+
+def test_a_job_in_an_image_of_a_container(tmp_path: Path) -> None:
+    done = definition("reg.example.org#mpich:1", "--gpu", "rocm", cwd=tmp_path)
+    data = tomllib.loads(done.stdout)
+    assert (data["image"], data["devices"]) == ("reg.example.org#mpich:1", ["amd.com/gpu=all"])
+    assert definition("reg.example.org#mpich:1", "--view", "x", cwd=tmp_path).returncode == 6
+    need("mksquashfs")
+    (tmp_path / "root" / "bin").mkdir(parents=True)
+    squash = ["mksquashfs", "root", "a$b.sqsh", "-quiet", "-no-progress"]
+    subprocess.run(squash, cwd=tmp_path, check=True, capture_output=True, timeout=60)
+    done = definition("a$b.sqsh", cwd=tmp_path)
+    assert tomllib.loads(done.stdout)["image"] == f"{tmp_path}/a$$b.sqsh", done.stderr
+
+
+def test_a_stack_mounted_into_a_container(tmp_path: Path) -> None:
+    need("mksquashfs")
+    image = tmp_path / "mpi.squashfs"
+    make_image(image)
+    done = definition(image, "--image", "ubuntu:24.04", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    data = tomllib.loads(done.stdout)
+    assert data["mounts"] == [f"{image}:/user-environment:sqsh"]
+    assert data["env"]["PATH"].endswith(":${PATH}")
+    assert "MPIR_CVAR_CH4_OFI_ENABLE_HMEM" not in data["env"]
+    done = definition(image, "--image", "ubuntu:24.04", "--gpu", "rocm", cwd=tmp_path)
+    assert tomllib.loads(done.stdout)["env"]["MPIR_CVAR_CH4_OFI_ENABLE_HMEM"] == "1"

@@ -6,7 +6,7 @@ import pytest
 
 from spackstacks import clones, environment, lock_files, stack
 from stackproof.build.engines.spack import read_lock
-from stackproof.build.engines.spack.lock_differences import lock_differences
+from stackproof.build.engines.spack.engine import lock_differences
 from stackproof.build.engines.spack.stack import (
     Compiler,
     GitSource,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import documented
 import spackstacks
 from aptarchive import AptArchive, tarball
 from need import need
@@ -24,6 +26,7 @@ from stackproof.build.engines.spack.effects import build as spack_build
 from stackproof.build.engines.spack.stack import SpackLock
 from stackproof.build.options import RecipeOptions
 from stackproof.core import ids
+from stackproof.core.cli.examples import OUTPUTS
 from stackproof.core.monitor import null_monitor
 from stackproof.core.noun import to_json
 
@@ -129,7 +132,11 @@ def test_a_source_is_accepted_with_its_provenance(
     digest = archive.add("libthing", "1.2-3", tarball("configure.ac", "thing.c"))
     code, out, err = add("libthing")
     assert code == 0, err
-    assert "accepted" in out
+    shown = [row.replace("libfabric", "libthing") for row in OUTPUTS["mirror add-os-sources"][1:]]
+    shown = [
+        re.sub(r" +([0-9.]+ MB)", r" \1", row).replace("trixie", "debian testing") for row in shown
+    ]
+    assert documented.is_like(shown, out)
     [source] = accepted_sources.load(sources_file(recipe))
     assert source.sha256 == digest
     assert source.version == "1.2"

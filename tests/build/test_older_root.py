@@ -10,10 +10,10 @@ import pytest
 
 import easybuilds
 from need import need
-from stackproof.build.effects import rootfs, stacks, visible
+from stackproof.build.effects import images, rootfs, stacks, visible
 from stackproof.build.effects.executor import execute
 from stackproof.build.effects.workspace import BuildSetup
-from stackproof.build.engines.easybuild.effects import lmod
+from stackproof.build.engines.easybuild.effects import builder
 from stackproof.build.engines.easybuild.effects.builder import machine_problems
 from stackproof.build.options import RecipeOptions
 from stackproof.build.plan import PYTHON, Plan, Step
@@ -21,10 +21,11 @@ from stackproof.build.tail import pack_step
 from stackproof.core.command import Command
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.core.monitor import null_monitor
+from stackproof.core.value import replace
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 MOUNT = "/user-environment"
-# Every program of the root: as `gcc` and `getconf` it answers, with a path it leaves its name there.
+# Every program of the root: as `gcc`, `getconf` and `uname` it answers, with a path it leaves its name there.
 PROGRAM = r"""
 #include <stdio.h>
 #include <string.h>
@@ -32,7 +33,7 @@ int main(int count, char **words) {
     FILE *file = count > 1 && words[1][0] == '/' ? fopen(words[1], "w") : stdout;
     if (file != stdout) fprintf(file, "%s\n", words[0]);
     else if (strstr(words[0], "gcc")) puts("gcc (Old 9.1-2) 9.1.0");
-    else puts("glibc 2.31");
+    else puts(strstr(words[0], "uname") ? MACHINE : "glibc 2.31");
     return 0;
 }
 """
@@ -46,9 +47,10 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "usr" / "bin").mkdir(parents=True)
     (folder / "bin").symlink_to("usr/bin")
     program = folder / "usr" / "bin" / "gcc"
-    argv = ["gcc", "-static", "-O1", "-x", "c", "-", "-o", program]
+    machine = f'-DMACHINE="{os.uname().machine}"'
+    argv = ["gcc", machine, "-static", "-O1", "-x", "c", "-", "-o", program]
     subprocess.run(argv, input=PROGRAM, text=True, check=True, timeout=60)
-    for name in ("getconf", "python3"):
+    for name in ("getconf", "python3", "uname"):
         (program.parent / name).symlink_to("gcc")
     return folder
 
@@ -60,6 +62,12 @@ def test_what_compiles_there_is_known_of_the_root(root: Path) -> None:
     loaded = stacks.load_recipe(options)
     assert loaded.root == root
     assert loaded.stack.site_facts["glibc"] == "2.31"
+    images.check_machine(loaded)
+    other = replace(loaded, stack=replace(loaded.stack, architecture="riscv64"))
+    with pytest.raises(StackproofError) as caught:
+        images.check_machine(other)
+    said = f"the root `{root}` is {os.uname().machine}; an image for riscv64 is built on such a"
+    assert said in str(caught.value)
     plain = stacks.load_recipe(RecipeOptions(recipe=str(RECIPES / "mpich.yaml")))
     assert (plain.root, "glibc" in plain.stack.site_facts) == (None, False)
 
@@ -126,7 +134,7 @@ def test_a_chain_from_source_says_what_the_root_lacks(root: Path) -> None:
     place = root / "usr/share/lmod/lmod/libexec/lmod"
     place.parent.mkdir(parents=True)
     place.touch()
-    assert lmod.find(root) == Path("/usr/share/lmod/lmod/libexec/lmod")
+    assert builder.find_lmod(root) == Path("/usr/share/lmod/lmod/libexec/lmod")
 
 
 @pytest.mark.parametrize("name", ["cray-mpich.yaml", "spack/mpich.yaml"])

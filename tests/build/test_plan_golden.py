@@ -1,6 +1,6 @@
 """What `plan` and `plan --explain` say of recipes for Spack, word for word.
 
-After a wanted change write them anew:
+After a wanted change write them again:
 STACKPROOF_WRITE_GOLDEN=1 python -m pytest tests/build/test_plan_golden.py
 """
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from stackproof.build.engines.spack.effects import recipe_files
+from stackproof.core.effects import shipped
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.recipe.composition import compose
 from stackproof.recipe.effects import inheritance
@@ -38,6 +39,30 @@ def test_the_base_comes_first(tmp_path):
     })  # fmt: skip
     chain = inheritance.load_chain(str(tmp_path / "a.yaml"))
     assert [Path(one.file).name for one in chain] == ["c.yaml", "b.yaml", "a.yaml"]
+
+
+def test_a_shipped_recipe_is_inherited_by_its_name(tmp_path):
+    recipe = write(tmp_path, {"a.yaml": "inherit: spack/openmpi\nname: a\n"}) / "a.yaml"
+    chain = inheritance.load_chain(str(recipe))
+    ours = shipped.root("recipes")
+    assert Path(chain[-2].file) == ours / "spack" / "openmpi.yaml"
+    assert Path(chain[0].file).parent == ours / "spack"
+    folder, _ = recipe_files.load_files(compose(chain, {}, {}), chain)
+    assert {"a.yaml", "shipped/spack/openmpi.yaml"} <= set(folder.files)
+    assert not any(name.startswith(("/", "../")) for name in folder.files)
+    write(tmp_path, {"spack/openmpi": "name: own\n"})
+    own, _ = inheritance.load_chain(str(recipe))
+    assert Path(own.file) == tmp_path / "spack" / "openmpi"
+
+
+def test_a_name_that_no_recipe_has(tmp_path):
+    recipe = write(tmp_path, {"a.yaml": "inherit: spack/openmpj\n"}) / "a.yaml"
+    with pytest.raises(StackproofError) as caught:
+        inheritance.load_chain(str(recipe))
+    (problem,) = caught.value.problems
+    assert problem.reason is Reason.FILE_MISSING
+    assert "recipe ls" in (problem.hint or "")
+    assert str(problem.where).endswith("a.yaml:1:10")
 
 
 @pytest.mark.parametrize(

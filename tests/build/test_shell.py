@@ -14,6 +14,7 @@ import pytest
 import fakespack
 from fakespack import Folder
 from need import need
+from stackproof.core.cli.examples import OUTPUTS
 
 COVERS = ("build/cli/shell.py", "build/effects/inside.py", "build/effects/shell.py")
 
@@ -58,6 +59,13 @@ def test_a_shell_of_its_own(failed: tuple[Folder, str]) -> None:
     done = stackproof(folder, "shell", "small", given="pwd\necho $SPACK_USER_CACHE_PATH\nexit 7\n")
     assert done.returncode == 7
     assert done.stdout.splitlines() == ["/build/environments", "/build/cache"]
+
+
+def test_the_output_that_help_shows(failed: tuple[Folder, str]) -> None:
+    folder, _ = failed
+    line, *text = OUTPUTS["shell"]
+    assert line.endswith(" -- pwd")
+    assert stackproof(folder, "shell", "small", "--", "pwd").stdout.splitlines() == text
 
 
 def test_what_it_sees(failed: tuple[Folder, str]) -> None:

@@ -57,6 +57,14 @@ CASES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
     "plain-mpich": (("mpich-ofi",), ("libfabric/2.1.0", "hwloc/2.9.0", "MPICH/4.0.2")),
     "plain-openmpi": (("openmpi-lnx",), ("libfabric/2.1.0", "OpenMPI/5.0.7")),
+    "gpu-cuda": (
+        ("openmpi-gpu", "--fact", "gpu=cuda"),
+        ("libfabric/2.1.0-CUDA-12.9", "OpenMPI/5.0.7-CUDA-12.9"),
+    ),
+    "gpu-rocm": (
+        ("openmpi-gpu", "--fact", "gpu=rocm"),
+        ("libfabric/2.1.0-ROCm-5.2.3", "OpenMPI/5.0.7-ROCm-5.2.3"),
+    ),
     "infiniband": (
         ("openmpi-ucx",), ("libfabric/2.1.0", "hwloc/2.9.0", "UCX/1.13.1", "OpenMPI/5.0.7"),
     ),

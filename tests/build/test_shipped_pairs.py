@@ -96,6 +96,18 @@ def _answers(path: Path, recipe: str, site: str) -> bool:
     return loaded.lock_path == path and not locking.find(builders.of(loaded), loaded)[1]
 
 
+@pytest.mark.parametrize("site", ["alps-gh200", "olivia-gh200", "lumi-g", "alps-zen2", "lumi-c"])
+@pytest.mark.parametrize(
+    "name", ["container-mpich", "slingshot-mpich", "slingshot-openmpi", "eessi-openmpi"]
+)
+def test_chains_for_slingshot_have_a_lock_on_every_kind_of_node(name: str, site: str) -> None:
+    """Without it who has no network there could only plan, and nobody knew that it can be made."""
+    loaded = stacks.load_recipe(RecipeOptions(recipe=str(RECIPES / f"{name}.yaml"), site=site))
+    lock, stale = locking.find(builders.of(loaded), loaded)
+    assert lock is not None
+    assert stale == ()
+
+
 def test_a_lock_for_another_architecture_is_called_that() -> None:
     for name in ("mpich.yaml", "libfabric.yaml"):
         loaded = stacks.load_recipe(RecipeOptions(recipe=str(RECIPES / name), site="alps-gh200"))

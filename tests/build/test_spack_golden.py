@@ -1,6 +1,6 @@
 """Everything that is generated for a stack of each generation: Spack's files, steps, metadata.
 
-After a wanted change write it anew:
+After a wanted change write it again:
 STACKPROOF_WRITE_GOLDEN=1 python -m pytest tests/build/test_spack_golden.py
 """
 
@@ -21,7 +21,7 @@ COVERS = (
     "build/engines/spack/compilers.py",
     "build/engines/spack/environments.py",
     "build/engines/spack/lockplan.py",
-    "build/engines/spack/splicing.py",
+    "build/engines/spack/recipe.py",
     "build/engines/spack/views.py",
 )
 
@@ -92,12 +92,11 @@ def lock_steps(of: SpackStack, files: dict[str, bytes]) -> list[Step]:
     while set(known) != set(spack.lock_files(of)):
         plan: Plan = spack.lock_plan(of, clones(of), known)
         found |= {one.name: one for one in plan.steps}
-        solved = [one.name for one in plan.steps if one.name.startswith("concretize-")]
-        assert solved, "a plan that locks nothing"
-        for path, data in files.items():
-            folder = path.removesuffix("/spack.lock").replace("/", "-")
-            if f"concretize-{folder}" in solved:
-                known[path] = data
+        solving = [one for one in plan.steps if one.name.startswith("concretize-")]
+        assert solving, "a plan that locks nothing"
+        for one in solving:
+            for folder in one.description.rpartition(" packages of ")[2].split(", "):
+                known[f"{folder}/spack.lock"] = files[f"{folder}/spack.lock"]
     return list(found.values())
 
 

@@ -133,3 +133,29 @@ gpg: BAD signature from "good <good@example.org>" [ultimate]
         built=("xz@5.4",),
     )
     assert signatures(f'gpg: Good signature from "x"\n{GOOD}').bad == ()
+
+
+# As Spack of June 2026 prints them.
+NEWER = f"""\
+[e] qggmgd4 glibc@2.36 /usr (0s)
+[ ] {A[:7]} gcc-runtime@12.2.0 staging (0s)
+[+] {A[:7]} gcc-runtime@12.2.0 {STORE}/gcc-runtime-12.2.0-{A} (0s)
+[ ] {B[:7]} tiny-two@1.0 install (1s)
+"""
+NEWER_BAD = f"""\
+[x] {B[:7]} tiny-two@1.0 failed: /build/stage/me/spack-stage-tiny-two-1.0-{B}-3s2nm5rg.log (1s)
+-- lines 1 to 7 --
+> make: *** no
+==> Error: The following packages failed to install:
+tiny-two@1.0/{B}: /build/stage/me/spack-stage-tiny-two-1.0-{B}-3s2nm5rg.log
+==> Error: Expected InstallError to include the associated package
+"""
+
+
+def test_the_lines_since_spack_1_2() -> None:
+    found = after(NEWER)
+    assert (found.done, found.running, found.phase) == ({A[:7]}, ("tiny-two",), "install")
+    assert after(NEWER + NEWER_BAD).running == ()
+    first, *_ = failures(NEWER + NEWER_BAD)
+    assert (first.package, first.version, first.hash) == ("tiny-two", "1.0", B)
+    assert first.log == f"/build/stage/me/spack-stage-tiny-two-1.0-{B}-3s2nm5rg.log"

@@ -115,8 +115,12 @@ def test_keys_and_cores() -> None:
     keys = {b.source: b.target for b in found.binds if b.target.startswith("/build/keys/")}
     assert keys == {"/k": "/build/keys/0.gpg", "/a": "/build/keys/1.gpg"}
     assert found.environment.set["SPACK_GNUPGHOME"] == "/build/gpg"
-    assert local(found, "config") == {"build_jobs": 64, "concurrent_packages": 8}
-    assert local(settings(Caches(), generation=1), "config") == {"build_jobs": 64}
+    assert local(found, "config") == {
+        "build_jobs": 64, "concurrent_packages": 8, "db_lock_timeout": 3600,
+    }  # fmt: skip
+    assert local(settings(Caches(), generation=1), "config") == {
+        "build_jobs": 64, "db_lock_timeout": 3600,
+    }  # fmt: skip
 
 
 def test_caches_change_no_id_of_the_image() -> None:

@@ -16,12 +16,14 @@ from stackproof.build.engines.spack.stackinator.compilers import satisfies
 from stackproof.build.engines.spack.stackinator.config import version_of
 from stackproof.build.engines.spack.stackinator.findings import FindingsList
 from stackproof.build.engines.spack.stackinator.repositories import local_repositories
+from stackproof.core.errors import Reason
 from stackproof.core.noun import from_json, to_json
+from stackproof.core.value import replace
 
 COVERS = (
     "build/engines/spack/stackinator/environments.py",
     "build/engines/spack/stackinator/externals.py",
-    "build/engines/spack/stackinator/modules.py",
+    "build/engines/spack/stackinator/reader.py",
     "build/engines/spack/stackinator/network.py",
     "build/engines/spack/stackinator/versions.py",
     "build/engines/spack/stackinator/views.py",
@@ -528,3 +530,41 @@ def test_version_of_a_commit(commit, version):
 
 def test_a_cluster_merges_packages_by_name():
     assert cluster().merged_packages({"slurm": {}})["slurm"] == {}
+
+
+PAPER = """\
+name: arbor-dev
+store: /user-environment
+system: hohgant
+spack:
+  repo: https://github.com/spack/spack.git
+  commit: releases/v0.19
+mirror:
+  enable: false
+"""
+"""As printed in "Deploying Alternative User Environments on Alps" (CUG 2023), II.A."""
+
+
+def test_the_recipe_of_the_paper_says_what_to_take_in_the_place_of_its_spack() -> None:
+    _, findings = understand({**SMALL[1], "config.yaml": PAPER})
+    (problem,) = findings.problems
+    assert (problem.reason, problem.where.line) == (Reason.UNSUPPORTED, 6)
+    assert problem.hint == "ask for a newer Spack, such as releases/v0.23"
+    texts = {**SMALL[1], "config.yaml": PAPER.replace("v0.19", "v0.21")}
+    stack, findings = understand(texts)
+    assert findings.problems == []
+    (note,) = findings.notes
+    assert note.message.startswith("`system: hohgant` names the cluster")
+    assert (note.where.line, note.where.column) == (3, 1)
+    # It changes nothing of the stack: the cluster is that of the command line.
+    text = texts["config.yaml"].replace("system: hohgant\n", "")
+    other, _ = understand({**texts, "config.yaml": text})
+    assert replace(other, recipe_files={}) == replace(stack, recipe_files={})
+
+
+def test_later_versions_say_where_the_system_is_named() -> None:
+    text = SMALL[2]["config.yaml"] + "system: hohgant\n"
+    _, findings = understand({**SMALL[2], "config.yaml": text})
+    (problem,) = findings.problems
+    assert problem.reason is Reason.UNKNOWN_KEY
+    assert "--site" in problem.hint

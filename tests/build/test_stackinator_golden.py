@@ -1,6 +1,6 @@
 """Recipes of all versions on a cluster to Spack stacks: every key, as it was understood.
 
-After a wanted change write them anew:
+After a wanted change write them again:
 STACKPROOF_WRITE_GOLDEN=1 python -m pytest tests/build/test_stackinator_golden.py
 """
 

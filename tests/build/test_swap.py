@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+import inprocess
+from benchroom import stackproof
 from images import MOUNT, env_json
 from need import need
 from spackstacks import spliced
@@ -38,7 +40,6 @@ from stackproof.recipe.composition import compose
 COVERS = (
     "build/engines/wheel/swap.py",
     "build/engines/easybuild/swap.py",
-    "build/engines/easybuild/effects/own_files.py",
     "build/engines/spack/swap.py",
     "build/engines/spack/mpis.py",
 )
@@ -133,7 +134,7 @@ def test_an_injection_compiles_with_the_one_mpi_and_runs_with_the_other() -> Non
     assert [one.name for one in steps["replacement"].fetch] == ["mpich"]
     own, other = "/user-tools/intel-mpi-2021.18.1", "/user-tools/mpich-4.3.1"
     assert steps["benchmark"].commands[0].argv[0] == f"{own}/bin/mpicc"
-    # What is compiled is what the recipe as it is compiles: nothing is built anew.
+    # What is compiled is what the recipe as it is compiles: nothing is built again.
     plain = load("intel-mpi")
     before = wheel_plan.plan(plain.stack, _lock(plain.stack), plain.sources)
     assert {step.id for step in before.steps[:2]} == {step.id for step in plan.steps[:2]}
@@ -238,15 +239,27 @@ def test_plan_shows_depth_and_reason_and_who_set_a_value(
     assert 'mpi.family: "mpich"\n    --with mpi=mpich\n' in out
 
 
-def test_words_change_recipes_and_no_images(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_words_change_the_recipe_that_an_image_carries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The pack of the image that its recipe makes with another MPI; not where that says too little."""
+    need("gcc", "bubblewrap", "mksquashfs", "network")
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as stopped:
-        cli.main(["pack", "mpich.squashfs", "-o", "out", "--with", "mpi=openmpi"])
-    assert stopped.value.code == 2
-    assert "is an image, and words such as `--with` change a recipe" in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []
+    Path("own.yaml").write_text("name: own\nmpi: {family: openmpi}\nbenchmarks: []\n")
+    stackproof("build", "own.yaml", cwd=tmp_path)
+    stackproof("pack", "own.squashfs", "--with", "mpi=mpich", "-o", "swapped", cwd=tmp_path)
+    assert (tmp_path / "swapped" / "bin" / "mpichversion").exists()
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "own.yaml", "own.lock.json", "own.squashfs", "own.squashfs.sha256", "swapped",
+        "swapped.provenance.json",
+    }  # fmt: skip
+    Path("heir.yaml").write_text("inherit: own.yaml\nname: heir\n")
+    stackproof("build", "heir.yaml", cwd=tmp_path)
+    words = ("pack", "heir.squashfs", "--with", "mpi=mpich", "-o", "other")
+    done = inprocess.stackproof(*words, cwd=tmp_path)
+    assert done.returncode == 3
+    assert "its `inherit` names files that the image does not hold" in done.stderr
+    assert not (tmp_path / "other").exists()
 
 
 # --- from source ----------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from stackproof.build.engines.easybuild.recipe import parse_easybuild_recipe
 from stackproof.build.engines.spack import metadata as spack_metadata
 from stackproof.build.engines.spack.effects import worker as spack_worker
 from stackproof.build.engines.wheel.engine import wants
-from stackproof.build.engines.wheel.plan import describe, transports_of
+from stackproof.build.engines.wheel.plan import describe_image, transports_of
 from stackproof.build.engines.wheel.recipe import parse_recipe, resolve
 from stackproof.build.engines.wheel.stack import Lock, Stack
 from stackproof.build.options import RecipeOptions
@@ -38,7 +38,9 @@ JOINED = ("lnx", "shm", "tcp", "rxm")
 def found(
     *names: str, mpi: MpiFacts | None = OPENMPI, on: Libfabric | None = None, fabric: str = ""
 ) -> TransportViews:
-    return transport_views(names, mpi, on or Libfabric(), fabric=fabric)
+    stack, _ = wheel(RECIPE)
+    stack = replace(stack, transports=names, site_facts={"fabric": fabric})
+    return transport_views(stack, mpi, on or Libfabric())
 
 
 def with_providers(*providers: str, version: str) -> Libfabric:
@@ -116,7 +118,7 @@ RECIPE = "name: x\nmpi: {family: openmpi, version: '5.0.11'}\n"
 
 def test_a_view_of_wheels_is_the_default_view_and_the_profile() -> None:
     stack, lock = wheel(RECIPE + "transports: [tcp]\n")
-    image = describe(stack, lock)
+    image = describe_image(stack, lock)
     base, change = image.views["default"].env, transports_of(stack, lock).changes["tcp"]
     assert image.views["tcp"].env == base.then(change)
     assert image.transports == ("tcp",)
@@ -127,14 +129,14 @@ def test_a_view_of_wheels_is_the_default_view_and_the_profile() -> None:
 
 def test_a_view_of_the_recipe_stays_and_forces_nothing() -> None:
     stack, lock = wheel(RECIPE + "transports: [tcp]\nviews: {default: {}, tcp: {set: {A: b}}}\n")
-    image = describe(stack, lock)
+    image = describe_image(stack, lock)
     assert image.transports == ()
     assert image.views["tcp"].env.set == {**image.views["default"].env.set, "A": "b"}
     assert len(transports_of(stack, lock).notes) == 1
 
 
 def test_a_recipe_that_says_nothing_has_no_such_view() -> None:
-    assert list(describe(*wheel(RECIPE)).views) == ["default"]
+    assert list(describe_image(*wheel(RECIPE)).views) == ["default"]
 
 
 def test_an_image_without_a_default_view_has_the_profile_alone() -> None:

@@ -29,7 +29,6 @@ from stackproof.image import activate
 from stackproof.image.effects.load import load_image
 from vendorrpms import Package, text
 
-pytestmark = pytest.mark.in_turn
 PAGE = documented.ROOT / "docs" / "how-to" / "vendor-mpi.md"
 
 

@@ -277,7 +277,7 @@ def test_what_a_lock_answers() -> None:
 def test_the_bill_and_the_description_say_that_it_stays_here() -> None:
     wish = stack("gtl: cuda\n")
     lock = crayrelease.lock(wish)
-    image, bill = plan.describe(wish, lock), plan.render_bom(wish, lock)
+    image, bill = plan.describe_image(wish, lock), plan.render_bom(wish, lock)
     assert not image.redistribute
     assert image.mpi is not None
     assert (image.mpi.family, image.mpi.version) == ("cray-mpich", "8.1.30")

@@ -9,7 +9,7 @@ import pytest
 
 from stackproof.build.engine import Sources
 from stackproof.build.engines.wheel.engine import wants
-from stackproof.build.engines.wheel.plan import describe, plan, render_bom
+from stackproof.build.engines.wheel.plan import describe_image, plan, render_bom
 from stackproof.build.engines.wheel.recipe import parse_recipe, resolve
 from stackproof.build.engines.wheel.stack import Lock, Stack
 from stackproof.build.plan import Plan
@@ -96,7 +96,7 @@ def test_without_the_native_program_nothing_is_compiled() -> None:
 
 def test_the_image_describes_itself() -> None:
     stack = stack_of(MPICH + "views: {default: {set: {HERE: '@mount@/a', P: '@prefix@/b'}}}\n")
-    image = describe(stack, lock_of(stack))
+    image = describe_image(stack, lock_of(stack))
     assert image.mpi is not None
     assert image.mpi.prefix == "/user-environment/mpich-5.0.2"
     env = image.views["default"].env

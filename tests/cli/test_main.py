@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import importlib.metadata
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -91,19 +92,34 @@ def test_version_imports_no_library() -> None:
     assert not heavy & set(done.stdout.splitlines()[1].split())
 
 
-def test_help_names_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_names_every_verb_on_one_screen(capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code("--help") == 0
-    text = capsys.readouterr().out
-    for name, (_, line) in cli.VERBS.items():
-        assert f" {name} " in text
-        assert line.split()[0] in text
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) < 40
+    assert max(map(len, lines)) <= 80
+    shown = [line.split(maxsplit=1) for line in lines if line.startswith("  ")]
+    assert shown == [[name, text] for name, (_, text) in cli.VERBS.items()]
+    assert [line[:-1] for line in lines if line.endswith(":")] == [*cli.GROUPS]
+
+
+def test_pages_and_completions_have_the_groups_of_help(capsys: pytest.CaptureFixture[str]) -> None:
+    docs = Path(__file__).parents[2] / "docs"
+    titles = [title.capitalize() for title in cli.GROUPS]
+    page = (docs / "reference" / "commands.md").read_text()
+    assert re.findall("^## (.*)", page, re.MULTILINE) == titles
+    assert re.findall("^### stackproof (.*)", page, re.MULTILINE) == [*cli.VERBS]
+    manual = (docs / "man" / "stackproof.1").read_text()
+    assert re.findall('^.SS "(.*)"', manual, re.MULTILINE) == titles
+    assert re.findall(r"^.BR stackproof\\-(\S+)", manual, re.MULTILINE) == [*cli.VERBS]
+    assert exit_code("completion", "bash") == 0
+    assert f"_stackproof_commands[.]='{' '.join(cli.VERBS)}'" in capsys.readouterr().out
 
 
 def test_no_verb_shows_help_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code() == ExitCode.USAGE
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert "verbs" in captured.err
+    assert "VERB --help" in captured.err
 
 
 @pytest.mark.parametrize("argv", [("nonsense",), ("--nonsense",), ("check",), ("check", "--vers")])
@@ -263,7 +279,7 @@ def test_the_installed_program_is_the_same() -> None:
 def test_help_before_a_verb_is_about_all_of_them(capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code("--help", "run") == 0
     shown = capsys.readouterr().out
-    assert all(f"\n    {name} " in shown for name in cli.VERBS)
+    assert all(f"\n  {name} " in shown for name in cli.VERBS)
 
 
 def test_help_is_as_wide_as_the_terminal(

@@ -25,11 +25,13 @@ COMMANDS = {
 MORE = {
     "build": ["r.yaml"],
     "image containerfile": ["r.yaml", "--base", "b"],
+    "image edf": ["r.yaml"],
     "inject manifest": ["place"],
     "inject container": ["program", "--with", "prefix", "--form", "cdi"],
     "report": ["results"],
     "doctor": [],
     "pack": ["r.squashfs"],
+    "plan": ["r.yaml"],
 }
 OUTPUTS = [
     (name, option.names[-1], option.output)
@@ -43,14 +45,14 @@ FOLDERS = {
     ("bench", "--output"), ("bench", "--resume"), ("convert", "--output"), ("import", "--output"),
     ("inject apply", "--eessi"), ("inject apply", "--wrapper"), ("inject artefact", "--output"),
     ("inject prove", "--output"), ("mirror add-os-sources", "--to"), ("site spack-config", "--output"),
-    ("build", "--build-dir"), ("install", "--to"),
+    ("build", "--build-dir"), ("install", "--to"), ("image containerfile", "--folder"),
 }  # fmt: skip
 READ = {
     "--accepted", "--arm", "--base", "--baseline", "--builder-base", "--fact", "--challenger", "--capture", "--cluster", "--complete", "--env", "--from",
     "--hook", "--image", "--inject", "--keyring", "--launcher", "--library-path", "--log",
-    "--manifest", "--mirror", "--own", "--place", "--plugstack", "--probe", "--profile", "--program", "--replay",
+    "--manifest", "--mirror", "--own", "--mount", "--place", "--plugstack", "--probe", "--profile", "--program", "--replay",
     "--results", "--root", "--share", "--signed-by", "--site", "--spank", "--target", "--upgrade", "--with", "--wrong", "--topology",
-    "--ca", "--key", "--signers", "--token", "--placement", "--with-source", "--with-patch",
+    "--ca", "--key", "--signers", "--token", "--placement", "--workdir", "--with-source", "--with-patch",
 }  # fmt: skip
 _PATHS = ("FILE", "FOLDER", "DIR", "PATH", "PREFIX", "IMAGE", "PLUGIN", "SITE", "PLACE")
 
@@ -171,12 +173,15 @@ SAMPLES = {
     "verdicts": b"# demo: INCONCLUSIVE\n\n",
     "bundle": _bundle(),
     "containerfile": b"# x: written by `stackproof image containerfile`; plan 1\n",
+    "edf": b'# written by `stackproof image edf`\nimage = "a"\n',
     "manifest": b'{"schema": "stackproof/abi-manifest/1",',
     "injection": b"--bind=/a:/b:ro\n",
     "digest": b"0" * 64 + b"  own.squashfs\n",
     "lock": b'{\n "schema": "stackproof/lock/1",',
     "pack": b"\x28\xb5\x2f\xfd" + bytes(200),
     "provenance": b'{"schema":"stackproof/pack/1"}',
+    "graph": b"// written by `stackproof plan --graph`\ndigraph stack {\n",
+    "guix": b";; written by `stackproof build`\n(list)\n",
     "file": b"x",
 }
 
@@ -224,7 +229,7 @@ def test_a_lock_of_another_program_stays(mine: Path) -> None:
 
 PRECIOUS = (
     "hello.squashfs.sha256", "full/thesis.tex", "full/spec.json", "full/packages.yaml", "thesis.squashfs", "hello.squashfs",
-    "report.html", "report.json", "report.csv", "recipe.yaml", "r.lock.json",
+    "results/report.html", "results/report.csv", "report.html", "recipe.yaml", "r.lock.json",
 )  # fmt: skip
 
 
@@ -259,7 +264,6 @@ def test_defaults_and_folders(
         "# OSU MPI Latency Test v7.4\n# Size  Latency (us)\n1 0.5\n"
     )
     (mine.parent / "recipe").mkdir()
-    (mine.parent / "results").mkdir()
     code, err = run(capsys, *argv)
     assert code != 0
     assert "error: " in err

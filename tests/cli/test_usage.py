@@ -8,14 +8,17 @@ import re
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+import documented
+import inprocess
 import stackproof
 from stackproof import cli
 from stackproof.cli import commandtree
 from stackproof.core import document
-from stackproof.core.cli.examples import EXAMPLES
+from stackproof.core.cli.examples import EXAMPLES, OUTPUTS
 from stackproof.core.errors import ExitCode, Reason, StackproofError, did_you_mean
 from stackproof.mpi.transports import Setup
 from stackproof.mpi.transports.cxi import need_cxi
@@ -66,12 +69,23 @@ def test_what_was_meant(
     assert f"did you mean `{guess}`?" in hint
 
 
+@pytest.mark.parametrize("verb", ["recipe", "site", "cluster", "image"])
+def test_a_renamed_action_is_named(capsys: pytest.CaptureFixture[str], verb: str) -> None:
+    code, _, err = run(capsys, verb, "list")
+    assert code == ExitCode.USAGE
+    assert f"`{verb} list` is `{verb} ls`" in err
+    assert f"{verb} ls" in LEAVES
+    assert "` is `" not in run(capsys, "inject", "list")[2]
+
+
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
         (["build"], "RECIPE must be given"),
         (["pack"], "error: IMAGE|RECIPE must be given"),
         (["build", "a", "b"], "`b` is one argument too many"),
+        (["start", "a", "b"], "`b` is one argument too many"),
+        (["cluster", "exec", "node1", "--", "true"], "`node1` is a node"),
         (["build", "a", "-o"], "`-o/--output` needs a value"),
         (["build", "--jobs", "x", "r"], "`--jobs` must be a whole number from 1 on, not `x`"),
         (["bench", "r", "--seed", "x"], "`--seed` must be a whole number, not `x`"),
@@ -86,6 +100,34 @@ def test_in_words(capsys: pytest.CaptureFixture[str], argv: list[str], message: 
     code, _, err = run(capsys, *argv)
     assert code == ExitCode.USAGE
     assert message in err.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("argv", "hint"),
+    [
+        (["start", "a.squashfs", "b.squashfs"], "several are one word, with commas: `IMAGE,IMAGE`"),
+        (["start", "a.squashfs", "--", "true"], "`stackproof run IMAGE -- COMMAND`"),
+        (["activate", "a.squashfs", "b.squashfs"], "with commas: `IMAGE,IMAGE`"),
+        (["cluster", "exec", "node1", "--", "true"], "cluster exec --on node1 -- …"),
+    ],
+)
+def test_what_was_meant_is_said(
+    capsys: pytest.CaptureFixture[str], argv: list[str], hint: str
+) -> None:
+    code, _, err = run(capsys, *argv)
+    assert code == ExitCode.USAGE
+    assert hint in err.splitlines()[-1]
+    assert "commas" not in run(capsys, "build", "a", "b")[2]  # that takes one
+
+
+def test_a_program_named_like_no_node_is_a_command(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path.chmod(0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    for program in ("env", "nodejs", "head"):
+        code, _, err = run(capsys, "cluster", "exec", "--", program, "--", "x")
+        assert (code, "is not up" in err) == (ExitCode.NOT_POSSIBLE, True)
 
 
 def test_a_hint_that_every_verb_gives_says_which_have_its_option() -> None:
@@ -201,7 +243,7 @@ def test_json_in_any_encoding(tmp_path: os.PathLike[str]) -> None:
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_closed_streams(closed: str) -> None:
     """A stream that is closed is none of the files that are opened later."""
-    line = f'exec "{sys.executable}" -m stackproof site list {closed}'
+    line = f'exec "{sys.executable}" -m stackproof site ls {closed}'
     done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert bool(done.stdout) == (">&-" not in closed.replace("2>&-", ""))
@@ -224,6 +266,42 @@ def test_examples_parse(name: str) -> None:
 
 def test_there_are_examples_of_no_other_commands() -> None:
     assert set(EXAMPLES) == {*LEAVES, ""}
+    assert set(OUTPUTS) < set(LEAVES)
+
+
+def test_every_verb_shows_an_output() -> None:
+    assert {name.split()[0] for name in OUTPUTS} == {name.split()[0] for name in LEAVES}
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_help_shows_an_output(capsys: pytest.CaptureFixture[str], name: str) -> None:
+    """Its line is of the command and parses; it is short, and stands in help and in the page."""
+    line, *text = OUTPUTS[name]
+    assert line.startswith(f"$ stackproof {name} ") or line == f"$ stackproof {name}"
+    argv = shlex.split(line.partition(" <<< ")[0])[2:]  # what a shell is given to read
+    assert cli.build_parser(argv[0], alone=True).parse_args(argv).verb == argv[0]
+    assert 0 < len(text) <= 12
+    code, shown, _ = run(capsys, *name.split(), "--help")
+    assert code == ExitCode.DONE
+    assert shown.rstrip().endswith("\n".join(f"  {row}".rstrip() for row in OUTPUTS[name]))
+    page = (documented.ROOT / "docs" / "reference" / "commands.md").read_text()
+    assert "\n".join(f"    {row}".rstrip() for row in OUTPUTS[name]) in page
+
+
+@pytest.mark.parametrize("name", ["check", "plan", "recipe ls", "explain", "site ls", "completion"])
+def test_an_output_has_the_shape_of_today(tmp_path: Path, name: str) -> None:
+    line, *text = OUTPUTS[name]
+    done = inprocess.stackproof(*shlex.split(line)[2:], cwd=tmp_path)
+    assert documented.is_like(text, done.stderr + done.stdout)
+
+
+def test_the_shape_of_an_output() -> None:
+    text = ["a 12  5 MB", "…", "at /data/x 0123456789ab"]
+    assert documented.is_like(text, "a 7 6 MB\nx\n\nat /tmp/y ba9876543210\n")
+    assert documented.is_like(text, "a 7 6 MB\nat /tmp/y ba9876543210")
+    assert not documented.is_like(text, "a 7 6 MB\nx")
+    assert not documented.is_like(text, "a 7 6 MB\nat /tmp/y ba9876543210\nmore")
+    assert not documented.is_like(text, "a 7 6 GB\nat /tmp/y ba9876543210")
 
 
 # Where nothing is done without the option, and its text leaves no doubt of it.

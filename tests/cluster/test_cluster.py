@@ -51,6 +51,16 @@ def test_each_node_is_a_machine_of_its_own() -> None:
     assert len(namespaces(state)) == 4 * 5
 
 
+def test_there_may_be_as_many_nodes_as_is_said() -> None:
+    state = cluster_up.up(ClusterSpec(nodes=model.MAX_NODES, delay="1ms"))
+    assert not state.faults
+    last = f"node{model.MAX_NODES}"
+    assert told(state, last, "hostname") == last
+    listening = ("sh", "-c", "echo $(cat /etc/hosts | wc -l)")
+    assert int(told(state, last, *listening)) == model.MAX_NODES + 3
+    assert len({node.pid for node in state.nodes}) == model.MAX_NODES
+
+
 def test_nodes_know_each_other_by_name() -> None:
     state = cluster_up.up(ClusterSpec())
     for here in (None, "node1", "node2"):
@@ -120,7 +130,7 @@ def test_a_checkout_below_tmp_is_seen_with_what_comes_with_it() -> None:
                        capture_output=True, cwd="/")  # fmt: skip
         try:
             done = subprocess.run(
-                [*words, "cluster", "exec", "--on", "node1", "--", *words, "recipe", "list"],
+                [*words, "cluster", "exec", "--on", "node1", "--", *words, "recipe", "ls"],
                 env=own, check=False, timeout=60, capture_output=True, text=True, cwd="/",
             )  # fmt: skip
         finally:

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import json
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from need import need
 from stackproof import cli
+from stackproof.cluster.effects import plugin
+from stackproof.cluster.effects import state as cluster_state
 from stackproof.core.errors import ExitCode
 
 COVERS = (
     "cluster/cli/cluster.py",
+    "cluster/effects/rights.py",
     "cluster/options.py",
 )
 
@@ -35,7 +41,7 @@ def exit_code(*argv: str) -> int:
 @pytest.mark.parametrize(
     "argv",
     [
-        ("--nodes", "0"), ("--nodes", "9"), ("--nodes", "two"), ("--nodes", "-1"), ("--nodes", "2.0"),
+        ("--nodes", "0"), ("--nodes", "33"), ("--nodes", "two"), ("--nodes", "-1"), ("--nodes", "2.0"),
         ("--nodes", ""), ("--rate", "1"), ("--rate", "1gbps"), ("--rate", "-1gbit"),
         ("--rate", "1kbit"), ("--delay", "20"), ("--delay", "0us"), ("--delay", "2s"),
         ("--name", "../x"), ("--name", ""), ("--name", "A B"), ("--share", "/tmp/not/there"),
@@ -52,7 +58,7 @@ def test_a_bad_value_is_an_error_that_leaves_nothing(
 
 
 def test_all_bad_values_are_shown_at_once(capsys: pytest.CaptureFixture[str]) -> None:
-    assert exit_code("up", "--nodes", "9", "--rate", "x", "--delay", "y", "--name", "Z") == 3
+    assert exit_code("up", "--nodes", "33", "--rate", "x", "--delay", "y", "--name", "Z") == 3
     assert capsys.readouterr().err.count("error: ") == 4
 
 
@@ -143,15 +149,15 @@ def test_a_state_of_another_version_is_no_cluster(runtime: Path) -> None:
 def test_clusters_are_listed_and_what_is_left_of_one_too(
     runtime: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert exit_code("list") == ExitCode.DONE
+    assert exit_code("ls") == ExitCode.DONE
     assert capsys.readouterr() == ("", "note: there is no cluster\n")
     (runtime / "stackproof" / "gone").mkdir(parents=True)
     (runtime / "stackproof").chmod(0o700)
-    assert exit_code("list") == ExitCode.DONE
+    assert exit_code("ls") == ExitCode.DONE
     head, row = capsys.readouterr().out.splitlines()
     assert head.split() == ["CLUSTER", "NODES", "RATE", "SLURM", "STATE"]
     assert row.split(maxsplit=4) == ["gone", "-", "-", "-", "not up: `cluster down` removes it"]
-    assert exit_code("list", "--json") == ExitCode.DONE
+    assert exit_code("ls", "--json") == ExitCode.DONE
     assert json.loads(capsys.readouterr().out) == [{"name": "gone", "up": False}]
 
 
@@ -195,9 +201,112 @@ def test_slurm_without_root_or_programs_says_both(
     assert exit_code("up", "--slurm") == ExitCode.NOT_POSSIBLE
     said = capsys.readouterr().err
     assert "needs root" in said
+    # of a virtual environment as well, where sudo does not look
+    assert f"run it as root: sudo {sys.prefix}/bin/stackproof cluster up --slurm" in said
     assert "leave out --slurm" in said
-    assert "`slurmctld`" in said
-    assert "apt-get install slurmctld" in said
+
+
+def test_all_that_slurm_lacks_is_one_list_and_one_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("shutil.which", lambda *_, **__: None)
+    monkeypatch.setattr(plugin, "_HEADERS", "/nowhere")
+    plugin._tool.cache_clear()
+    assert exit_code("up", "--slurm") == ExitCode.NOT_POSSIBLE
+    plugin._tool.cache_clear()
+    said = capsys.readouterr().err
+    assert said.count("error: ") == 1
+    for name in ("ip", "slurmctld", "munged", "/nowhere/slurm/spank.h", "meson"):
+        assert f"`{name}`" in said
+    assert said.count("apt-get install") == 1
+    (command,) = (line for line in said.splitlines() if "apt-get install" in line)
+    assert {"slurmctld", "munge", "libslurm-dev", "meson", "iproute2"} <= set(command.split())
+    assert "setsid" not in command.split()  # it is of util-linux
+
+
+def test_a_plug_in_that_cannot_be_built_names_all_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda *_, **__: None)
+    monkeypatch.setattr(plugin, "_HEADERS", "/nowhere")
+    plugin._tool.cache_clear()
+    own, why = plugin.find()
+    plugin._tool.cache_clear()
+    assert own is None
+    assert "`/nowhere/slurm/spank.h`, `meson`, `ninja`, `cc` is not installed" in why
+    assert "libslurm-dev" in why
+
+
+# ------------------------------------------------------------------------------ root's
+
+
+def test_root_is_told_by_the_processes_of_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    need("root")
+    words = ["sh", "-c", "echo; read line", "/x/stackproof/cluster/effects/node.py", "head", "7"]
+    held = [
+        subprocess.Popen([*words, folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        for folder in ("/run/user/0/stackproof/lab", "/run/user/0/stackproof/B A D")
+    ]
+    try:
+        for process in held:
+            assert process.stdout is not None
+            process.stdout.readline()  # it is what it will be
+        assert cluster_state.list_of_others() == {}
+        monkeypatch.setattr("os.geteuid", lambda: 1000)
+        assert cluster_state.list_of_others()["lab"] == "root"
+        assert "B A D" not in cluster_state.list_of_others()
+    finally:
+        for process in held:
+            process.communicate(b"\n", timeout=20)
+
+
+def test_a_cluster_of_root_is_shown_to_a_user_who_is_sent_to_sudo(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cluster_state, "list_of_others", lambda: {"lab": "root"})
+    program = f"sudo {sys.prefix}/bin/stackproof"
+    assert exit_code("ls") == ExitCode.DONE
+    shown = capsys.readouterr()
+    assert shown.out.splitlines()[1].split(maxsplit=4) == ["lab", "-", "-", "-", "up, root's: sudo"]
+    assert f"{program} cluster ls" in shown.err
+    assert exit_code("ls", "--json") == ExitCode.DONE
+    assert json.loads(capsys.readouterr().out) == [{"name": "lab", "up": True, "owner": "root"}]
+    for verb in (["exec", "--name=lab", "--", "true"], ["status", "--name=lab"],
+                 ["kill", "node1", "--name=lab"], ["down", "--name=lab"]):  # fmt: skip
+        assert exit_code(*verb) == ExitCode.NOT_POSSIBLE
+        said = capsys.readouterr().err
+        assert "error: the cluster `lab` is root's [not-permitted]" in said
+        assert f"hint: use it as root: {program} cluster " in said
+        assert said.rstrip().endswith("--name lab")
+    assert exit_code("exec", "--", "true") == ExitCode.NOT_POSSIBLE
+    assert "is not up" in capsys.readouterr().err
+
+
+def test_clusters_of_all_users_are_named_after_their_owners(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    heads = [(1, 0, b"/r/both"), (2, 4321, b"/r/both"), (3, 4321, b"/r/lab"), (4, 1000, b"/r/own")]
+    monkeypatch.setattr(cluster_state, "_all_heads", lambda: iter(heads))
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert cluster_state.list_of_others() == {"both": "root", "lab": "user 4321"}
+    assert cluster_state.describe_owner("own") == ""
+    assert "user 4321's, not yours" in cluster_state.describe_owner("lab")
+
+
+@pytest.mark.parametrize("owner", ["root", "ada"])
+def test_the_status_of_somebody_elses_cluster_says_whose_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], owner: str
+) -> None:
+    monkeypatch.setattr(cluster_state, "list_of_others", lambda: {"default": owner})
+    assert exit_code("status") == ExitCode.NOT_POSSIBLE
+    shown = capsys.readouterr()
+    assert shown.out == f"cluster  default, {owner}'s; you have none that is up\n"
+    assert "error" not in shown.err
+    assert ("sudo " in shown.err) == (owner == "root")
+    assert exit_code("status", "--json") == ExitCode.NOT_POSSIBLE
+    assert json.loads(capsys.readouterr().out) == {"name": "default", "up": True, "owner": owner}
+    assert exit_code("ls") == ExitCode.DONE
+    assert f"up, {owner}'s" in capsys.readouterr().out
+    assert exit_code("down") == ExitCode.DONE
+    assert f"`default` that is up is {owner}'s, not yours" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("action", ["kill", "restart"])

@@ -67,7 +67,7 @@ def test_folder_environment_input_and_exit_code_are_kept(up: ClusterState, tmp_p
 def test_it_is_listed(up: ClusterState) -> None:
     def listed(*words: str) -> str:
         return subprocess.run(
-            [*EXEC[:-1], "list", *words], env=environment(), check=True, capture_output=True,
+            [*EXEC[:-1], "ls", *words], env=environment(), check=True, capture_output=True,
             text=True, timeout=60,
         ).stdout  # fmt: skip
 

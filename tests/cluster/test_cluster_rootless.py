@@ -15,6 +15,8 @@ from clusters import (
     marked,
 )
 from need import as_unprivileged, need, private_namespaces, works
+from stackproof.cluster.effects import up as cluster_up
+from stackproof.cluster.model import ClusterSpec
 
 pytestmark = [pytest.mark.in_turn, pytest.mark.usefixtures("runtime")]
 
@@ -78,6 +80,31 @@ def test_a_user_without_rights_has_a_cluster(for_everybody: tuple[str, Path]) ->
         "gone": True,
     }
     assert trip >= 4000
+
+
+def test_a_user_sees_roots_cluster_and_is_sent_to_sudo(for_everybody: tuple[str, Path]) -> None:
+    need("root", "unprivileged-user")
+    python, checkout = for_everybody
+    cluster_up.up(ClusterSpec(name="of-root", nodes=1))
+    # A folder of that user's own, and the processes of all.
+    script = 'mount -t tmpfs -o mode=0700,uid=65534,gid=65534 none /mnt; cd /; exec "$@"'
+
+    def call(*words: str) -> subprocess.CompletedProcess[str]:
+        argv = as_unprivileged([python, "-m", "stackproof", "cluster", *words])
+        return subprocess.run(
+            ["unshare", "--mount", "sh", "-c", script, "sh", *argv],
+            env={
+                "PATH": "/usr/bin:/bin", "XDG_RUNTIME_DIR": "/mnt", "HOME": "/mnt",
+                "PYTHONPATH": str(checkout / "src"), "PYTHONDONTWRITEBYTECODE": "1",
+            },
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+
+    rows = [line.split(maxsplit=4) for line in call("ls").stdout.splitlines()]
+    assert ["of-root", "-", "-", "-", "up, root's: sudo"] in rows
+    done = call("exec", "--name", "of-root", "--", "true")
+    assert done.returncode == 4
+    assert "the cluster `of-root` is root's [not-permitted]" in done.stderr
 
 
 def test_no_namespaces_is_an_error_that_says_so(runtime: Path) -> None:

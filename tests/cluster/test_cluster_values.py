@@ -114,11 +114,11 @@ def test_a_rate_means_the_same_in_bits_and_bytes(kbit: int) -> None:
 
 def test_a_plain_wish_is_right() -> None:
     assert reasons(ClusterSpec()) == []
-    assert reasons(ClusterSpec(name="a-b_2", nodes=8, rate="1gbit", delay="20us")) == []
+    assert reasons(ClusterSpec(name="a-b_2", nodes=32, rate="1gbit", delay="20us")) == []
 
 
 def test_everything_wrong_is_said_at_once() -> None:
-    spec = ClusterSpec(name="../x", nodes=9, rate="fast", delay="slow", shared=("here", "/tmp/x"))
+    spec = ClusterSpec(name="../x", nodes=33, rate="fast", delay="slow", shared=("here", "/tmp/x"))
     assert reasons(spec) == [Reason.INVALID_VALUE] * 5
 
 
@@ -129,15 +129,19 @@ def test_a_name_is_part_of_a_path_and_of_a_command(name: str) -> None:
     assert reasons(ClusterSpec(name=name)) == [Reason.INVALID_VALUE]
 
 
-@pytest.mark.parametrize("count", [-1, 0, 9, 1000])
-def test_there_are_one_to_eight_nodes(count: int) -> None:
+@pytest.mark.parametrize("count", [-1, 0, 33, 1000])
+def test_there_are_one_to_thirty_two_nodes(count: int) -> None:
     assert reasons(ClusterSpec(nodes=count)) == [Reason.INVALID_VALUE]
 
 
 def test_addresses_and_ports_are_all_different() -> None:
-    names = (model.HEAD, *model.node_names(8))
-    assert len({model.address_of(name) for name in names}) == 9
-    assert len({model.port_of(name) for name in names}) == 9
+    names = (model.HEAD, *model.node_names(model.MAX_NODES))
+    assert len({model.address_of(name) for name in names}) == model.MAX_NODES + 1
+    assert len({model.port_of(name) for name in names}) == model.MAX_NODES + 1
+    macs = [word for line in model.head_network(model.MAX_NODES) for word in line.split()
+            if word.startswith("02:")]  # fmt: skip
+    assert len(macs) == 1 + 3 * model.MAX_NODES  # a neighbour is a node's own, once more
+    assert len(set(macs)) == 1 + 2 * model.MAX_NODES
     assert model.address_of("node3") == "10.77.0.3"
 
 

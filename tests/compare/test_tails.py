@@ -8,8 +8,7 @@ import pytest
 from experiments import FAST, QUIET, cells, experiment, sampled, with_spec
 from stackproof.compare import exceedance, tails
 from stackproof.compare.collect import arm_launches
-from stackproof.compare.compare import compare, panels_of
-from stackproof.compare.drift import changes
+from stackproof.compare.compare import compare, machine_changes, panels_of
 from stackproof.compare.launch_samples import percentile, samples_of, shown_tails
 from stackproof.compare.margins import margins_of_tails, named_tails, planned_words
 from stackproof.compare.model import DEFAULT_MARGINS, Cell, Tail, Verdict, Why
@@ -246,4 +245,4 @@ def test_how_arms_were_launched_and_what_changed_can_be_asked_for():
     assert {one.arm for one in arm_launches(results.measurements)} == {
         "impi", "impi again", "mpich"
     }  # fmt: skip
-    assert list(changes({}, {})) == []
+    assert list(machine_changes({}, {})) == []

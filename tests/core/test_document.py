@@ -324,6 +324,18 @@ def test_schemas_are_read_from_the_package() -> None:
     assert document.schema("recipe")["type"] == "object"
 
 
+def test_a_tab_has_a_hint() -> None:
+    for text in ("name: x\n\tversion: 1\n", "a:\n\t- b\n"):
+        with pytest.raises(StackproofError) as caught:
+            document.parse(text, file="x.yaml")
+        (problem,) = caught.value.problems
+        assert problem.reason is Reason.YAML_SYNTAX
+        assert "write two in the place of the tab" in str(problem.hint)
+    with pytest.raises(StackproofError) as caught:
+        document.parse("a: [", file="x.yaml")
+    assert caught.value.problems[0].hint is None
+
+
 def test_choices_are_named_as_yaml_writes_them() -> None:
     text = "tools: {compiler: [gcc], specs: [], unify: maybe}\n"
     found = document.problems(document.parse(text, file="x"), "stackinator-environments-2")

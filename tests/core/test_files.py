@@ -478,3 +478,11 @@ def test_what_others_put_in_the_place_of_trees_in_memory_stays(tmp_path, monkeyp
         os.chown(place, 0, 0)
     place.chmod(0o700)
     assert [one.name for one in cache_entries.of_kind(memory, together=False)] == ["work"]
+
+
+def test_a_folder_that_takes_no_files_is_named() -> None:
+    need("root")  # others are refused by its mode
+    with pytest.raises(StackproofError) as caught:
+        files.write("/proc/report.html", "x")
+    assert caught.value.reason is Reason.NOT_PERMITTED
+    assert "no file can be made in `/proc`" in str(caught.value)

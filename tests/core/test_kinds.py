@@ -77,12 +77,14 @@ VERBS: dict[str, tuple[str, ...]] = {
     "log": ("doctor", "--log", "{}"),
     "results": ("compare", "{}"),
     "image": ("doctor", "{}"),
+    "capture": ("site", "probe", "--from", "{}"),
 }
 WANTED = {"plan": "recipe", "convert": "recipe"}
 # What a verb takes, and an image that is only the first bytes of one.
 TAKEN = {
     ("recipe", "mpich.yaml"), ("plan", "mpich.yaml"), ("convert", "mpich.yaml"), ("site", "lab.yaml"), ("bench", "heat.yaml"), ("log", "osu.txt"),
     ("log", "bare.txt"), ("output", "osu.txt"), ("output", "bare.txt"), ("image", "a.squashfs"),
+    ("capture", "here.json"),
 }  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stackproof.core.numbers import percent_text, ranges_text, size_text, value_text
+from stackproof.core.numbers import percent_text, ranges_text, ratio_text, size_text, value_text
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,15 @@ def test_size_text(size, text):
 )  # fmt: skip
 def test_value_text(value, text):
     assert value_text(value) == text
+
+
+@pytest.mark.parametrize(
+    ("ratio", "text"),
+    [(1.234, "1.23"), (17.3, "17.30"), (0.1, "0.10"), (0.096, "0.10"), (0.0949, "0.095"),
+     (0.00995, "0.010"), (0.00016, "0.00016"), (1 / 6100, "0.00016"), (0.0, "0.00")],
+)  # fmt: skip
+def test_a_small_ratio_keeps_two_digits(ratio, text):
+    assert ratio_text(ratio) == text
 
 
 def test_percent_text():

@@ -82,6 +82,21 @@ def test_it_is_told_at_once_and_waited_only_when_asked_for(kernel, monkeypatch):
     assert [text[:17] for text in said] == ["load 14 on 2 CPUs"]
 
 
+def test_a_wait_says_at_once_how_long_and_for_what_and_advises_no_option(kernel, monkeypatch):
+    kernel.write_text(FOURTEEN)
+    monkeypatch.setattr(quiet, "wait_for_quiet", lambda seconds: said.append(f"{seconds}") or calm)
+    calm, said = load(0.1, 0.0), []
+    assert quiet.watch(said.append, "INCONCLUSIVE", 240.0) is calm
+    begin, waited_s, end = said
+    assert begin.startswith("load 14 on 2 CPUs")
+    assert begin.endswith(
+        ": INCONCLUSIVE would be likely; waiting up to 4 min for a load below 0.75 by other "
+        "programs (Ctrl-C stops)"
+    )
+    assert "--wait-for-quiet" not in begin
+    assert (waited_s, end[:11]) == ("240.0", "quiet after")
+
+
 def test_nothing_is_said_of_a_quiet_machine(kernel):
     kernel.write_text(IDLE)
     said = []

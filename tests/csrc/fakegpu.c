@@ -19,6 +19,7 @@ enum { NO_DEVICE = 100, OUT_OF_MEMORY = 2, INVALID_VALUE = 1 };
 
 static char *addresses, *bytes;
 static size_t size, used;
+static void *current;
 
 static int hidden(const char *name)
 {
@@ -126,6 +127,7 @@ int cuDevicePrimaryCtxRetain(void **context, int device)
 
 int cuCtxSetCurrent(void *context)
 {
+    current = context;
     return context == &used ? 0 : 201;
 }
 

@@ -357,7 +357,7 @@ def test_a_program_that_hangs_when_it_is_asked_costs_its_time_and_no_more(
         tool.write_text("#!/bin/sh\ntrap '' TERM\nsleep 60\n")
         tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    monkeypatch.setattr("stackproof.doctor.effects.programs._TIMEOUT_S", 0.3)
+    monkeypatch.setattr("stackproof.doctor.effects.collect._TIMEOUT_S", 0.3)
     before = time.monotonic()
     data = told(capsys, "--probe", "--site", "lumi-g")
     assert time.monotonic() - before < 40
@@ -423,7 +423,7 @@ def test_what_cannot_be_told_is_listed_by_rule(capsys: pytest.CaptureFixture[str
     assert run("doctor", "--site", "lumi-g", "--all") == 0
     text = capsys.readouterr().out
     assert "K47 cxil-map-write-error" in text
-    assert "would tell: what the job printed" in text
+    assert "to check it, give: what the job printed" in text
 
 
 def test_programs_are_asked_when_that_is_wanted(

@@ -18,6 +18,7 @@ from stackproof.core.value import Value, replace
 from stackproof.doctor.answer import text_of
 from stackproof.doctor.diagnosis import Diagnosis
 from stackproof.doctor.evidence import launches
+from stackproof.doctor.evidence.cores import of_cores
 from stackproof.doctor.evidence.results import implied, marks_of, of_nodes, of_results
 from stackproof.doctor.rules import Answer, diagnose
 from stackproof.doctor.spelling import of_spelling, one_slip
@@ -309,6 +310,11 @@ def test_an_interface_of_the_nodes_is_there_whatever_this_machine_has() -> None:
 def test_a_core_that_others_use_is_the_first_finding() -> None:
     busy = changed(DEMO, "mpich", disturbance=Disturbance(wall_s=1.0, other_load=0.5))
     assert rules_of(busy, "mpich")[0] == "K83"
+    assert "so they did of" not in of_cores(busy, "mpich").origins["fact core-shared"]
+    base = DEMO.spec.baseline
+    both = changed(busy, base, disturbance=Disturbance(wall_s=1.0, other_load=0.6))
+    assert f"so they did of {base}" in of_cores(both, "mpich").origins["fact core-shared"]
+    assert "so they did of" not in of_cores(both, base).origins["fact core-shared"]
     quiet = changed(DEMO, "mpich", disturbance=Disturbance(wall_s=1.0, other_load=0.02))
     assert "K83" not in rules_of(quiet, "mpich")
 
@@ -331,7 +337,7 @@ def test_doctor_lists_each_rule_on_curves_once_and_of_the_arm_alone(
     whole, one = said(), said("--arm", "mpich")
     assert said("--all").count("S18 noise") == 1
     assert "Arms took different paths" in whole
-    curves = one[one.index("What the curves show:") : one.index("What would tell more")]
+    curves = one[one.index("What the curves show:") : one.index("To check more, give")]
     assert "intel-mpi" not in curves
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     assert max(len(line) for line in said().splitlines()) <= 70

@@ -46,6 +46,9 @@ WORDS = ("--benchmarks", "latency", "--samples", "3", "--expect-ranks", "2", "--
 HANGS_S = 10
 """For a launch in which one rank gives up, and another may wait for it for ever."""
 
+TIMED_OUT = 124
+"""The exit code of timeout(1) for a program that it ended."""
+
 LONG = ("--seconds-per-size", "5")
 CM = {"OMPI_MCA_pml": "cm", "OMPI_MCA_mtl": "ofi"}
 LNX = {**CM, "OMPI_MCA_btl": "self", INCLUDE: "lnx", "FI_PROVIDER": "lnx",
@@ -269,7 +272,11 @@ def test_nothing_is_wrong_with_a_run_of_the_systems_mpi(
     }[mpi]  # fmt: skip
     if way == "srun":
         argv = ("srun", f"--mpi={PMI[mpi]}", "-n", "2", "-N", "2", "--cpu-bind=none")
-    left = _left(nodes, (*argv, str(program), *WORDS), job, tmp_path)
+    for _ in range(3):
+        left = _left(nodes, (*argv, str(program), *WORDS), job, tmp_path, seconds=20)
+        ended = left.code != TIMED_OUT or '"kind":"end"' not in left.log.read_text(errors="replace")
+        if ended:  # MPICH 4.0 over UCX now and then stays in MPI_Finalize for ever
+            break
     assert left.code == 0, left.log.read_text(errors="replace")
     assert doctor(*left.named) == [], left.log.read_text(errors="replace")
 

@@ -119,6 +119,39 @@ def test_a_program_that_goes_on_did_not_fail() -> None:
     assert of_log(died, "x").facts["went-on"] is False
 
 
+ASKED = "libfabric:7:1:core:core:fi_getinfo_():1300"
+BY_BTL = "[n1:7] mca: bml: Using tcp btl for send to [[1,1],1] on node n2"
+BY_TCP = "libfabric provider: tcp;ofi_rxm - eth0"
+
+
+@pytest.mark.parametrize(
+    ("line", "rule"),
+    [
+        ("Open MPI's OFI driver detected multiple equidistant NICs from the current process,", "K201"),
+        (f"{ASKED}<warn> fi_getinfo: provider cxi output empty list\n{BY_BTL}", "K202"),
+        (f"{ASKED}<info> fi_getinfo: provider cxi returned -61 (No data available)\n{BY_TCP}", "K202"),
+    ],
+)  # fmt: skip
+def test_a_slow_way_is_named_though_the_program_goes_on(line: str, rule: str) -> None:
+    text = f"{line}\n# OSU MPI Latency Test\n1     82.5\n2     82.6\n"
+    evidence = merged(of_log(text, "x"), Evidence(logs={"x": text}))
+    assert evidence.facts["went-on"] is True
+    fired = [
+        one.rule.id for one in diagnose(KNOWLEDGE, evidence) if one.outcome.answer is Answer.YES
+    ]
+    assert fired[:1] == [rule]
+
+
+def test_cxi_that_answers_another_question_is_no_slow_way() -> None:
+    """libfabric asks a provider several times; the last word is the provider that is used."""
+    text = (
+        f"{ASKED}<info> fi_getinfo: provider cxi returned -61\n"
+        "libfabric provider: cxi - cxi0\n# OSU MPI Latency Test\n1     2.5\n2     2.6\n"
+    )
+    evidence = merged(of_log(text, "x"), Evidence(logs={"x": text}))
+    assert not any(one.outcome.answer is Answer.YES for one in diagnose(KNOWLEDGE, evidence))
+
+
 # --- length, and hostile content ------------------------------------------------------------
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from stackproof.core.command import Command, Completed
 from stackproof.core.errors import Reason, fail
 from stackproof.core.noun import from_json, to_json
-from stackproof.doctor.effects.programs import ask
+from stackproof.doctor.effects.collect import ask_programs
 from stackproof.doctor.evidence.programs import MACHINE, STACK, Reply, read_answers
 from stackproof.knowledge.evidence import Evidence
 
@@ -124,7 +124,7 @@ def test_programs_of_an_image_are_asked_inside_it(monkeypatch: pytest.MonkeyPatc
         raise fail(Reason.TOOL_MISSING, "not here")
 
     monkeypatch.setattr(shutil, "which", lambda name: None if name == "pkg-config" else name)
-    found = ask("my.squashfs", runner)
+    found = ask_programs("my.squashfs", runner)
     assert found.versions == {"openmpi": "5.0.11"}
     inside = (sys.executable, "-P", "-m", "stackproof", "run", "my.squashfs", "--")
     assert (*inside, "mpichversion") in asked
@@ -140,7 +140,7 @@ def test_a_program_that_hangs_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> 
         )  # fmt: skip
 
     monkeypatch.setattr(shutil, "which", lambda name: name)
-    assert ask(None, runner) == Evidence()
+    assert ask_programs(None, runner) == Evidence()
 
 
 def test_a_program_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,7 +149,7 @@ def test_a_program_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.Monke
         tool.write_text("#!/bin/sh\nexec sleep 60\n" if name == "fi_info" else "#!/bin/sh\n")
         tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    monkeypatch.setattr("stackproof.doctor.effects.programs._TIMEOUT_S", 0.5)
+    monkeypatch.setattr("stackproof.doctor.effects.collect._TIMEOUT_S", 0.5)
     before = time.monotonic()
-    assert ask(None).facts == {"fuse2": True, "fuse3": True}
+    assert ask_programs(None).facts == {"fuse2": True, "fuse3": True}
     assert time.monotonic() - before < 30

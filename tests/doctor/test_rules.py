@@ -47,6 +47,20 @@ def test_a_line_makes_its_rule_the_first_finding(rule: str, line: str) -> None:
     assert healthy.answer is Answer.NO
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[n1:831] plm:ssh: Warning: setpgid(834,834) failed in parent with errno=Permission denied(13)",
+        "sched_setaffinity(0, 128): Operation not permitted",
+        "setrlimit(RLIMIT_MEMLOCK): Operation not permitted",
+        "perf_event_open: Permission denied",
+    ],
+)
+def test_a_refused_call_that_takes_no_file_is_no_matter_of_a_files_mode(line: str) -> None:
+    outcome_of_line = evaluate(RULES["K169"].when, Evidence(logs={"x": line}), KNOWLEDGE.newest)
+    assert outcome_of_line.answer is Answer.NO
+
+
 @pytest.mark.parametrize("rule", RULES.values(), ids=lambda rule: rule.id)
 def test_a_remedy_fits_a_line(rule: Any) -> None:
     assert max((len(command) for command in rule.commands), default=0) <= LONGEST_COMMAND

@@ -24,7 +24,7 @@ TABLE = [
 ]
 SYSTEMS = ("apt", "dnf", "zypper")
 # What the script itself uses, and nothing of what it looks for.
-_TOOLS = ("dirname", "env", "cat", "sha256sum", "sort", "rm")
+_TOOLS = ("dirname", "env", "cat", "sha256sum", "sort", "rm", "mkdir", "tail", "nproc")
 
 Run = Callable[..., tuple[subprocess.CompletedProcess[str], list[str]]]
 
@@ -65,10 +65,10 @@ def bootstrap(tmp_path: Path) -> Run:
         *words: str, fakes: dict[str, str] | None = None, without: tuple[str, ...] = (), **env: str
     ) -> tuple[subprocess.CompletedProcess[str], list[str]]:
         log.unlink(missing_ok=True)
-        for name, script in (fakes or {}).items():
-            fake(name, script)
         for name in without:
             (path / name).unlink()
+        for name, script in (fakes or {}).items():
+            fake(name, script)
         done = subprocess.run(
             ["/bin/bash", checkout / "tools" / "bootstrap", *words],
             env={"PATH": os.fspath(path), **env},
@@ -190,6 +190,57 @@ def test_a_package_that_was_only_heard_of_is_not_there(bootstrap: Run) -> None:
     assert any("build-essential" in line.split() for line in log)
     _, log = bootstrap("test", fakes={"dpkg-query": "printf installed"})
     assert not any("build-essential" in line.split() for line in log)
+
+
+def test_what_apt_prints_is_in_a_file_and_its_last_lines_are_told_when_it_fails(
+    bootstrap: Run, tmp_path: Path
+) -> None:
+    chatty = "for n in {1..300}; do echo Unpacking package-$n; done; echo W: of apt >&2"
+    done, _ = bootstrap("demo", fakes={"apt-get": chatty})
+    assert done.returncode == 0, done.stderr
+    assert "build/apt.log" in done.stderr
+    assert "Unpacking" not in done.stdout + done.stderr
+    assert len(done.stderr.splitlines()) < 6
+    log = tmp_path / "checkout" / "build" / "apt.log"
+    assert log.read_text().splitlines()[-2:] == ["Unpacking package-300", "W: of apt"]
+    broken = f"{chatty}; echo E: no space left; exit 100"
+    done, _ = bootstrap("demo", fakes={"apt-get": broken})
+    assert done.returncode == 4
+    assert "E: no space left\nerror: apt could not" in done.stderr
+    assert "package-300" in done.stderr
+    assert "package-100" not in done.stderr
+
+
+def _loadavg(line: str, cpus: int) -> dict[str, str]:
+    real = shutil.which("cat")
+    return {
+        "cat": f'case "$1" in /proc/loadavg) echo "{line}";; *) exec {real} "$@";; esac',
+        "nproc": f"echo {cpus}",
+    }
+
+
+@pytest.mark.parametrize(
+    ("line", "cpus", "factor"),
+    [
+        ("14.00 13.50 9.00 15/234 999", 2, 8),
+        ("14.00 13.50 9.00 1/234 999", 2, None),  # they have ended: the average still counts them
+        ("0.40 0.30 0.20 15/234 999", 2, None),  # only at this moment
+        ("14.00 13.50 9.00 15/234 999", 64, None),
+        ("80.00 80.00 80.00 81/999 999", 64, 2),
+    ],
+)
+@pytest.mark.parametrize("word", ["demo", "test"])
+def test_a_busy_machine_is_told_before_anything_is_installed(
+    bootstrap: Run, word: str, line: str, cpus: int, factor: int | None
+) -> None:
+    """The load figure is replaced; nothing of Python is there yet, and tests time nothing."""
+    done, _ = bootstrap(word, fakes=_loadavg(line, cpus), without=("cat", "nproc"))
+    assert done.returncode == 0, done.stderr
+    first = done.stderr.splitlines()[0]
+    told = word == "demo" and factor is not None
+    assert (f"about {factor} times longer" in first) is told
+    assert ("INCONCLUSIVE" in done.stderr) is told
+    assert ("--wait-for-quiet 30m" in first) is told
 
 
 def test_sudo_where_there_is_no_root(bootstrap: Run) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,6 +17,7 @@ from types import ModuleType
 import pytest
 
 from stackproof.bench.spec import parse_bench
+from stackproof.core.busy import MachineLoad
 from stackproof.core.effects.documents import load
 
 pytestmark = pytest.mark.slow
@@ -22,7 +25,7 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
 # In the place of the package: makes what the real verbs make, or waits where a test says so.
 _STACKPROOF = """
-import os, signal, sys, time
+import os, signal, subprocess, sys, time
 from pathlib import Path
 words = sys.argv[1:]
 folder = Path(os.environ["LAB"])
@@ -39,7 +42,13 @@ if words[0] == os.environ.get("HANG"):
         time.sleep(0.5)  # puts its things away
         (folder / "put-away").touch()
         sys.exit(130)
+if words[:2] == ["cluster", "up"] and os.environ.get("LEAVE"):
+    left = subprocess.Popen(["sleep", "600"], stdout=subprocess.DEVNULL)
+    (folder / "left").write_text(str(left.pid))
 if words[0] == "build":
+    print("note: of the build", file=sys.stderr)
+    for number in range(100):
+        print("ok", number, "of the build", file=sys.stderr)
     target().write_text(os.environ.get("IMAGE", "image"))
 if words[0] == "bench" or words[:2] == ["inject", "prove"]:
     if words[0] == "inject" and target().exists():
@@ -123,15 +132,13 @@ def test_a_failure_is_its_exit_code_and_the_cluster_goes(demo: Demo) -> None:
     assert log[-1].startswith("cluster down ")
 
 
-@pytest.mark.parametrize("look", [True, False])
 def test_a_busy_machine_is_told_first(
     environment: dict[str, str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
-    look: bool,
 ) -> None:
-    """The load figure is 14: what to expect of it comes before every command, or alone."""
+    """The load figure is 14: what to expect of it comes before every command."""
     module = _demo_module()
     (tmp_path / "loadavg").write_text("14.00 13.50 9.00 15/234 999\n")
     monkeypatch.setattr(module.quiet, "LOAD", tmp_path / "loadavg")
@@ -139,15 +146,14 @@ def test_a_busy_machine_is_told_first(
     for name in ("PYTHONPATH", "LAB"):
         monkeypatch.setenv(name, environment[name])
     monkeypatch.setenv("VERDICT", "9")
-    words = ["demo.py", "--output", str(tmp_path / "out"), *(["--look"] if look else [])]
-    monkeypatch.setattr(sys, "argv", words)
+    monkeypatch.setattr(sys, "argv", ["demo.py", "--output", str(tmp_path / "out")])
     assert module.main() == 0
     said = capfd.readouterr().out
     assert said.startswith("note: load 14 on 2 CPUs")
     assert "expect INCONCLUSIVE" in said.splitlines()[0]
     assert "--wait-for-quiet 30m" in said.splitlines()[0]
-    assert ("$ stackproof build" in said) is not look
-    assert (tmp_path / "log").exists() is not look
+    assert "$ stackproof build" in said
+    assert (tmp_path / "log").exists()
 
 
 @pytest.mark.parametrize(
@@ -166,9 +172,73 @@ def test_it_ends_with_what_the_verdict_means_and_what_to_do_next(
     assert meaning in end
     assert f"ended with {code}" in end
     assert f"The report:  {tmp_path}/out/report.html" in end
-    assert f"source {sys.prefix}/bin/activate" in end
+    assert f". {sys.prefix}/bin/activate" in end
+    assert "has to end with an error, before anything crashes\n$ stackproof run" in done.stdout
+    assert "$ stackproof report out/results -o out/report.html\n" in done.stdout
     assert "stackproof doctor --results out/results" in end
     assert end.count("  stackproof ") == 3
+
+
+QUIET = MachineLoad(average=0.0, running=0.0, cpus=2)
+BUSY = MachineLoad(average=14.0, running=14.0, cpus=2)
+
+
+@pytest.mark.parametrize(
+    ("load", "made", "launches", "first", "measuring"),
+    [
+        (QUIET, False, None, "about 1 min, 9 min left", "about 6 min, 7 min left"),
+        (QUIET, True, None, "about 3 s, 8 min left", "about 6 min, 7 min left"),
+        (QUIET, False, 2, "about 1 min, 4 min left", "about 1 min, 2 min left"),
+        (BUSY, False, None, "about 8 min, 24 min left", "about 2 min, 9 min left"),
+    ],
+)
+def test_a_stage_says_what_it_does_and_how_long_it_and_the_rest_take(
+    tmp_path: Path, load: MachineLoad, made: bool, launches: int | None, first: str, measuring: str
+) -> None:
+    module = _demo_module()
+    if made:
+        (tmp_path / "libfabric.squashfs").touch()
+    args = argparse.Namespace(launches=launches, wait_for_quiet=None)
+    stages = module._stages(tmp_path, "demo", args, load)
+    assert module._head(stages) == f"build libfabric from source, {first}"
+    assert module._head(stages[6:]).startswith("measure the MPIs")
+    assert module._head(stages[6:]).endswith(f", {measuring}")
+
+
+def test_every_stage_has_its_line_and_its_number(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "tools" / "demo.py", "--output", tmp_path / "out"],
+        env=environment, capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    heads = re.findall(
+        r"^(\d+/\d+) .+, about .+ left\n\$ stackproof (\w+)", done.stdout, re.MULTILINE
+    )
+    verbs = [*["build"] * 5, "cluster", "bench", "report", "run"]
+    assert heads == [(f"{number}/9", verb) for number, verb in enumerate(verbs, 1)]
+
+
+def test_of_progress_some_lines_are_shown_and_all_are_kept(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "tools" / "demo.py", "--output", tmp_path / "out"],
+        env=environment, capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    assert done.stderr.count("note: of the build\n") == 5
+    assert done.stderr.count("ok ") < 100  # one in 15 seconds
+    log = tmp_path / "out" / "progress.log"
+    assert str(log) in done.stdout
+    assert log.read_text().count("ok 99 of the build\n") == 5
+
+
+def test_what_a_command_leaves_running_holds_nothing_up(demo: Demo, tmp_path: Path) -> None:
+    """A node keeps the standard error of the command that made it."""
+    try:
+        assert demo(LEAVE="1")[-1].startswith("cluster down ")
+    finally:
+        os.kill(int((tmp_path / "left").read_text()), signal.SIGTERM)
 
 
 def test_waiting_is_passed_on_to_what_measures(demo: Demo) -> None:

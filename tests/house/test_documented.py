@@ -23,7 +23,7 @@ SEEN_TO = {
     r"make (demo|test)": "tools/fresh.py",
     r"tools/bootstrap demo": "tools/fresh.py",
     r"\.venv/bin/nox -s (quick|tests)": "noxfile.py",
-    r"source \.venv/bin/activate": "what Python's venv writes",
+    r"\. \.venv/bin/activate": "what Python's venv writes",
     r"packaging/build-deb": "tests/native/test_packaging.py",
     r"rpmbuild -tb": "tests/native/test_packaging.py",
     r"dpkg-statoverride": "tests/native/test_packaging.py",
@@ -34,9 +34,10 @@ SEEN_TO = {
     r"srun .*--image": "tests/native/test_spank.py",
     r"srun --help": "tests/native/test_spank.py",
     r"srun .*site probe --complete": "tests/site/test_completing_slurm.py",
+    r"nsenter -t PID|gdb -ex 'target remote": "tests/mount/test_debuggers.py",
     r"ldd ": "needs EESSI and a Slurm machine",
     r"sbatch .*stackproof build": "needs a Slurm machine; tests/build/test_spack_nodes.py has one of its own",
-    r"(mpich-pack|site/mpich)/bin/": "tests/house/test_documented_run.py",
+    r"(mpich-pack|site/mpich)/bin/|bin/mpiexec|\./mpich\.self |tar xf pack": "tests/house/test_documented_run.py",
     r"mpiexec -launcher ssh": "tests/doctor/test_doctor_made.py",
     r"mpiexec -n 4 stackproof run": "what not to do",
     r"rm -r ~/\.cache/stackproof": "deletes what the user has",
@@ -75,7 +76,7 @@ def test_the_parser_takes_it(line: Line, capsys: pytest.CaptureFixture[str]) -> 
             assert site in SITES, line.place
         recipe = getattr(args, "recipe", None)
         if isinstance(recipe, str) and recipe.startswith("recipes/"):
-            assert (ROOT / recipe).is_file(), line.place
+            assert (ROOT / recipe).exists(), line.place
         elif isinstance(recipe, str) and re.fullmatch("(spack/)?[a-z0-9.-]+", recipe):
             known = {*shipped.names("recipes"), *_named_on(line.page)}
             assert recipe in known, line.place
@@ -139,6 +140,29 @@ def test_blocks_marks_and_continued_lines(tmp_path: Path, monkeypatch: pytest.Mo
     ]  # fmt: skip
     assert lines[0].commands == [["stackproof", "check", "a", "--json"]]
     assert lines[4].commands == [["stackproof", "plan", "f"], ["stackproof", "plan", "g"]]
+
+
+def test_output_of_a_console_block_is_compared_in_shape(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(documented, "ROOT", tmp_path)
+    page = tmp_path / "page.md"
+    page.write_text(
+        "```console\n$ stackproof build a \\\n    --json\nok 1.5 s\n…\nverdict: PASS\n"
+        "$ stackproof plan b\nstep one …\n```\n\n    stackproof check c\n    shown, not held\n"
+    )
+    build, plan, check = documented.lines_of(page)
+    assert build.output == ("ok 1.5 s", "…", "verdict: PASS")
+    assert (plan.output, check.output) == (("step one …",), ())
+    assert documented.shape_differences(build, "ok  12 s\nmore\nverdict: FAIL\n") == []
+    assert documented.shape_differences(plan, "step one of 3\n") == []
+    assert documented.shape_differences(plan, "step two\n") == ["step one …"]
+    rows = "  latency     0.97 ?     0.99 FAIL\n", "  latency  1.20      0.5 slow?\n"
+    measured = documented.Line(page="p", number=1, text="x", output=(rows[0],))
+    assert documented.shape_differences(measured, rows[1]) == []
+    assert documented.shape_differences(measured, rows[1].replace("latency", "bandwidth"))
+    swapped = documented.shape_differences(build, "verdict: PASS\nok 2 s\n")
+    assert swapped == ["verdict: PASS"]
 
 
 def test_verbs_in_the_middle_of_a_sentence_are_verbs() -> None:

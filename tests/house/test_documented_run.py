@@ -20,6 +20,9 @@ import pytest
 import documented
 from documented import ROOT, Line
 from need import need
+from stackproof.bench.spec import parse_bench
+from stackproof.core.cli.examples import OUTPUTS
+from stackproof.core.document import parse
 
 pytestmark = pytest.mark.in_turn
 
@@ -52,6 +55,8 @@ class Shelf:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        # What a person saw of the last command: how it went on, then what it gave.
+        self.screen = ""
         runtime = folder / "runtime"
         runtime.mkdir(mode=0o700)
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
@@ -65,6 +70,7 @@ class Shelf:
         said = f"{line}: exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
         assert done.returncode in (codes or {0}), said
         assert "bug in stackproof" not in done.stderr, said
+        self.screen = done.stderr + done.stdout
         return done.stdout
 
 
@@ -78,6 +84,39 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shelf]:
     found.run("stackproof run mpich.squashfs -- mpicc -o hello hello.c", found.folder)
     yield found
     found.run("stackproof cluster down", found.folder)
+
+
+# Those of `bench` and after it are about the results that it writes.
+BY_IMAGES = (
+    "build", "run", "inspect", "image ls", "inject check", "pack", "install", "doctor", "bench",
+    "compare", "report", "activate", "start", "import", "convert", "cluster up",
+)  # fmt: skip
+ELSEWHERE_SHOWN = {
+    "check": "cli/test_usage.py", "plan": "cli/test_usage.py", "recipe ls": "cli/test_usage.py",
+    "explain": "cli/test_usage.py", "site ls": "cli/test_usage.py",
+    "completion": "cli/test_usage.py", "shell": "build/test_shell.py",
+    "mirror add-os-sources": "build/test_mirror.py",
+}  # fmt: skip
+"""Outputs of commands that a test of their room compares, and where that is."""
+
+
+def test_the_outputs_that_help_shows(shelf: Shelf, tmp_path: Path) -> None:
+    for name in ("intel-mpi.squashfs", "hello"):
+        shutil.copy(shelf.folder / name, tmp_path)
+    osu_table(tmp_path)
+    stackinator = ROOT / "recipes" / "stackinator"
+    shutil.copytree(stackinator / "arbor-dev", tmp_path / "zen3")
+    shutil.copy(stackinator / "sites" / "hohgant.yaml", tmp_path)
+    for command in BY_IMAGES:
+        line, *text = OUTPUTS[command]
+        told = shelf.run(f"{line.removeprefix('$ ')} 2>&1", tmp_path, CODES.get(command))
+        assert documented.is_like(text, told), f"{line}\n{told}"
+
+
+def test_each_output_that_help_shows_is_compared() -> None:
+    assert {*BY_IMAGES, *ELSEWHERE_SHOWN} == set(OUTPUTS)
+    for command, file in ELSEWHERE_SHOWN.items():
+        assert f'"{command}"' in (ROOT / "tests" / file).read_text()
 
 
 @pytest.fixture
@@ -98,7 +137,12 @@ def run_page(shelf: Shelf, page: str, place: Path, **env: str) -> dict[str, str]
         for line in PAGES[page]:
             verb = " ".join(re.findall(r"\S+", line.text)[1:3])
             codes = CODES.get(verb, CODES.get(verb.partition(" ")[0]))
-            said[line.text] = shelf.run(_short(line), place, codes, **env)
+            if any(text.endswith(": fails") for text in line.output):
+                codes = {8}
+            printed = shelf.run(_short(line), place, codes, **env)
+            said[line.text] = printed
+            missing = documented.shape_differences(line, shelf.screen)
+            assert not missing, f"{line.place}: {line.text}: no {missing} in\n{shelf.screen}"
     finally:
         shelf.run("stackproof cluster down", place, **env)
     assert said, page
@@ -110,9 +154,9 @@ def _short(line: Line) -> str:
     return f"{line.text} {line.more}" if measures and line.more else line.text
 
 
-def block(page: str, number: int = 0) -> str:
-    """Return a YAML block of a page."""
-    return re.findall(r"```yaml\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)[number]
+def block(page: str, number: int = 0, kind: str = "yaml") -> str:
+    """Return a block of a page with a file in it."""
+    return re.findall(rf"```{kind}\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)[number]
 
 
 def write(path: Path, text: str) -> None:
@@ -121,11 +165,21 @@ def write(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-def test_readme(shelf: Shelf, place: Path, fabric_image: Path) -> None:
+def test_readme(shelf: Shelf, place: Path) -> None:
+    """The page begins with nothing but a program; what it shows as printed is compared."""
+    for name in ("mpich.squashfs", "hello"):
+        (place / name).unlink()
+    said = run_page(shelf, "README.md", place, STACKPROOF_CACHE=str(place / "cache"))
+    assert (place / "results" / "report.html").is_file()
+    (injected,) = (text for line, text in said.items() if "--inject" in line)
+    assert sorted(injected.split("\n")) == ["", "rank 0 of 2", "rank 1 of 2"]
+
+
+def test_tour(shelf: Shelf, place: Path, fabric_image: Path) -> None:
     """libfabric is there: other tests have built it, and the line finds that nothing is to do."""
     (place / "hello").unlink()
-    said = run_page(shelf, "README.md", place)
-    assert (place / "report.html").is_file()
+    said = run_page(shelf, "docs/tutorial/tour.md", place)
+    assert (place / "results" / "report.html").is_file()
     (lnx,) = (text for line, text in said.items() if "--transport lnx" in line)
     assert "5.0.8" in lnx
     assert (place / "libfabric.squashfs").read_bytes() == fabric_image.read_bytes()
@@ -179,6 +233,17 @@ def test_compare_stacks(shelf: Shelf, place: Path) -> None:
     assert (place / "report.html").is_file()
 
 
+def test_halo_exchange(shelf: Shelf, place: Path) -> None:
+    """The specification is the page's own, with a smaller lattice and fewer launches."""
+    page = "docs/how-to/halo-exchange.md"
+    small = block(page).replace("16x16x16x16", "4x4x4x4")
+    write(place / "halo.yaml", f"{small}null-arm: false\nsamples: 5\n")
+    said = run_page(shelf, page, place)["stackproof compare results"]
+    for arm in ("mpich", "openmpi"):
+        assert f"a halo exchange of {arm} at intra-node, the fastest way first:" in said
+    assert "times as long as packed" in " ".join(said.split())
+
+
 def test_read_a_report(shelf: Shelf, place: Path) -> None:
     printed = ROOT / "tests" / "captures" / "benchmarks" / "imb-mpich.txt"
     shelf.run(f"stackproof import {printed} --placement intra-node -o results", place)
@@ -197,10 +262,24 @@ def test_carry_a_pack(shelf: Shelf, place: Path) -> None:
     said = run_page(shelf, "docs/how-to/carry-a-pack.md", place)
     assert "tier 0" in next(text for line, text in said.items() if "--explain" in line)
     lines = documented.others_of(ROOT / "docs/how-to/carry-a-pack.md")
-    packed, installed = (one.text for one in lines if not one.reason)
-    for text in (packed, installed):
+    packed, itself, installed = (one.text for one in lines if not one.reason)
+    for text in (packed, itself, installed):
         assert '"world_size":2' in shelf.run(text, place)
     assert (place / "app.tar.zst").is_file()
+
+
+def test_debug_and_profile(shelf: Shelf, place: Path) -> None:
+    """What attaches to a process is run by tests/mount/test_debuggers.py."""
+    need("gdb", "strace")
+    page = "docs/how-to/debug-and-profile.md"
+    (place / "tool.c").write_text(block(page, kind="c"))
+    said = run_page(shelf, page, place)
+    both = [text for line, text in said.items() if "break MPI_Finalize" in line]
+    assert [len(re.findall(r"^#1 .* in main ", text, re.MULTILINE)) for text in both] == [2, 2]
+    (judged,) = (text for line, text in said.items() if "inject check" in line)
+    assert "it takes MPI_Finalize, MPI_Init" in judged
+    (profiled,) = (text for line, text in said.items() if "-n 2 env LD_PRELOAD" in line)
+    assert profiled.count("the tool saw 2 ranks") == 2
 
 
 def test_disk_use(shelf: Shelf, place: Path) -> None:
@@ -225,9 +304,90 @@ def test_label_images(shelf: Shelf, place: Path) -> None:
 
 
 def test_move_from_uenv(shelf: Shelf, place: Path) -> None:
+    """It begins without an image and without a repository, and adds the label itself."""
+    (place / "mpich.squashfs").unlink()
     own = {"STACKPROOF_REPOSITORY": str(place / "repository")}
-    shelf.run("stackproof image add mpich/5.0.2:v1@daint%zen2 mpich.squashfs", place, **own)
     run_page(shelf, "docs/how-to/move-from-uenv.md", place, **own)
+
+
+def osu_table(place: Path) -> None:
+    """Write a table as OSU prints it, as of a run of one's own."""
+    rows = "".join(f"{1 << power:<10}{2.87 * (1 << power):>18.2f}\n" for power in range(23))
+    head = "# OSU MPI Bi-Directional Bandwidth Test v7.1\n# Size      Bandwidth (MB/s)\n"
+    (place / "osu.txt").write_text(head + rows)
+
+
+def test_redo_a_pack_from_guix(shelf: Shelf, place: Path) -> None:
+    page = "docs/tutorial/redo-guix-pack.md"
+    run_page(shelf, page, place)
+    lines = [one.text for one in documented.others_of(ROOT / page) if not one.reason]
+    unpacked, ran = (shelf.run(text, place) for text in lines)
+    assert unpacked == ""
+    assert "# All processes entering MPI_Finalize" in ran
+    assert (place / "graph.dot").read_text().startswith("// written by `stackproof plan")
+
+
+def test_redo_mpich_in_a_container(shelf: Shelf, place: Path) -> None:
+    osu_table(place)
+    run_page(shelf, "docs/tutorial/redo-mpich-container.md", place)
+    assert len((place / "mpich-gpu" / "Containerfile").read_text().split("\n")) < 80
+    definition = (place / "osu_gpu.toml").read_text()
+    assert 'MPIR_CVAR_CH4_OFI_ENABLE_HMEM = "1"' in definition
+    assert 'com.hooks.cxi.enabled = "true"' in definition
+
+
+def test_redo_eessi_on_slingshot(shelf: Shelf, place: Path) -> None:
+    osu_table(place)
+    page = "docs/tutorial/redo-eessi-slingshot.md"
+    write(place / "olivia.yaml", block(page))
+    said = run_page(shelf, page, place)
+    chain = said["stackproof plan olivia.yaml --site olivia-gh200"]
+    built = re.findall(r"^component +([A-Za-z-]+)/", chain, re.MULTILINE)
+    named = {
+        "libuv",
+        "libnl",
+        "libconfig",
+        "libfuse",
+        "libcxi",
+        "lm-sensors",
+        "libfabric",
+        "OpenMPI",
+    }
+    assert named - set(built) == set()
+    assert "left out     libpdap" in chain
+    shelf.run("stackproof build --stop-after lock olivia.yaml --site olivia-gh200", place)
+    (lock,) = place.glob("olivia*.lock.json")
+    components = {one["name"]: one["text"] for one in json.loads(lock.read_text())["components"]}
+    modules = (
+        "/cvmfs/software.eessi.io/versions/2023.06/software/linux/aarch64/nvidia/grace/software"
+    )
+    for words in (  # the blog's line
+        f"--with-hwloc={modules}/hwloc/2.9.1-GCCcore-12.3.0",
+        f"--with-libevent={modules}/libevent/2.1.12-GCCcore-12.3.0",
+        f"--with-pmix={modules}/PMIx/4.2.4-GCCcore-12.3.0",
+        f"--with-ucx={modules}/UCX/1.14.1-GCCcore-12.3.0",
+        f"--with-ucc={modules}/UCC/1.2.0-GCCcore-12.3.0",
+        "--with-prrte=internal --", "--with-slurm", "--enable-mpi-ext=cuda", "--with-cuda=/cvmfs",
+    ):  # fmt: skip
+        assert words in components["OpenMPI"], words
+    assert f"--with-gdrcopy={modules}/GDRCopy/2.3.1-GCCcore-12.3.0" in components["libfabric"]
+
+
+def test_redo_openmpi_with_lnx(shelf: Shelf, place: Path) -> None:
+    page = "docs/tutorial/redo-openmpi-lnx.md"
+    write(place / "cug.yaml", block(page))
+    run_page(shelf, page, place)
+    shelf.run("stackproof check cug.yaml --site lumi-g", place)
+    assert "mended by g2g.patch" in shelf.screen
+    spec = parse_bench(parse(block(page, 1), file="bench.yaml"))
+    assert [arm.name for arm in spec.challengers] == ["lnx", "cxi", "shm"]
+
+
+def test_redo_user_environments(shelf: Shelf, place: Path) -> None:
+    own = {"STACKPROOF_REPOSITORY": str(place / "repository")}
+    said = run_page(shelf, "docs/tutorial/redo-uenv-stack.md", place, **own)
+    assert "rank 1 of 2" in said["stackproof run mpich.squashfs -- mpiexec -n 2 ./hello"]
+    assert (place / "apps" / "stacks" / "mpich" / "bin" / "mpiexec").exists()
 
 
 ELSEWHERE = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,8 +28,9 @@ def cases_without_order(path: Path) -> Iterator[str]:
 
 def test_cases_have_an_order(tmp_path: Path) -> None:
     assert broken(cases_without_order, TEST_FILES) == []
-    file = tmp_path / "x.py"
-    for cases in ("{*A} - {'b'}", "set(A)", "{a for a in A}", "frozenset(A) | B"):
+    texts = ("{*A} - {'b'}", "set(A)", "{a for a in A}", "frozenset(A) | B")
+    for number, cases in enumerate(texts):
+        file = tmp_path / f"{number}.py"
         file.write_text(f"@pytest.mark.parametrize('name', {cases})\ndef test(): ...\n")
         assert len(list(cases_without_order(file))) == 1
 
@@ -98,3 +100,51 @@ def test_no_module_is_without_a_test() -> None:
     said = [path for file in TEST_FILES for path in untested.covers(tree(file))]
     assert sorted(set(said) - untested.modules()) == []
     assert len(said) == len(set(said)), "two files say that they cover one module"
+
+
+@functools.cache
+def own_names(module: str) -> set[str] | None:
+    """Return the names that a module of this package has, or none where there is no such module."""
+    place = PACKAGE.parent / module.replace(".", "/")
+    file = place.with_suffix(".py") if place.with_suffix(".py").exists() else place / "__init__.py"
+    if not file.exists():
+        return None if not place.is_dir() else {each.stem for each in place.iterdir()}
+    names = {each.stem for each in place.iterdir()} if place.is_dir() else set()
+    for node in ast.walk(tree(file)):
+        if isinstance(node, Function | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            names |= {each.asname or each.name.partition(".")[0] for each in node.names}
+    return names
+
+
+def missing_names(path: Path) -> Iterator[str]:
+    """Yield what a file takes from a module of this package that has no such name."""
+    taken: dict[str, str] = {}
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("stackproof"):
+            for each in node.names:
+                whole = f"{node.module}.{each.name}"
+                if each.name not in (own_names(str(node.module)) or ()):
+                    yield f"{node.lineno}: {whole}"
+                if own_names(whole) is not None:
+                    taken[each.asname or each.name] = whole
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            module = taken.get(node.value.id)
+            if module and node.attr not in (own_names(module) or ()) and node.attr[:2] != "__":
+                yield f"{node.lineno}: {module}.{node.attr}"
+
+
+def test_what_tests_take_from_modules_exists(tmp_path: Path) -> None:
+    """A name that only a slow test asks for is missed here first."""
+    assert broken(missing_names, TEST_FILES) == []
+    head = "from stackproof.core import limits\n"
+    lines = ("limits.NO_SUCH_LIMIT", "from stackproof.core import no_such_module",
+             "from stackproof.core.limits import NO_SUCH_LIMIT")  # fmt: skip
+    for number, line in enumerate(lines):
+        file = tmp_path / f"{number}.py"
+        file.write_text(f"{head}{line}\n")
+        assert len(list(missing_names(file))) == 1

@@ -21,6 +21,7 @@ from pathlib import Path
 import pytest
 
 import everybody
+import guixpacks
 import mutatedtrees
 import rootfslab
 import watching
@@ -29,6 +30,7 @@ from mutatedtrees import MutatedTree
 from need import need
 from packs import CALLS_ANSWER, MOUNT, Stack
 from registries import OwnRegistry
+from stackproof.core.value import replace
 from stackproof.share import manifests
 from stackproof.share.manifests import OciDescriptor
 from vendorrpms import Package
@@ -50,6 +52,18 @@ try:
         product = selection.products(rpm.parse(source))
     if product is not None:
         folder.unpacked(path, product, "ab" * 32)
+except StackproofError as error:
+    sys.exit(f"error: {error}")
+"""
+
+_UNPACK_PACK = """
+import sys
+from pathlib import Path
+from stackproof.build.engines.guix.effects import packs
+from stackproof.core.effects import files
+from stackproof.core.errors import StackproofError
+try:
+    packs.unpack_pack(Path(sys.argv[1]), files.sha256(sys.argv[1]))
 except StackproofError as error:
     sys.exit(f"error: {error}")
 """
@@ -318,6 +332,32 @@ def test_nothing_of_a_hostile_rpm_acts(folder: Path, base: Path) -> None:
         done = guarded.python_ends(_UNPACK_RPM, os.fspath(path))
         wrong.append(_told(guarded, tree, ("rpm",), guarded.faults(done)))
     assert [one for one in wrong if one] == []
+
+
+def test_nothing_of_a_hostile_pack_of_guix_acts(folder: Path, base: Path) -> None:
+    """Tarballs and images: hostile in an item, in the store, or above it; the first one is good."""
+    item = f"gnu/store/{guixpacks.name_of('tiny-1.0')}/".encode()
+    wrong: list[str] = []
+    taken: list[bool] = []
+    for guarded, tree, choose in Cases(folder, base, "guix", user=None, python="")(ROUNDS):
+        root = guarded.folder / "base"
+        shutil.copytree(tree.base, root / os.fsdecode(item), symlinks=True)
+        where = (item, item, item, b"gnu/store/", b"gnu/", b"")
+        plants = [
+            replace(one, path=choose.choice(where) + one.path) for one in tree.plants if taken
+        ]
+        pack = MutatedTree(base=root, plants=tuple(plants))
+        path = guarded.inputs / "pack"
+        if choose.random() < 0.5:
+            path.write_bytes(mutatedtrees.layer(pack, choose, guarded.victim))
+        else:
+            mutatedtrees.squashfs(pack, path)
+        done = guarded.python_ends(_UNPACK_PACK, os.fspath(path))
+        taken.append(done.code == 0)
+        wrong.append(_told(guarded, pack, ("guix",), guarded.faults(done)))
+    assert [one for one in wrong if one] == []
+    assert taken[0]
+    assert not all(taken)
 
 
 @pytest.mark.parametrize("verb", [*WRITERS, "pull"])

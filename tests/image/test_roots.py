@@ -36,7 +36,7 @@ from stackproof.linking.effects.view import RootView
 
 COVERS = (
     "image/container/effects/archives.py",
-    "image/container/effects/view.py",
+    "image/container/effects/roots.py",
 )
 
 PATHS = {"Env": ["LD_LIBRARY_PATH=/srv/lib", "PATH=/none:/srv/bin:/bin"], "Entrypoint": ["app"]}

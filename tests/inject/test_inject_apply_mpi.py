@@ -14,8 +14,6 @@ from need import need
 from stackproof import cli
 from stackproof.core.errors import ExitCode
 
-pytestmark = pytest.mark.in_turn
-
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "HOME": "/", "FI_PROVIDER": "tcp", "FI_TCP_IFACE": "lo"}
 WORDS = ["--benchmarks", "latency", "--sizes", "8", "--samples", "3", "--expect-ranks", "2"]
 

@@ -88,6 +88,12 @@ def made(capsys, site, *words):
     return json.loads(out)
 
 
+def read_path(library):
+    """Return the DT_RPATH of a library."""
+    argv = ["patchelf", "--print-rpath", library]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True).stdout
+
+
 def loaded(program, **env):
     outcome = run(program, env=env)
     assert outcome.done, outcome.error
@@ -204,6 +210,30 @@ def test_an_mpi_becomes_an_artefact(site, capsys):
     _, files = loaded(site.app, LD_LIBRARY_PATH=f"{net}/default/mpi")
     assert files["libmpi.so.12"] == f"{net}/default/mpi/libmpi.so.12"
     assert "libfabric.so.1" not in files
+
+
+def test_parts_of_an_mpi_without_a_search_path(site, capsys):
+    """Intel's libmpicxx finds libmpi by LD_LIBRARY_PATH alone; its copy finds it by itself."""
+    site.library("intel/lib/libmpi.so.12", defines=EVERY)
+    site.library(
+        "intel/lib/libmpicxx.so.12", defines=["MPIX_Dummy"], needs=["intel/lib/libmpi.so.12"]
+    )
+    (variant,) = made(capsys, site, site.path("intel"), "-o", site.path("net"))["variants"]
+    assert variant["files"] == ["mpi/libmpi.so.12", "mpi/libmpicxx.so.12"]
+    assert "$ORIGIN" in read_path(site.path("net/default/mpi/libmpicxx.so.12"))
+
+
+def test_what_no_folder_has_is_refused(site, capsys):
+    """The folders of the prefix are looked at, and no others."""
+    site.library("half/lib/libmpi.so.12", defines=EVERY)
+    site.library("elsewhere/libgone.so.1", defines=["gone"])
+    needs = ["half/lib/libmpi.so.12", "elsewhere/libgone.so.1"]
+    site.library("half/lib/libmpicxx.so.12", defines=["MPIX_Dummy"], needs=needs)
+    words = ("artefact", site.path("half"), "-o", site.path("net"))
+    code, out, err = inject(capsys, *words)
+    assert (code, out) == (ExitCode.WORSE, "")
+    assert "`libgone.so.1` is not found" in err
+    assert "`libmpi.so.12` is not found" not in err
 
 
 def test_what_belongs_to_the_drivers_stays(site, capsys):

@@ -453,7 +453,7 @@ def test_a_part_that_newer_open_mpi_lacks(lab, part):
         if finding.cause is Cause.LIBRARY_MISSING
     )
     assert missing.provider == part
-    assert "link the program anew" in missing.remedy
+    assert "link the program again" in missing.remedy
     assert "install" not in missing.remedy
 
 
@@ -476,8 +476,8 @@ def test_a_part_that_stays_under_open_mpi(lab, part, own, new, verdict):
     found = judged(lab, program, "new")
     assert found.verdict is verdict
     assert Cause.PARTIAL in causes(found)
-    anew = [one for one in found.findings if "link the program anew" in one.remedy]
-    assert bool(anew) is (part == "libmpi_cxx.so.40" and verdict is InjectionVerdict.UNKNOWN)
+    relinked = [one for one in found.findings if "link the program again" in one.remedy]
+    assert bool(relinked) is (part == "libmpi_cxx.so.40" and verdict is InjectionVerdict.UNKNOWN)
 
 
 @pytest.mark.parametrize(

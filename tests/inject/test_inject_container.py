@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import shutil
 import subprocess
@@ -11,10 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from containerlab import store
 from eessilab import EVERY, USES_MPICH, Eessi, inject
+from images import MOUNT, make_image
 from need import need
 from stackproof.core.errors import ExitCode
-from stackproof.inject.container import Containing, render_edf
+from stackproof.inject.container import CDI_KIND, Containing, render_edf
 from stackproof.linking.effects.view import RootView
 
 
@@ -98,6 +101,45 @@ def test_a_cdi_file(lab, capsys, tmp_path):
     assert "ro" in mount["options"]
 
 
+def test_podman_reads_the_cdi_file(lab, capsys, tmp_path):
+    """The program takes the new MPI in a container that asks for the device, and its own without.
+
+    podman 4 looks into fixed folders alone: a namespace of mounts has the file there for it.
+    """
+    need("podman", "root", "runc")
+    place = tmp_path / "cdi" / "mpi.json"
+    place.parent.mkdir()
+    assert inject(capsys, *words(lab, form="cdi"), "-o", place)[0] == ExitCode.DONE
+    # A root without a folder for what podman mounts itself is none.
+    for name in ("proc", "dev", "sys", "etc", "run", "tmp"):
+        Path(lab.path("root"), name).mkdir(exist_ok=True)
+    Path("/run/cdi").mkdir(exist_ok=True)
+    with store() as kept:
+        image = kept.add("app", Path(lab.path("root")))
+        start = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /run/cdi && exec "$@"',
+                 place.parent, "podman", "run", "--rm", "--network=none"]  # fmt: skip
+
+        def answer(*more):
+            argv = [*start, *more, image, "/bin/app"]
+            done = subprocess.run(argv, capture_output=True, text=True, timeout=100, check=False,
+                                  env={**os.environ, **kept.env})  # fmt: skip
+            assert done.returncode == 0, done.stderr
+            return done.stdout
+
+        assert "answer MPI_Init eessi/lib/libmpi.so.12\n" in answer()
+        given = answer(f"--device={CDI_KIND}=injected")
+        assert "answer MPI_Init host/lib/libmpi.so.12\n" in given
+
+
+def test_apptainer_takes_the_options(lab, capsys):
+    need("apptainer")
+    options = shlex.split(inject(capsys, *words(lab, form="apptainer"))[1])
+    for more, answers in (([], "eessi"), (options, "host")):
+        argv = ["apptainer", "exec", "--userns", *more, lab.path("root"), "/bin/app"]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=100, check=True)
+        assert f"answer MPI_Init {answers}/lib/libmpi.so.12\n" in done.stdout
+
+
 def test_a_container_gets_it(lab, capsys):
     """The same bind and variables, made by bubblewrap: the program takes the new MPI."""
     need("bubblewrap")
@@ -118,6 +160,41 @@ def test_a_container_gets_it(lab, capsys):
 
     assert "answer MPI_Init eessi/lib/libmpi.so.12\n" in answer()
     assert "answer MPI_Init host/lib/libmpi.so.12\n" in answer(*options)
+
+
+def test_a_hook_program_that_is_not_here(lab, capsys, tmp_path):
+    """A note says so, and no more: the definition may be for another machine."""
+    need("patchelf")
+    net = lab.path("net")
+    assert inject(capsys, "artefact", lab.path("host"), "-o", net)[0] == ExitCode.DONE
+    words_ = words(lab, "net", "oci-hook")
+    hook = tmp_path / "stackproof-oci-hook"
+    code, out, err = inject(capsys, *words_, "--hook", hook)
+    assert (code, json.loads(out)["hooks"]["createContainer"][0]["path"]) == (0, str(hook))
+    assert f"note: there is no hook program `{hook}` on this machine" in err
+    hook.touch()
+    code, _, err = inject(capsys, *words_, "--hook", hook)
+    assert (code, "note:" in err) == (ExitCode.DONE, False)
+
+
+def test_an_image_is_refused_with_two_ways(lab, capsys, tmp_path, monkeypatch):
+    """A folder needs no mount, which a user without FUSE cannot make."""
+    need("mksquashfs")
+    monkeypatch.setenv("STACKPROOF_CACHE", str(tmp_path / "cache"))
+    image = make_image(tmp_path / "a.squashfs")
+    code, out, err = inject(capsys, *words(lab, image.name))
+    assert (code, out) == (ExitCode.INVALID, "")
+    assert f"`stackproof install {image} --to DIR`" in err
+    assert f"`stackproof start {image}`, and there name {MOUNT}/mpich" in err
+
+
+def test_an_artefact_in_an_image_is_refused_with_two_ways(lab, capsys):
+    need("mksquashfs", "patchelf")
+    net = lab.path("net.squashfs")
+    assert inject(capsys, "artefact", lab.path("host"), "-o", net)[0] == ExitCode.DONE
+    code, out, err = inject(capsys, *words(lab, "net.squashfs"))
+    assert (code, out) == (ExitCode.INVALID, "")
+    assert f"`unsquashfs -d DIR {net}`" in err
 
 
 def test_what_fails_is_refused(lab, capsys):

@@ -15,8 +15,6 @@ from stackproof.inject.model import Cause, InjectionVerdict, Judgement
 from stackproof.inject.replacement import find_replacement
 from stackproof.linking.effects.view import RootView, this_machine
 
-pytestmark = pytest.mark.in_turn
-
 ENVIRONMENT = {
     "PATH": "/usr/bin:/bin",
     "HOME": "/",

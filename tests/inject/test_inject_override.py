@@ -168,7 +168,7 @@ def test_programs_of_two_releases_have_no_libfabric_in_common(eessi, capsys):
 def test_the_site_of_the_environment(eessi, capsys):
     """The folder is made, the hook sets what was asked for, and `undo` takes both back."""
     eessi.software.rmdir()
-    words = ("--site", "--set", "FI_PROVIDER=cxi", "--set", 'QUOTED=a "b" \\c')
+    words = ("--eessi-here", "--set", "FI_PROVIDER=cxi", "--set", 'QUOTED=a "b" \\c')
     code, out, err = applied(capsys, eessi, eessi.path("host"), *words)
     assert (code, err) == (ExitCode.DONE, ""), err
     hook = eessi.software / ".lmod" / "SitePackage.lua"
@@ -176,7 +176,7 @@ def test_the_site_of_the_environment(eessi, capsys):
     assert 'setenv("FI_PROVIDER", "cxi")' in hook.read_text()
     assert 'setenv("QUOTED", "a \\"b\\" \\\\c")' in hook.read_text()
     assert eessi.loaded()[0].answers["MPI_Init"] == "host/lib/libmpi.so.12"
-    assert applied(capsys, eessi, eessi.path("newer"), "--site")[0] == ExitCode.DONE
+    assert applied(capsys, eessi, eessi.path("newer"), "--eessi-here")[0] == ExitCode.DONE
     assert not hook.exists()
     for text in ("cxi", ""):
         assert inject(capsys, "undo", eessi.place)[0] == ExitCode.DONE
@@ -184,7 +184,7 @@ def test_the_site_of_the_environment(eessi, capsys):
 
 
 def test_a_hook_that_was_stopped_before_is_written_again(eessi, capsys):
-    words = ("--site", "--set", "FI_PROVIDER=cxi")
+    words = ("--eessi-here", "--set", "FI_PROVIDER=cxi")
     assert applied(capsys, eessi, eessi.path("host"), *words)[0] == ExitCode.DONE
     hook = eessi.software / ".lmod" / "SitePackage.lua"
     whole = hook.read_text()
@@ -200,7 +200,7 @@ def test_the_sites_own_hooks_stay(eessi, capsys):
     hook.parent.mkdir()
     hook.write_text("-- of the site\nlocal x = 1")
     hook.chmod(0o640)
-    words = ("--site", "--set", "FI_PROVIDER=cxi")
+    words = ("--eessi-here", "--set", "FI_PROVIDER=cxi")
     assert applied(capsys, eessi, eessi.path("host"), *words)[0] == ExitCode.DONE
     assert hook.read_text().startswith("-- of the site\nlocal x = 1\n-- begin stackproof MPICH/")
     assert hook.stat().st_mode & 0o777 == 0o640
@@ -211,7 +211,7 @@ def test_the_sites_own_hooks_stay(eessi, capsys):
 
 def test_a_hook_that_cannot_be_written_undoes_the_switch(eessi, capsys):
     (eessi.software / ".lmod").write_text("no folder")
-    words = ("--site", "--set", "FI_PROVIDER=cxi")
+    words = ("--eessi-here", "--set", "FI_PROVIDER=cxi")
     code, _, err = applied(capsys, eessi, eessi.path("host"), *words)
     assert code == ExitCode.INVALID, err
     assert not os.path.lexists(eessi.place)
@@ -219,11 +219,11 @@ def test_a_hook_that_cannot_be_written_undoes_the_switch(eessi, capsys):
 
 
 WRONG = {
-    "only `--site` writes": ["--set", "A=1", "--eessi", "x"],
-    "no NAME=VALUE": ["--site", "--set", "A-B=1"],
-    "a variant of an artefact": ["--site", "--shs", "12.0"],
+    "only `--eessi-here` writes": ["--set", "A=1", "--eessi", "x"],
+    "no NAME=VALUE": ["--eessi-here", "--set", "A-B=1"],
+    "a variant of an artefact": ["--eessi-here", "--shs", "12.0"],
     "for EESSI only": ["--wrapper", "x", "--level", "mpi"],
-    "exclude each other": ["--site", "--eessi", "x"],
+    "exclude each other": ["--eessi-here", "--eessi", "x"],
 }
 
 
@@ -237,7 +237,7 @@ def test_words_that_do_not_go_together(tmp_path, capsys, monkeypatch):
 
 def test_without_eessi(tmp_path, capsys, monkeypatch):
     def said() -> tuple[int, str]:
-        code, _, err = inject(capsys, "apply", "/bin/sh", "--with", tmp_path, "--site")
+        code, _, err = inject(capsys, "apply", "/bin/sh", "--with", tmp_path, "--eessi-here")
         return code, err
 
     monkeypatch.setenv(site_hook.VARIABLE, f"{tmp_path}/versions/1/software/linux/x")

@@ -88,3 +88,19 @@ def test_what_facts_tell():
     other = lacks(needs, Target(name="s", architecture="aarch64"), releases)
     assert other.lacks == ("it is for x86_64, and s is aarch64",)
     assert len(other.unknown) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "glibc"),
+    [
+        ("lumi-c", "2.31"), ("frontier", "2.38"), ("aurora", "2.31"), ("el-capitan", "2.28"),
+    ],
+)  # fmt: skip
+def test_shipped_sites_say_yes_or_no(capsys, image, name, glibc):
+    """What this machine compiles asks for its C library: an older one there is told, a newer not."""
+    data = json.loads(asked(capsys, image, "--needs", "--site", name, "--json")[1])
+    asks = data["nodes"]["GLIBC"].removeprefix("GLIBC_")
+    told = [line for line in data["lacks"] if f"{name} has `GLIBC_{glibc}`" in line]
+    older = tuple(map(int, glibc.split("."))) < tuple(map(int, asks.split(".")))
+    assert bool(told) == older, (asks, data)
+    assert not any("GLIBC" in line for line in data["unknown"])

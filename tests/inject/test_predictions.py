@@ -13,8 +13,6 @@ from mpitrees import Trees
 from need import need
 from stackproof.inject.model import InjectionVerdict
 
-pytestmark = pytest.mark.in_turn
-
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = {
     "mpich": ("wide", "guarded", "seek:standard"),

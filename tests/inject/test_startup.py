@@ -8,13 +8,11 @@ import pytest
 
 from elflab import Lab, run
 from need import need
-from stackproof.inject.effects import check, hosts
+from stackproof.inject.effects import check
 from stackproof.inject.model import Cause, InjectionVerdict
 from stackproof.inject.options import CheckOptions, ProgramOptions
 from stackproof.inject.startup import follow
 from stackproof.linking.effects.view import RootView
-
-COVERS = ("inject/effects/hosts.py",)
 
 # `etc/ldpaths` of R 4.2 as Debian 12 has it, without its comments.
 LDPATHS = """: ${JAVA_HOME=/usr/lib/jvm/default-java}
@@ -224,8 +222,8 @@ def test_a_module_of_r(lab, how):
 
 def test_what_is_no_script_of_a_shell(lab):
     write(lab, "python", "#!/usr/bin/env python3\nLD_LIBRARY_PATH=/a\n")
-    assert hosts.started_by(RootView(), lab.path("python")) is None
-    assert hosts.started_by(RootView(), lab.path("env/bin/program")) is None
+    assert check.started_by(RootView(), lab.path("python")) is None
+    assert check.started_by(RootView(), lab.path("env/bin/program")) is None
 
 
 def test_scripts_that_never_end_are_followed_for_a_while():

@@ -79,7 +79,8 @@ def test_the_shipped_table():
     ("value", "function", "maker", "name"),
     [
         (0x54000003, "", ("mpich", "3.4.3"), ""),
-        (0x54000003, "", ("intel-mpi", "2021.13"), "MPI_ERRORS_ABORT"),
+        (0x54000003, "", ("intel-mpi", "2021.13"), ""),
+        (0x54000003, "", ("intel-mpi", "2021.14"), "MPI_ERRORS_ABORT"),
         (2, "mpi_comm_split_type", ("mpich", "3.4.3"), "MPIX_COMM_TYPE_NEIGHBORHOOD"),
         (2, "mpi_comm_split_type", ("mpich", "5.0.2"), "MPI_COMM_TYPE_HW_GUIDED"),
         (3, "mpi_comm_split_type", ("intel-mpi", "2021.13"), "MPI_COMM_TYPE_HW_GUIDED"),
@@ -112,6 +113,7 @@ CODE = {
     "void hand(void) { MPI_Comm_split_type(7, kind, 0); }\n",
     "either": "void MPI_Comm_set_errhandler(int, int); int option;\n"
     "void hand(void) { MPI_Comm_set_errhandler(0, option ? 0x54000003 : 0x54000001); }\n",
+    "table": "int handlers[] = {0x54000001, 0x54000003};\n",
     "data": "int types[] = {0x4c000405, 0x4c00024c};\n",
     "asks": "void MPI_Comm_set_errhandler(int, int); int MPI_Get_version(void);\n"
     "void hand(void) { if (MPI_Get_version() > 3) MPI_Comm_set_errhandler(0, 0x54000003); }\n",
@@ -150,6 +152,9 @@ def of_constants(found: Judgement) -> list[Finding]:
         ("abort", "5.0.2", "4.0.2", InjectionVerdict.FAILS),
         ("abort", "5.0.2", "3.4.3", InjectionVerdict.FAILS),
         ("abort", "2021.19.0", "3.4.3", InjectionVerdict.FAILS),
+        ("abort", "2021.19.0", "2021.13.1", InjectionVerdict.WORKS),
+        ("table", "2021.19.0", "2021.13.1", InjectionVerdict.UNKNOWN),
+        ("table", "2021.19.0", "2021.14.2", InjectionVerdict.WORKS),
         ("data", "5.0.2", "4.9.1", InjectionVerdict.UNKNOWN),
         ("asks", "5.0.2", "3.4.3", InjectionVerdict.UNKNOWN),
         ("guided", "5.0.2", "4.0.2", InjectionVerdict.WORKS),
@@ -183,7 +188,7 @@ def test_programs(tmp_path, code, built, target, verdict):
         ("PART(-2)", "4.1.3", InjectionVerdict.FAILS),
         ("PART(&done)", "4.1.3", InjectionVerdict.WORKS),
         ("(done ? PART(-2) : PART(&done))", "4.1.3", InjectionVerdict.FAILS),
-        ("PART(done ? -2 : (long)&done)", "4.1.3", InjectionVerdict.UNKNOWN),
+        ("PART((done ? -2 : (long)&done))", "4.1.3", InjectionVerdict.UNKNOWN),
     ],
 )
 @pytest.mark.parametrize("asks", [False, True], ids=["", "asks"])

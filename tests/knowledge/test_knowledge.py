@@ -86,7 +86,7 @@ def test_everything_that_is_shipped_is_read() -> None:
     assert len(KNOWLEDGE.settings) == 181
     numbers = {rule.number for rule in KNOWLEDGE.rules}
     assert set(range(1, 91)) <= numbers
-    assert len(KNOWLEDGE.rules) == len(numbers) == 197
+    assert len(KNOWLEDGE.rules) == len(numbers) == 201
     assert {rule.id for rule in KNOWLEDGE.curve_rules} == {f"S{n:02}" for n in range(1, 23)}
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.launch import devices, launchers
-from stackproof.launch.effects import allocation, slurm_task
+from stackproof.launch.effects import allocation, task
 from stackproof.launch.launchers import LaunchRequest
 from stackproof.results.case import Placement, Rank
 
@@ -82,7 +82,8 @@ def test_launchers_of_schedulers_leave_them_to_their_tasks(name):
 
 def test_a_task_of_slurm_sets_its_own():
     own = ({"GPU": "3", "NIC": "cxi3"}, {"NIC": "cxi2"})
-    words = allocation.task_words((0, 0), "", {}, {"ALL": "x"}, own)
+    both = Placement(name="x", ranks=(Rank(node="n", cpu=0), Rank(node="n", cpu=0)))
+    words = allocation.task_words(both, "", {}, {"ALL": "x"}, own)
     for rank, expected in enumerate(own):
         done = subprocess.run([*words, "env"], env={"PATH": os.environ["PATH"],
                               "SLURM_PROCID": str(rank)}, capture_output=True, text=True, check=True)  # fmt: skip
@@ -98,7 +99,7 @@ def test_a_task_of_slurm_sets_its_own():
 
 
 def test_a_look_tells_the_inside_of_the_node():
-    argv = [sys.executable, "-I", "-S", slurm_task.__file__, "look"]
+    argv = [sys.executable, "-I", "-S", task.__file__, "look"]
     done = subprocess.run(argv, env={"CUDA_VISIBLE_DEVICES": "1"}, capture_output=True, check=True)
     assert b'"gpus": {"CUDA_VISIBLE_DEVICES": "1"}' in done.stdout
     assert b'"threads": ["' in done.stdout

@@ -183,15 +183,17 @@ def test_srun_in_turns_without_cpus():
 def test_flux_in_blocks_and_in_turns():
     blocks = (("a", 0), ("a", 8), ("b", 0), ("b", 8))
     assert words("flux", *blocks, family="openmpi", labelled=True) == (
-        "flux run --nodes=2 --ntasks=4 --requires=hosts:a,b -o pmi=pmix -o cpu-affinity=map:0;8"
-        " -o gpu-affinity=off -o exit-on-error --label-io prog --x"
+        "flux run --nodes=2 --ntasks=4 --exclusive --requires=hosts:a,b -o pmi=pmix"
+        " -o cpu-affinity=map:0;8 -o gpu-affinity=off -o mpibind=off -o exit-on-error --label-io"
+        " prog --x"
     )
     turns = (("a", None), ("b", None), ("a", None), ("b", None))
     assert words("flux", *turns) == (
-        "flux run --nodes=2 --ntasks=4 --requires=hosts:a,b --taskmap=cyclic -o cpu-affinity=off"
-        " -o gpu-affinity=off -o exit-on-error prog --x"
+        "flux run --nodes=2 --ntasks=4 --exclusive --requires=hosts:a,b --taskmap=cyclic"
+        " -o cpu-affinity=off -o gpu-affinity=off -o mpibind=off -o exit-on-error prog --x"
     )
     assert " -o cpu-affinity=off " in words("flux", *blocks, pinned=True)
+    assert " -o pmi=cray-pals " in words("flux", *blocks, family="cray-mpich")
 
 
 def test_pals_in_blocks():

@@ -20,10 +20,8 @@ from stackproof.linking.elf.constants import MPICH_DATATYPES, _of_aarch64, _of_x
 COVERS = (
     "linking/elf/layout.py",
     "linking/elf/model.py",
-    "linking/elf/notes.py",
     "linking/elf/reader.py",
     "linking/elf/symbols.py",
-    "linking/elf/versions.py",
 )
 
 # A real library of this Python, as the linker of this machine made it.

@@ -249,8 +249,14 @@ def test_levels_of_processors():
     assert level_of(three - {"cx16"}) == "x86-64-v1"
 
 
-def test_a_loader_of_another_machine_has_no_subfolders():
-    assert Interpreter(path="/x", minor=36).subfolders(Machine(architecture="aarch64")) == ("",)
+@pytest.mark.parametrize(
+    ("architecture", "minor", "count"),
+    [("aarch64", None, 8), ("aarch64", 36, 8), ("aarch64", 37, 1), ("s390x", 36, 1)],
+)
+def test_the_old_subfolders_of_other_machines(architecture, minor, count):
+    """Of aarch64 the real loader shows their order (tests/build/test_aarch64.py)."""
+    machine = Machine(architecture=architecture, level="x86-64-v3")
+    assert len(Interpreter(path="/x", minor=minor).subfolders(machine)) == count
 
 
 @given(st.binary(max_size=300))

@@ -15,10 +15,8 @@ from mounting import way
 from need import need
 from stackproof.core.effects.foreign import walls
 
-pytestmark = pytest.mark.in_turn
-
 # Started by the text below, in a process of its own.
-COVERS = ("mount/effects/confine.py",)
+COVERS = ("mount/effects/methods.py",)
 
 NATIVE = Path(__file__).parents[2] / "native" / "helper" / "confine.c"
 # Names that asm-generic/unistd.h has otherwise than libc.
@@ -32,7 +30,7 @@ _GENERIC = {
 }
 _TRY = """
 import os, socket, sys
-from stackproof.mount.effects.confine import confine
+from stackproof.mount.effects.methods import confine
 image = os.open(sys.argv[1], os.O_RDONLY)
 confine("/usr/bin/squashfuse", image)
 def attempt(name, call):

@@ -183,3 +183,13 @@ def test_damaged_data_is_found(capsys: pytest.CaptureFixture[str], image: Path) 
         assert (code, out) == (6, "")
         assert "[image-damaged]" in err
         assert digest in err
+
+
+def test_which_tests_fit_a_view(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    need("mksquashfs")
+    meta = env_json()
+    meta["views"]["default"]["features"] = ["mpi", "mpich"]
+    image = make_image(tmp_path / "a.squashfs", meta=meta)
+    assert "default: the usual [mpi, mpich] (default)" in call(capsys, image)[1]
+    data = json.loads(call(capsys, image, "--json")[1])
+    assert data["views"]["default"]["features"] == ["mpi", "mpich"]

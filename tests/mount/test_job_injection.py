@@ -203,7 +203,7 @@ def test_the_abi_is_told_before_the_place(
 @pytest.mark.parametrize(
     ("words", "code"),
     [
-        (["--inject", "nowhere"], 3),
+        (["--inject", "nowhere"], 6),
         (["--inject", ""], 2),
         (["--inject", "/dev/null"], 3),
         (["--inject", "empty"], 3),

@@ -6,7 +6,7 @@ import pytest
 
 from stackproof.core.errors import ExitCode, Reason
 from stackproof.core.value import replace
-from stackproof.mount import methods
+from stackproof.mount import methods, without_mount
 from stackproof.mount.effects.methods import WAYS
 from stackproof.mount.methods import MountFacts
 
@@ -66,6 +66,7 @@ def test_the_first_way_that_can_be_gone(facts: MountFacts, way: str | None) -> N
 def test_fuse_needs_each_of_its_parts(change: dict, reason: Reason) -> None:
     problems = methods.REGISTRY["fuse"].problems(replace(_USER, **change))
     assert [problem.reason for problem in problems] == [reason]
+    assert all(without_mount.PACK in problem.hint for problem in problems)
 
 
 def test_fuse_needs_no_user_namespace_where_mounting_is_allowed() -> None:

@@ -18,6 +18,7 @@ from images import make_image
 from mounting import Way, mounted, put_folder, put_image, reason_of, run_words, way
 from need import need
 from stackproof.core.errors import Reason
+from stackproof.mount import without_mount
 from stackproof.mount.effects import methods
 
 pytestmark = pytest.mark.in_turn
@@ -358,6 +359,7 @@ def test_without_the_fuse_device(fuse: Way) -> None:
         pytest.skip("/dev/fuse is for everybody here")
     done = run_words(fuse.argv(*argv, fuse=False))
     assert (done.returncode, reason_of(done)) == (4, Reason.NO_FUSE)
+    assert without_mount.PACK in done.stderr
 
 
 def test_without_squashfuse(fuse: Way) -> None:
@@ -366,6 +368,7 @@ def test_without_squashfuse(fuse: Way) -> None:
     argv = fuse.argv(*fuse.mountexec, f"{put_image(fuse)}:{put_folder(fuse)}", "true")
     done = run_words(["unshare", "--mount", "sh", "-c", hide, "sh", *argv])
     assert (done.returncode, reason_of(done)) == (4, Reason.TOOL_MISSING)
+    assert without_mount.PACK in done.stderr
 
 
 def test_without_user_namespaces(fuse: Way) -> None:
@@ -378,6 +381,7 @@ def test_without_user_namespaces(fuse: Way) -> None:
     )  # fmt: skip
     done = run_words(argv)
     assert (done.returncode, reason_of(done)) == (4, Reason.NO_USER_NAMESPACES)
+    assert without_mount.PACK in done.stderr
 
 
 def test_root_of_a_user_namespace_mounts_with_squashfuse_in_it(fuse: Way) -> None:

@@ -297,7 +297,7 @@ def test_what_is_not_an_image(verb: Verb, mounter: Way, name: str) -> None:
 
 
 def test_a_plain_run_reads_few_files_and_parses_nothing(verb: Verb, mounter: Way) -> None:
-    """It is in front of every command; each file of ours is read anew on every node."""
+    """It is in front of every command; each file of ours is read again on every node."""
     script = (
         "import os, sys\n"
         "sys.argv[1:] = ['run', 'a.squashfs', '--', 'true']\n"
@@ -318,7 +318,7 @@ def test_a_plain_run_reads_few_files_and_parses_nothing(verb: Verb, mounter: Way
     assert "stackproof.mount.effects.mount_exec" in ours
     # Who has no right to mount also looks for a helper, and puts walls around squashfuse.
     more = {
-        "stackproof.mount.effects.confine",
+        "stackproof.mount.effects.methods",
         "stackproof.core.effects.foreign.walls",
         "stackproof.mount.effects.helper",
     } & ours

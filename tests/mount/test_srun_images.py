@@ -92,6 +92,12 @@ def test_the_line_of_the_readme_is_one_world(room: Room, name: str) -> None:
     assert ran(room, name, *session, "srun", "-N2", "./program")[0] == TOGETHER
 
 
+def test_ranks_place_themselves_on_their_node(room: Room) -> None:
+    words = room.argv("site", "place", "1x1-by-core-membind", "--")
+    argv = ("srun", "-N2", "--ntasks-per-node=1", "--image=mpich.squashfs", *words, "./program")
+    assert ran(room, "mpich", *argv)[0] == TOGETHER
+
+
 def test_who_has_chosen_is_told_and_obeyed(room: Room) -> None:
     ranks, said = ran(room, "mpich", "srun", "-N2", "--mpi=none", *line().split()[1:])
     assert ranks == ALONE

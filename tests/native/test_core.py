@@ -12,8 +12,6 @@ from images import make_image
 from machine import NOBODY, SOMEBODY, Machine
 from need import need
 
-pytestmark = pytest.mark.in_turn
-
 _POINT = "/user-environment"
 
 

@@ -266,6 +266,16 @@ def test_ways_that_are_not_there(userns: Way, machine: Machine) -> None:
     assert reasons(done) == ["not-permitted"]
 
 
+def test_without_the_fuse_device_it_names_the_way_without_a_mount(machine: Machine) -> None:
+    """The device is the machine's own, so nobody else's changes."""
+    need("squashfuse", "fuse", "unprivileged-userns")
+    drop = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
+    words = (*drop, *mount(f"a.squashfs:{_POINT}", "--way=userns"), "true")
+    done = machine.run("sh", "-c", 'chmod 600 /dev/fuse; exec "$@"', "sh", *words, user=0)
+    assert (done.returncode, reasons(done)) == (4, ["no-fuse"])
+    assert "`stackproof pack IMAGE -o DIR`" in done.stderr
+
+
 def test_within_a_command_the_next_image_needs_no_right(machine: Machine) -> None:
     """No-new-privileges takes the setuid bit out of effect: the second one goes without."""
     need("squashfuse", "fuse", "unprivileged-userns")

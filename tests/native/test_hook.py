@@ -19,8 +19,6 @@ from stackproof.inject import hook_manifest
 from stackproof.inject.hook_manifest import Compact, Replaced
 from stackproof.linking.effects.view import RootView
 
-pytestmark = pytest.mark.in_turn
-
 OPEN_MPI = ["MPI_Init", "MPI_Recv", "ompi_mpi_comm_world"]
 
 

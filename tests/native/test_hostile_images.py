@@ -20,8 +20,6 @@ from machine import (
     reasons,
 )
 
-pytestmark = pytest.mark.in_turn
-
 _POINT = "/user-environment"
 _IMAGE = f"a.squashfs:{_POINT}"
 

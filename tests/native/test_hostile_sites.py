@@ -21,8 +21,6 @@ from machine import (
 from need import need
 from stackproof.core.value import replace
 
-pytestmark = pytest.mark.in_turn
-
 _POINT = "/user-environment"
 _IMAGE = f"a.squashfs:{_POINT}"
 

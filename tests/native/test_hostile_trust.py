@@ -25,8 +25,6 @@ from stackproof.share.labels import parse
 from stackproof.share.trust import policy
 from stackproof.share.trust.policy import SignedLabel
 
-pytestmark = pytest.mark.in_turn
-
 CASES = yaml.safe_load((Path(__file__).parents[1] / "documents" / "trust.yaml").read_text())
 _POINT = "/user-environment"
 _HELLO = (f"{_POINT}/bin/hello",)

@@ -53,6 +53,32 @@ def test_the_environment_is_changed_as_a_patch_says(tmp_path: Path) -> None:
     assert told(entry)["PATH"] == f"{top}/bin:/second"
 
 
+def test_what_the_pack_has_to_spare_comes_last_where_the_machine_lacks_it(tmp_path: Path) -> None:
+    """By its name, or by a version of it; a machine that has all takes away what another added."""
+    need("gcc")
+    explain = {"STACKPROOF_PACK_EXPLAIN": "1"}
+    has, older = {"libc.so.6": ("GLIBC_2.2.5",)}, {"libc.so.6": ("GLIBC_2.2.5", "GLIBC_2.99")}
+    lacks = {"libc.so.6": (), "libnone.so.1": ("X",)}
+    for name, spare, said in (
+        ("older", older, "no libc.so.6 with GLIBC_2.99\n"),
+        ("lacks", lacks, "no libnone.so.1\n"),
+    ):
+        entry = entry_point(tmp_path / name, ENV, spare=spare)
+        folder = f"{tmp_path}/{name}/lib/spare"
+        assert told(entry) == {"LD_LIBRARY_PATH": folder}
+        for before in ("/mine", f"/mine:{folder}"):
+            assert told(entry, LD_LIBRARY_PATH=before) == {"LD_LIBRARY_PATH": f"/mine:{folder}"}
+        done = out(entry, env=explain)
+        assert f"RDMA by the libraries in {folder}, as this machine has {said}" in done.stderr
+    entry = entry_point(tmp_path / "has", ENV, spare=has)
+    folder = f"{tmp_path}/has/lib/spare"
+    assert "RDMA by the libraries of this machine\n" in out(entry, env=explain).stderr
+    for before, kept in ((f"/a:{folder}:/b", "/a:/b"), (f"/a:{folder}x", f"/a:{folder}x")):
+        assert told(entry, LD_LIBRARY_PATH=before) == {"LD_LIBRARY_PATH": kept}
+    assert told(entry) == told(entry, LD_LIBRARY_PATH=folder) == {}
+    assert "RDMA" not in out(entry_point(tmp_path / "none", ENV), env=explain).stderr
+
+
 @pytest.mark.parametrize("name", ["a blank and 'quotes'", "x" * 200 + "/" + "y" * 200, "ünïcode"])
 def test_it_finds_the_pack_wherever_that_lies(tmp_path: Path, name: str) -> None:
     need("gcc")

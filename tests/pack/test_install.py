@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from eessilab import EVERY
 from need import need
 from packs import CALLS_ANSWER, Stack, out, small
 from stackproof import cli
@@ -50,7 +51,9 @@ def test_there_and_back(image, other, tmp_path, capsys):
     prefix = tmp_path / "site" / "stack"
     code, text, err = called(capsys, image, "--to", prefix)
     assert (code, err) == (ExitCode.DONE, "")
+    assert "each was rewritten or explained" in text
     assert f"programs: {prefix}/bin" in text
+    assert "inject" not in text
     assert answer(prefix) == "42"
     assert "nothing was changed" in called(capsys, image, "--to", prefix)[1]
     assert os.listdir(prefix.parent / ".stackproof") != []
@@ -74,6 +77,24 @@ def test_where_it_was_built_for_nothing_is_moved(tmp_path, capsys):
     assert f". {prefix}/env/default/activate.sh" in text
     assert (prefix / "bin" / "hello").read_bytes() == program
     assert answer(prefix) == "44"
+
+
+def test_it_says_what_to_inject(tmp_path, capsys):
+    """A prefix with an MPI is what `--with` takes."""
+    need("gcc", "patchelf", "mksquashfs")
+    stack = Stack(tmp_path / "of")
+    calls = "".join(f"int {name}(void) {{ return 0; }}\n" for name in EVERY)
+    library = stack.library(
+        "libmpi", f"int answer(void) {{ return 42; }}\n{calls}", "-Wl,-soname,libmpi.so.12"
+    )
+    library.rename(library.with_name("libmpi.so.12"))
+    library.with_name("libmpi.so").unlink()
+    library.with_name("libmpi.so").symlink_to("libmpi.so.12")
+    stack.program("hello", CALLS_ANSWER, needs=("mpi",))
+    prefix = tmp_path / "site"
+    code, text, err = called(capsys, stack.image(), "--to", prefix)
+    assert (code, err) == (ExitCode.DONE, "")
+    assert f"stackproof inject check PROGRAM --with {prefix}\n" in text
 
 
 def test_what_cannot_be_moved_is_listed(tmp_path, capsys):
@@ -155,7 +176,12 @@ def test_another_file_system_that_is_full(image, tmp_path, capsys):
 
 
 def test_words_that_do_not_go_together(tmp_path, capsys):
-    for words in (["x", "--undo", "--to", "y"], ["--to", "y"], ["x"], ["x", "--to", "a:b"]):
+    for words in (
+        ["x", "--undo", "--to", "y"],
+        ["--to", "y"],
+        ["x"],
+        ["x.squashfs", "--to", "a:b"],
+    ):
         assert called(capsys, *words)[0] in {ExitCode.USAGE, ExitCode.INVALID}
 
 

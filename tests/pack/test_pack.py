@@ -14,9 +14,11 @@ from pathlib import Path
 
 import pytest
 
+import inprocess
 import packs
 from need import as_unprivileged, need
 from packs import CALLS_ANSWER, MOUNT, Stack, out, pack
+from stackproof.core.effects import outputs
 from stackproof.image.effects import tree
 from stackproof.linking.effects import runpath
 
@@ -41,6 +43,20 @@ def made(folder: Path, image: Path, *words: str | Path) -> Path:
     done = pack(image, "-o", folder / "out", *words, cwd=folder)
     assert done.returncode == 0, done.stderr
     return folder / "out"
+
+
+def test_a_label_names_the_image(
+    tmp_path: Path, small_image: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STACKPROOF_REPOSITORY", str(tmp_path / "repository"))
+    done = inprocess.stackproof("image", "add", "small/1:v1", small_image)
+    assert done.returncode == 0, done.stderr
+    by_label, by_file = (
+        inprocess.stackproof("pack", word, "--explain", cwd=tmp_path)
+        for word in ("small/1", small_image)
+    )
+    assert by_label.returncode == 0, by_label.stderr
+    assert by_label.stdout == by_file.stdout
 
 
 @pytest.mark.parametrize("name", ["a blank", "x" * 200 + "/" + "y" * 200])
@@ -97,7 +113,8 @@ def test_two_packs_in_one_shell_each_take_their_own(tmp_path: Path) -> None:
     assert [line.split()[1] for line in done.stdout.splitlines()] == ["1", "2", "2"]
 
 
-def test_twice_made_it_has_the_same_bytes(tmp_path: Path, small_image: Path) -> None:
+@pytest.mark.parametrize("ending", ["tar.zst", "tar.gz"])
+def test_twice_made_it_has_the_same_bytes(tmp_path: Path, small_image: Path, ending: str) -> None:
     image = small_image
     sums = set()
     for number, umask in enumerate((0o022, 0o077)):
@@ -105,23 +122,27 @@ def test_twice_made_it_has_the_same_bytes(tmp_path: Path, small_image: Path) -> 
         folder.mkdir()
         before = os.umask(umask)
         try:
-            done = pack(image, "-o", f"p{number}.tar.zst", "--provenance", "inside", cwd=folder)
+            done = pack(image, "-o", f"p{number}.{ending}", "--provenance", "inside", cwd=folder)
         finally:
             os.umask(before)
         assert done.returncode == 0, done.stderr
-        sums.add(hashlib.sha256((folder / f"p{number}.tar.zst").read_bytes()).hexdigest())
+        sums.add(hashlib.sha256((folder / f"p{number}.{ending}").read_bytes()).hexdigest())
         time.sleep(1.1)
     assert len(sums) == 1
 
 
-def test_an_archive_has_one_folder_and_entry_points_last(tmp_path: Path, small_image: Path) -> None:
+@pytest.mark.parametrize("name", ["p.tar.zst", "p.tar.gz"])
+def test_an_archive_has_one_folder_and_entry_points_last(
+    tmp_path: Path, small_image: Path, name: str
+) -> None:
     image = small_image
-    assert pack(image, "-o", "p.tar.zst", cwd=tmp_path).returncode == 0
-    done = out("tar", "tf", "p.tar.zst", cwd=tmp_path)
+    assert pack(image, "-o", name, cwd=tmp_path).returncode == 0
+    assert outputs.claim(tmp_path / name, "pack")  # a second run may replace it
+    done = out("tar", "tf", name, cwd=tmp_path)
     names = done.stdout.splitlines()
-    assert {name.split("/")[0] for name in names} == {"stack"}
+    assert {each.split("/")[0] for each in names} == {"stack"}
     assert names[-3:] == ["stack/bin/", "stack/bin/hello", "stack/bin/say"]
-    done = out("tar", "xf", "p.tar.zst", cwd=tmp_path)
+    done = out("tar", "xf", name, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert out(tmp_path / "stack/bin/hello").stdout.split()[1] == "42"
 
@@ -220,6 +241,33 @@ def test_programs_of_this_machine_come_with_the_stack(tmp_path: Path, small_imag
     assert out(top / "opt/in/mine").stdout.split()[1] == "42"  # by the library of the image
     assert out(top / "bin/greet").stdout.split()[1] == "42"
     assert out(top / "bin/ls", top / "bin").stdout.split() == ["greet", "ls", "mine"]
+
+
+@pytest.mark.parametrize("form", ["tar.gz", "tar.zst"])
+def test_an_archive_may_be_started_from_where_it_was_unpacked(
+    tmp_path: Path, small_image: Path, form: str
+) -> None:
+    """As `guix pack -S /bin=bin`: nobody types the name of the pack's folder."""
+    need("zstd")
+    words = ("--symlink", "/bin=bin", "-S", "/opt/here=stack/lib", "-S", "in=bin")
+    done = pack(small_image, "hello", *words, "-o", f"p.{form}", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    place = tmp_path / "unpacked"
+    place.mkdir()
+    subprocess.run(["tar", "-xf", tmp_path / f"p.{form}"], cwd=place, check=True)
+    assert out("./bin/hello", cwd=place).stdout.split()[1] == "42"
+    (name,) = {path.name for path in place.iterdir()} - {"bin", "opt"}
+    links = {path: os.readlink(place / path) for path in ("bin", "opt/here", f"{name}/in")}
+    assert links == {
+        "bin": f"{name}/bin",
+        "opt/here": f"../{name}/stack/lib",
+        f"{name}/in": "bin",
+    }
+    for link, words_of_it in ((f"/{name}=bin", "has that name"), ("/x=none", "no target"),
+                              ("../x=bin", "no path in the pack")):  # fmt: skip
+        done = pack(small_image, "-S", link, "-o", f"q.{form}", cwd=tmp_path)
+        assert (done.returncode, words_of_it in done.stderr) == (2, True), done.stderr
+        assert not (tmp_path / f"q.{form}").exists()
 
 
 def test_where_it_came_from_is_told_beside_inside_or_not(tmp_path: Path, small_image: Path) -> None:
@@ -361,7 +409,8 @@ def test_what_is_no_image_and_no_recipe_is_told_as_by_the_other_verbs(tmp_path: 
     done = pack("x.squashfs", "-o", "out", cwd=tmp_path)
     assert done.returncode == 6
     done = pack("no-such-recipe", "-o", "out", cwd=tmp_path)
-    assert done.returncode == 3
+    assert done.returncode == 6
+    assert "neither a file, nor a label" in done.stderr
     assert os.listdir(tmp_path) == ["x.squashfs"]
 
 

@@ -465,3 +465,17 @@ def test_a_pack_of_somebody_else_is_all_in_its_folder(stack, home, work, form) -
     with pytest.raises(StackproofError) as error:
         unpacked.load_pack(str(place))
     assert error.value.problems[0].hint
+
+
+def test_a_machine_that_an_image_names_is_no_path_of_a_compiler(
+    stack: Stack, home: Home, tmp_path: Path
+) -> None:
+    """A script is packed for any machine: its entry point is compiled for the one of the image."""
+    stack.script("bin/say", "#!/bin/sh\necho said\n")
+    compiler = home.folder / "bin" / "x-linux-gnu-gcc"
+    compiler.write_text(f'#!/bin/sh\ntouch {tmp_path}/ran\nexec gcc "$@"\n')
+    compiler.chmod(0o755)
+    said = {"stack": "0" * 64, "lock": "1" * 64, "architecture": f"{home.folder}/bin/x"}
+    done = asked(tmp_path, "pack", stack.image(stackproof=said), "say")
+    assert not (tmp_path / "ran").exists()
+    refused(done, "no entry points for")

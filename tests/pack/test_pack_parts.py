@@ -6,6 +6,7 @@ import pytest
 
 from stackproof.core.command import EnvPatch
 from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.value import replace
 from stackproof.pack.entries import MARK, TABLE_BYTES, fill, render_table
 from stackproof.pack.layout import check_inside, floor_of, program_place, run_path
 from stackproof.pack.model import EntryPoint, Loading, TextKind
@@ -73,6 +74,11 @@ def test_the_table_has_a_record_for_everything() -> None:
         b"U../../..", b"Pstack/a/.bin/x", b"A", b"F34", b"I/lib64/ld.so", b"Lglibc/ld.so", b"Dglibc",
         b"C/a", b"C/b", b"uB", b"sA=1", b"pP=x:y", b"aQ=z", b"", b"",
     ]  # fmt: skip
+    spare = replace(LOADING, spare={"libefa.so.1": ("EFA_1.1", "EFA_1.2"), "libibverbs.so.1": ()})
+    assert set(render_table(_entry(), spare).split(b"\0")) - set(table.split(b"\0")) == {
+        b"Slib/spare", b"Rlibefa.so.1", b"VEFA_1.1", b"VEFA_1.2", b"Rlibibverbs.so.1",
+    }  # fmt: skip
+    assert b"S" not in {one[:1] for one in render_table(_entry(script=True), spare).split(b"\0")}
     script = render_table(_entry(script=True, name="n", arguments=("x",)), LOADING)
     assert script.split(b"\0") == [b"U../../..", b"Pstack/a/.bin/x", b"Nn", b"Xx", b"", b""]
     template = b"code" + MARK + bytes(TABLE_BYTES) + b"more"

@@ -62,24 +62,50 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     return Place(tmp_path_factory.mktemp("places"))
 
 
+# Who is not in the user namespace of such a mount may not look into it.
+_FUSE_FOR_ALL = (
+    "mount -t tmpfs none /media && mknod -m 666 /media/fuse c 10 229 && "
+    "mount --bind /media/fuse /dev/fuse"
+)
+
+
+def two_ranks(
+    place: Place, kind: str, script: str, between: str = ":"
+) -> subprocess.CompletedProcess[str]:
+    """Run a second rank while the first one sleeps: root's script, first rank, `between`, second.
+
+    They are in a process namespace of their own.
+    """
+    first, second = place.command(kind, "sleep", "20"), place.command(kind, "hello")
+    # The first one has started where it has become the program, with whatever it was started by.
+    wait = '"$@" & until readlink /proc/$!/exe | grep -q "/[.]bin/sleep"; do sleep 0.05; done; '
+    last = f"{' '.join(map(_quoted, second))}; kill $!"
+    both = ["sh", "-c", f"{wait} {between}; {last}", "sh", *first]
+    return out(*place.after(script, *both, processes=True), env=EXPLAIN)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_processes_of_others_may_be_hidden(place: Place, kind: str) -> None:
     """By hidepid of proc(5); a second rank joins the first one also then."""
-    first, second = place.command(kind, "sleep", "20"), place.command(kind, "hello")
-    # The first one has started where it has become the program, with whatever it was started by.
-    script = '"$@" & until readlink /proc/$!/exe | grep -q "/[.]bin/sleep"; do sleep 0.05; done; '
-    both = [
-        "sh",
-        "-c",
-        f"{script} {' '.join(map(_quoted, second))}; kill $!",
-        "sh",
-        *first,
-    ]
-    argv = place.after("mount -o remount,hidepid=2 /proc", *both, processes=True)
-    done = out(*argv, env=EXPLAIN)
+    done = two_ranks(place, kind, "mount -o remount,hidepid=2 /proc")
     assert " 42 " in done.stdout, done.stderr
     if kind != "tier 0":
         assert "joined the mount namespace of process" in done.stderr
+
+
+def test_ranks_share_what_squashfuse_mounted(place: Place) -> None:
+    need("fuse")
+    done = two_ranks(place, "self", _FUSE_FOR_ALL)
+    assert " 42 " in done.stdout, done.stderr
+    assert done.stderr.count("mounted by squashfuse") == 1, done.stderr
+    assert "joined the mount namespace of process" in done.stderr
+
+
+def test_a_rank_mounts_again_where_squashfuse_has_ended(place: Place) -> None:
+    need("fuse")
+    done = two_ranks(place, "self", _FUSE_FOR_ALL, "pkill -KILL -f '[s]quashfuse'; sleep 0.2")
+    assert " 42 " in done.stdout, done.stderr
+    assert "joined" not in done.stderr
 
 
 def _quoted(word: str) -> str:

@@ -36,11 +36,11 @@ def test_the_format_goes_by_the_name_unless_it_is_told() -> None:
     def kind(output: str, told: str | None = None) -> str:
         return Delivery(output=output, format=told, provenance="none").kind
 
-    assert [kind(name) for name in ("a.tar.zst", "a.squashfs", "a", "a.tar", "a.oci", "a.oci.tar")] == [
-        "tar.zst", "squashfs", "dir", "dir", "oci", "oci",
+    assert [kind(name) for name in ("a.tar.zst", "a.tar.gz", "a.squashfs", "a", "a.tar", "a.oci", "a.oci.tar")] == [
+        "tar.zst", "tar.gz", "squashfs", "dir", "dir", "oci", "oci",
     ]  # fmt: skip
     assert kind("a.tar.zst", "dir") == "dir"
-    assert set(formats.WRITERS) == {"dir", "tar.zst", "squashfs", "oci", "self"}
+    assert set(formats.WRITERS) == {"dir", "tar.zst", "tar.gz", "squashfs", "oci", "self"}
 
 
 def test_a_survey_tells_what_is_of_the_tree_of_this_machine_and_of_nobody(tmp_path: Path) -> None:

@@ -155,7 +155,7 @@ def test_every_outcome(
     [
         (arm(OWN, None, *GOOD), ""),
         (arm(OWN, None, *GOOD, code=None), "time"),
-        (arm(OWN, None, *GOOD, code=3), "exit code 3"),
+        (arm(OWN, None, *GOOD, code=3), "exited with 3"),
         (arm(OWN, None, *BAD), "signal 11"),
         (arm(OWN, None, GOOD[0]), "1 of 2 ranks"),
         (arm(OWN, None, *GOOD, world=1, worlds=2), "2 worlds of 1"),

@@ -12,8 +12,12 @@ from elflab import Lab
 from images import MOUNT, env_json
 from need import need
 from stackproof import cli
-from stackproof.core.errors import ExitCode
+from stackproof.core.command import Completed
+from stackproof.core.errors import ExitCode, Reason, StackproofError
+from stackproof.core.value import replace
 from stackproof.prove.effects import arms as prove_arms
+from stackproof.prove.effects import mounting
+from stackproof.prove.effects import mpi as prove_mpi
 
 EVERY = ["MPI_Init", "MPI_Recv", "MPII_Win_get_attr"]
 
@@ -85,6 +89,52 @@ def test_two_images_in_one_place(
     assert stop.value.code == ExitCode.IMAGE
     assert f"two images at `{MOUNT}`" in capsys.readouterr().err
     assert not (lab.folder / "proof").exists()
+
+
+def test_an_image_that_cannot_be_mounted(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No arm starts, and no prediction is called wrong."""
+    need("mksquashfs")
+    monkeypatch.chdir(lab.folder)
+    monkeypatch.setenv("STACKPROOF_CACHE", str(lab.folder / "cache"))
+    lab.library("own/bin/texts", texts=["hydra_pmi_proxy"])
+    (lab.folder / "own" / "bin" / "texts").rename(lab.folder / "own" / "bin" / "mpiexec")
+    meta = env_json(name="new", mpi=None, views={}, **{"default-view": None})
+    (lab.folder / "new" / "meta").mkdir()
+    (lab.folder / "new" / "meta" / "env.json").write_text(json.dumps(meta))
+    argv = ["mksquashfs", "new", "new.squashfs", "-noappend", "-no-progress", "-quiet"]
+    subprocess.run(argv, check=True, timeout=60, capture_output=True)
+    inside = lab.path("bin/plain/place")  # nobody can make a folder in a file
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["inject", "prove", "./bin/app", "--with", f"new.squashfs:{inside}"])
+    assert stop.value.code in {ExitCode.IMAGE, ExitCode.NOT_POSSIBLE}
+    said = capsys.readouterr()
+    assert "cannot start an arm" in said.err
+    assert "WRONG" not in said.out
+    assert not (lab.folder / "proof").exists()
+
+
+def test_a_mount_that_fails_is_no_wrong_prediction() -> None:
+    """`mount_exec` says why, and so does the proof."""
+    text = b"error: [no-fuse] cannot open /dev/fuse: Permission denied\nhint: ask for it\n"
+    done = Completed(argv=("mpiexec",), returncode=4, stdout=b"", stderr=text, seconds=0.1)
+    with pytest.raises(StackproofError) as stop:
+        mounting.refuse_unmounted(done)
+    assert stop.value.reason is Reason.NO_FUSE
+    assert stop.value.reason.exit_code == ExitCode.NOT_POSSIBLE
+    assert "stackproof install" in str(stop.value.problems[0].hint)
+    for other in (b"error: [command-not-found] app\n", b"error: no bracket\n", b""):
+        mounting.refuse_unmounted(replace(done, stderr=other))
+    mounting.refuse_unmounted(replace(done, returncode=0))
+
+
+def test_the_pages_own_form_of_a_program(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`./app` is read from the folder that the command runs in."""
+    monkeypatch.chdir(lab.folder)
+    with pytest.raises(StackproofError) as stop:
+        prove_mpi.found_by("./bin/app")
+    assert "mpiexec" in stop.value.problems[0].message  # the MPI was found, without a launcher
 
 
 @pytest.mark.parametrize("there", [False, True])

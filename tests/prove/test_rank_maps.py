@@ -15,8 +15,6 @@ from elflab import Lab
 from need import need
 from stackproof.prove.effects import rank_maps
 
-pytestmark = pytest.mark.in_turn
-
 
 def start(folder: Path, *words: str, settings: tuple[str, ...] = ()) -> subprocess.Popen[str]:
     argv = [sys.executable, "-I", rank_maps.__file__, str(folder), *settings, "--", *words]

@@ -141,6 +141,18 @@ def test_without_a_matrix_there_is_one_combination():
     assert meant("name: x") == {"name": "x"}
 
 
+def test_a_label_that_is_the_version_of_the_mpi_follows_the_mpi():
+    base = "version: '5.0.10'\ndescription: Open MPI 5.0.10\nmpi: {family: a, version: '5.0.10'}\n"
+    heir = "inherit: base.yaml\nname: mine\nmpi: {version: '5.0.7'}\n"
+    followed = {"version": "5.0.7", "name": "mine", "mpi": {"family": "a", "version": "5.0.7"}}
+    assert meant(base, heir) == followed
+    assert meant(base, f"{heir}version: '1'\n")["version"] == "1"
+    same = meant(base, "inherit: base.yaml\nname: mine\n")
+    assert (same["version"], same["description"]) == ("5.0.10", "Open MPI 5.0.10")
+    own = meant(base.replace("version: '5.0.10'\n", "version: '2026.1'\n", 1), heir)
+    assert (own["version"], own["description"]) == ("2026.1", "Open MPI 5.0.10")
+
+
 def test_an_inherited_matrix_is_extended():
     documents = chain(MATRIX, "matrix: {axes: {mpi: {cray-mpich: {a: 3}}}}\n")
     assert matrix(documents)["mpi"] == ("openmpi", "mpich", "cray-mpich")

@@ -39,7 +39,7 @@ def stackproof(
 
 
 def test_every_recipe_that_can_be_built_is_listed(stackproof: Call) -> None:
-    code, out, _ = stackproof("recipe", "list", "--json")
+    code, out, _ = stackproof("recipe", "ls", "--json")
     rows = {row["name"]: row for row in json.loads(out)}
     folder = shipped.root("recipes")
     inherited = {
@@ -53,12 +53,12 @@ def test_every_recipe_that_can_be_built_is_listed(stackproof: Call) -> None:
     assert code == 0
     assert set(rows) == {name for name in names if "/sites/" not in name} - inherited
     assert {row["engine"] for row in rows.values()} == {"wheel", "easybuild", "spack", "vendor"}
-    text = stackproof("recipe", "list")[1]
+    text = stackproof("recipe", "ls")[1]
     assert all(f"{name} " in text and row["description"] in text for name, row in rows.items())
 
 
 def test_each_of_them_is_found_by_its_name(stackproof: Call) -> None:
-    for row in json.loads(stackproof("recipe", "list", "--json")[1]):
+    for row in json.loads(stackproof("recipe", "ls", "--json")[1]):
         site = ["--site", "alps-zen2"] if row["engine"] == "spack" else []
         if row["name"] == "spack/cray-mpich":
             continue  # that site does not say where its MPI lies: see below
@@ -132,7 +132,7 @@ def test_nothing_is_written_where_shipped_recipes_lie(
 
 def test_what_nobody_can_build_must_be_at_the_site(stackproof: Call) -> None:
     """Valid means that it can be done: without Cray MPICH of the site no lock can be made."""
-    (row,) = (one for one in stackproof("recipe", "list")[1].splitlines() if "/cray-mpich" in one)
+    (row,) = (one for one in stackproof("recipe", "ls")[1].splitlines() if "/cray-mpich" in one)
     assert "for a Slingshot site that says where" in row
     for site in ("alps-zen2", "alps-gh200"):
         code, out, err = stackproof("check", "spack/cray-mpich", "--site", site)

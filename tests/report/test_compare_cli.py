@@ -122,7 +122,8 @@ def test_nothing_usable_ends_with_7(tmp_path):
 def test_no_such_folder(tmp_path):
     done = stackproof("compare", tmp_path / "absent")
     assert done.returncode == 3
-    assert "does not exist" in done.stderr
+    assert "there is no results folder" in done.stderr
+    assert "bench.json` does not exist" not in done.stderr  # a name that nobody gave
 
 
 def on_terminal(*argv, **environment):
@@ -172,11 +173,35 @@ def test_report_writes_where_it_is_told(same, tmp_path):
     assert '"overlay":["adastra-openmpi-inter-host-latency"]' in (tmp_path / "a.html").read_text()
 
 
+def test_report_without_a_name_lies_in_the_results_folder(tmp_path):
+    folder = write_results(simulate(Plan(**SMALL)), tmp_path / "results")
+    names = [f"report.{suffix}" for suffix in ("html", "json", "csv")]
+    for _ in range(2):  # the second replaces its own files
+        done = stackproof("report", folder, cwd=tmp_path)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.split() == [str(folder / name) for name in names]
+    assert [path.name for path in tmp_path.iterdir()] == ["results"]
+    assert stackproof("compare", folder).stderr == ""
+    (folder / "report.html").write_text("years of work\n")
+    done = stackproof("report", folder, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "would be replaced: it is not a report of ours" in done.stderr
+    assert (folder / "report.html").read_text() == "years of work\n"
+
+
+def test_report_of_no_results_says_that_they_are_not_there(tmp_path):
+    done = stackproof("report", "absent", cwd=tmp_path)
+    assert done.returncode == 3
+    assert "absent" in done.stderr
+    assert "report.html" not in done.stderr
+    assert len(done.stderr.splitlines()) == 3  # nothing of where the report would go
+
+
 @pytest.mark.parametrize(
     ("argv", "code"),
     [
         (("--overlay", "no-such-curve"), 3),
-        (("--json-file", "report.html"), 2),
+        (("-o", "report.html", "--json-file", "report.html"), 2),
         (("-o", "."), 2),
         (("-o", ".."), 2),
         (("-o", "report.csv"), 2),

@@ -20,7 +20,6 @@ from stackproof.core.value import replace
 from stackproof.knowledge.reference_curves import BufferPlace, CurvePoint, ReferenceCurve
 from stackproof.report import markup, tables
 from stackproof.report import render as report_render
-from stackproof.report.provenance import cpus_text
 from stackproof.results.case import Locality, Placement, Rank
 from stackproof.results.measurement import RankFacts, State
 from stackproof.results.model import ComparedArm
@@ -32,6 +31,7 @@ COVERS = (
     "report/charts.py",
     "report/markdown.py",
     "report/page.py",
+    "report/provenance.py",
     "report/terminal.py",
     "report/verdict.py",
 )
@@ -458,13 +458,6 @@ def test_each_rank_has_its_core_numa_node_nic_and_gpu():
     assert (rank["cpu"], rank["numa"], rank["nic"], rank["gpu"]) == (10, 1, "cxi1", 5)
     assert rank["verified"] == ["node", "core", "NUMA", "NIC", "GPU"]
     assert rank["wrong"] == []
-
-
-@pytest.mark.parametrize(
-    ("cpus", "text"), [((), "\u2013"), ((3,), "3"), ((2, 0, 1, 8), "0-2,8"), ((0, 2), "0,2")]
-)
-def test_cpus_text(cpus, text):
-    assert cpus_text(cpus) == text
 
 
 # --- paths of the messages -----------------------------------------------------------------------

@@ -1,6 +1,8 @@
 """The report in a real browser: drawn, offline, readable on a phone and in the dark."""
 
+import base64
 import json
+import re
 import shutil
 
 import pytest
@@ -343,6 +345,41 @@ def test_the_picture_of_all_points_is_on_the_first_screen(driver, page, size):
     assert box["bottom"] < min(top for top in tables if top > 0)
 
 
+def test_marks_and_the_filter_work_without_a_script(driver, page):
+    driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        driver.get("about:blank")
+        driver.get(page)
+        shown = "tr:has(.chip)"
+        before = [row for row in driver.find_elements("css selector", shown) if row.is_displayed()]
+        driver.find_element("id", "failed-only").click()
+        after = [row for row in driver.find_elements("css selector", shown) if row.is_displayed()]
+        mark = driver.find_element("css selector", "#picture a:has(path.fail)")
+        target = mark.get_dom_attribute("href")
+        driver.get("about:blank")
+        driver.get(f"{page}{target}")
+        row = driver.find_element("id", target.lstrip("#"))
+        reached = row.is_displayed()
+    finally:
+        driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+    assert reached
+    assert len(before) > len(after) == 1
+
+
+def test_a_link_opens_what_is_folded(driver, page):
+    show(driver, page, DESKTOP)
+    opened = """(() => {
+      const mark = document.querySelector('#picture a:has(path.fail)');
+      const row = document.querySelector(mark.getAttribute('href'));
+      for (let f = row.closest('details'); f; f = f.parentElement.closest('details')) f.open = false;
+      location.hash = mark.getAttribute('href');
+      return row.id;
+    })()"""
+    name = script(driver, opened)
+    driver.execute_async_script("setTimeout(arguments[0], 100)")
+    assert driver.find_element("id", name).is_displayed()
+
+
 @pytest.mark.parametrize("width", [768, 1024, 1280])
 def test_five_arms_have_room_in_the_picture(driver, tmp_path, width):
     arms = ("openmpi-ofi-tcp", "openmpi-ofi-lnx", "openmpi-shm", "mpich", "mpich-4.3-ch4-ofi")
@@ -361,7 +398,7 @@ def test_five_arms_have_room_in_the_picture(driver, tmp_path, width):
     )
     assert scroll[0] == scroll[1]
     assert table >= 3 * len(arms)
-    assert strips > 60
+    assert strips > 55
 
 
 @pytest.mark.parametrize("width", [703, 725], ids=["A4", "Letter"])
@@ -407,6 +444,15 @@ def test_on_paper_figures_stand_side_by_side_and_lose_nothing(driver, page, widt
     assert found["right"] <= width
     assert found["paper"] == "rgb(255, 255, 255)"
     assert found["wide"] == []
+
+
+def test_a_report_has_ten_printed_pages_at_most_and_ends_soon_on_a_phone(driver, page):
+    show(driver, page, PHONE)
+    assert script(driver, "document.documentElement.scrollHeight") < 16000
+    show(driver, page, (703, 1000))
+    printed = driver.execute_cdp_cmd("Page.printToPDF", {"paperWidth": 8.27, "paperHeight": 11.69})
+    pages = re.findall(rb"/Type\s*/Page\b", base64.b64decode(printed["data"]))
+    assert 3 < len(pages) <= 10
 
 
 def test_one_launch_that_fell_far_out_does_not_stretch_the_axes(driver, tmp_path):

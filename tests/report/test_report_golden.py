@@ -1,7 +1,7 @@
 """The report's outline: headings, tables with their columns and rows, figures, in order.
 
 Numbers are replaced by `#`, so that only a change of structure changes the outline. After a wanted
-change write it anew: STACKPROOF_WRITE_GOLDEN=1 python -m pytest tests/report/test_report_golden.py
+change write it again: STACKPROOF_WRITE_GOLDEN=1 python -m pytest tests/report/test_report_golden.py
 """
 
 import os

@@ -6,7 +6,7 @@ import pytest
 
 from reportsamples import FAST, SLOW, Page, comparison_of, unsure, with_cells
 from stackproof.compare.compare import compare
-from stackproof.compare.model import CompareOptions
+from stackproof.compare.model import CompareOptions, Note
 from stackproof.core.value import replace
 from stackproof.report import render as report_render
 from stackproof.report.evidence import filled
@@ -53,7 +53,7 @@ def test_the_first_screen_says_with_what_on_what_and_when(comparison):
         },
     )  # fmt: skip
     text = Page(report_render.render_html(replace(comparison, spec=spec))).text
-    first, _, rest = text.partition("Verdict")
+    first, _, rest = text.partition("challenger mpich against impi")
     for said in (
         "2 January 2026, 03:04 UTC, with stackproof 0.0.0", "EPYC 7763, 64 CPUs, Linux 5.14",
         "Slurm 23.02, job 7, nid001, nid002, Slingshot-11, links of 10gbit, 1,250 MB/s each way",
@@ -75,13 +75,56 @@ def test_the_noise_of_the_null_arm_is_said_with_its_worst_place(comparison):
 
 
 def test_the_picture_has_one_mark_for_each_point(comparison, html):
-    picture = html.split('id="picture"')[1].split("</section>")[0].split('class="legend')[0]
+    picture = html.split('id="picture"')[1].split("</section>")[0].split("<table")[1]
     total = sum(len(j.cells) for panel in comparison.panels for j in panel.judgements)
     assert len(re.findall(r"<path d=", picture)) == total
     failed = sum(verdict.failed for verdict in comparison.verdicts)
     assert picture.count('class="fail"><title>') == failed > 0
     assert html.index('id="picture"') < html.index('id="verdict"')
     assert "mpich, latency, inter-node: 11 FAIL" in picture or "FAIL" in picture
+
+
+def test_each_mark_leads_to_a_row_and_strips_say_how_slow(html):
+    page = Page(html)
+    picture = html.split('id="picture"')[1].split("</section>")[0]
+    targets = re.findall(r'<a href="#(row-[0-9-]+)"', picture)
+    assert len(targets) == len(set(targets)) > 0
+    assert set(targets) <= set(page.ids)
+    assert len(page.ids) == len(set(page.ids))
+    assert re.findall(r'class="lowest fail">([^<]+)<', picture) == ["0.67"]
+
+
+def test_rows_without_a_fail_are_those_that_the_filter_hides(comparison, html):
+    rows = re.findall(r'<tr(?: class="(fine)")? id="row-', html)
+    failed = sum(verdict.failed for verdict in comparison.verdicts)
+    assert [kind for kind in rows if not kind] == [""] * failed
+    assert 'id="failed-only"' in html
+
+
+def test_the_first_lines_say_how_fast_each_challenger_is(html):
+    items = re.findall(r"<li>(.*?)</li>", html.split('class="headlines"')[1].split("</ul>")[0])
+    said = [re.sub("<[^>]+>", "", item) for item in items]
+    assert said[0].startswith("mpich: between nodes 33 % slower at 11 of 47 points, as fast from")
+    assert said[1:] == ["openmpi: as fast everywhere"]
+    targets = re.findall(r'href="#([^"]+)"', "".join(items))
+    assert all(f'id="{target}"' in html for target in targets)
+    assert html.index('class="headlines"') < html.index('id="picture"')
+
+
+def test_warnings_stand_before_notes_and_many_notes_are_folded(comparison):
+    notes = [Note(level="note", text=f"small {at}") for at in range(4)]
+    made = replace(comparison, notes=(*notes, Note(level="warning", text="look here")))
+    text = report_render.render_html(made)
+    assert (
+        text.index("look here") < text.index("<summary>4 notes</summary>") < text.index("small 0")
+    )
+    few = report_render.render_html(replace(comparison, notes=tuple(notes[:2])))
+    assert "2 notes</summary>" not in few
+    assert "small 1" in few
+
+
+def test_cells_have_the_medians_of_both(html):
+    assert re.search(r'class="value">[\d.,]+ → [\d.,]+ µs<', html)
 
 
 def test_slower_and_not_proven_has_its_own_mark_and_legend(comparison, html):

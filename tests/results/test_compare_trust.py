@@ -288,7 +288,7 @@ def no_lines(folder: Path) -> None:
 
 
 def other_lines(folder: Path) -> None:
-    """The lines are made anew for launches that were changed, the launches' own links are not."""
+    """The lines are made again for launches that were changed, the launches' own links are not."""
     divide(folder)
     lines = folder / "chain" / "0.jsonl"
     entries = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 import inprocess
+import terminals
 import uenvsql
 from images import env_json, make_image
 from mounting import way
@@ -64,7 +66,7 @@ def test_from_a_file_to_a_label_and_back(user: User) -> None:
     assert user.labels("ti") == user.labels("TINY/1") == ["tiny/1:stable@here%x86_64", FULL]
     user.run("image", "add", "tiny-x/1:v1@here%x86_64", "tiny:v1")
     assert user.labels("tiny:v1") == [FULL, "tiny-x/1:v1@here%x86_64"]
-    user.run("image", "rm", "tiny-x")
+    user.run("image", "rm", "tiny-x/1:v1@here%x86_64")
     first = next(one for one in user.records("tiny:v1"))
     assert first["path"] == str(user.repository / "images" / first["digest"] / "store.squashfs")
     assert first["id"] == first["digest"][:16]
@@ -73,7 +75,7 @@ def test_from_a_file_to_a_label_and_back(user: User) -> None:
     assert table[0].split()[:4] == ["LABEL", "ID", "SIZE", "DATE"]
     assert len(table) == 4
 
-    said = user.run("image", "rm", "tiny:v1").stdout
+    said = user.run("image", "rm", FULL).stdout
     assert "its image has further labels" in said
     assert " B " not in said  # nothing was freed
     assert len(user.stored()) == 2
@@ -85,7 +87,9 @@ def test_from_a_file_to_a_label_and_back(user: User) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["add", "tiny/1", "a.squashfs"], 2, "lacks: tag, system, uarch"),
+        (["add", "tiny/1", "a.squashfs"], 2, "`tiny/1` lacks: tag ["),
+        (["add", "a.squashfs", "tiny/1:v1"], 2, "image add tiny/1:v1 a.squashfs"),
+        (["add", "tiny/3:v1", "gone.squashfs"], 6, "there is no image `gone.squashfs`"),
         (["add", "tiny//1", "a.squashfs"], 2, "at character 6"),
         (["add", FULL, "gone.squashfs"], 6, "there is no image `gone.squashfs`"),
         (["add", FULL, "gone"], 6, "there is no image `gone`"),
@@ -107,6 +111,37 @@ def test_wrong_words(user: User, words: list[str], code: int, said: str) -> None
     assert len(user.labels()) == 2
 
 
+_ALL_VERBS = (
+    ("run", "gone/1", "--", "true"), ("start", "gone/1"), ("activate", "gone/1"),
+    ("inspect", "gone/1"), ("image", "inspect", "gone/1"), ("image", "verify", "gone/1"),
+    ("doctor", "gone/1"), ("install", "gone/1", "--to", "prefix"), ("pack", "gone/1", "-o", "x"),
+    ("bench", "--dry-run", "--baseline", "gone/1"), ("inject", "check", "a.squashfs", "--with", "gone/1"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("words", _ALL_VERBS, ids=" ".join)
+@pytest.mark.parametrize("filled", [True, False])
+def test_every_verb_says_alike_that_a_word_is_no_image(
+    user: User, words: tuple[str, ...], *, filled: bool
+) -> None:
+    """Also where nothing has been added yet."""
+    if filled:
+        user.run("image", "add", FULL, "a.squashfs")
+    code = 3 if words[0] == "inject" else 6
+    done = user.run(*words, code=code)
+    assert f": neither a file, nor a label in `{user.repository}` [" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [words for words in _ALL_VERBS if words[0] != "inject"], ids=" ".join
+)
+def test_every_verb_says_alike_that_a_file_is_missing(user: User, words: tuple[str, ...]) -> None:
+    words = tuple(word.replace("gone/1", "gone.squashfs") for word in words)
+    stderr = user.run(*words, code=6).stderr
+    assert re.search(r"error: there is no image `\S*gone.squashfs` \[image-missing\]", stderr)
+    assert "hint: make one with `stackproof build`; `stackproof image ls` lists labels" in stderr
+
+
 def test_the_system_is_that_of_the_site_unless_it_is_said(user: User) -> None:
     user.run("image", "add", "tiny/1:v1%x86_64", "a.squashfs", CLUSTER_NAME="here")
     user.run("image", "add", "tiny/1:v1@there%x86_64", "b.squashfs", CLUSTER_NAME="here")
@@ -118,6 +153,82 @@ def test_the_system_is_that_of_the_site_unless_it_is_said(user: User) -> None:
     assert "[label-ambiguous]" in user.run("inspect", "tiny@*", CLUSTER_NAME="here", code=2).stderr
     done = user.run("inspect", "tiny", CLUSTER_NAME="elsewhere", code=6)
     assert "this is `elsewhere`, and it is there for others: `tiny/1:v1@" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("stack", "uarch", "why"),
+    [
+        ("", os.uname().machine, "as this machine"),
+        ('{"architecture": "riscv64"}', "riscv64", "which it was built for"),
+        ('{"architecture": "x86_64", "target": "zen3"}', "zen3", "which it was built for"),
+        ('{"architecture": "not a part"}', os.uname().machine, "as this machine"),
+        ("[", os.uname().machine, "as this machine"),
+        ("[1]", os.uname().machine, "as this machine"),
+    ],
+)
+def test_a_label_takes_what_it_lacks_from_the_image_and_the_machine(
+    user: User, stack: str, uarch: str, why: str
+) -> None:
+    make_image(user.folder / "c.squashfs", stack=stack)
+    done = user.run("image", "add", "tiny/1:v1", "c.squashfs")
+    assert user.labels() == [f"tiny/1:v1@here%{uarch}"]
+    assert (
+        f"note: the label is of the system `here`, as CLUSTER_NAME is not set; of the uarch "
+        f"`{uarch}`, {why}\n" in done.stderr
+    )
+    done = user.run("image", "add", "tiny/1:v2@there", "c.squashfs", CLUSTER_NAME="daint")
+    assert f"note: the label is of the uarch `{uarch}`, {why}\n" in done.stderr
+    done = user.run("image", "add", "tiny/1:v3", "tiny/1:v2@there", CLUSTER_NAME="daint")
+    assert "of the system `there`, as its other label" in done.stderr
+    done = user.run("image", "add", "tiny/1:v4", "c.squashfs", CLUSTER_NAME="daint")
+    assert "of the system `daint`, as CLUSTER_NAME says" in done.stderr
+    done = user.run("image", "add", "tiny/1:v5@there%zen2", "c.squashfs")
+    assert "note:" not in done.stderr
+
+
+def test_without_a_terminal_a_whole_label_or_an_id_is_deleted_alone(user: User) -> None:
+    user.run("image", "add", FULL, "a.squashfs")
+    words = ("tiny", "tiny/1:v1", ":v1", "tinny", "other")
+    done = user.run("image", "rm", *words, code=2)
+    assert done.stderr.count(f"name it in full, as `{FULL}`") == 3
+    assert done.stderr.count("[image-missing]") == 2
+    assert "did you mean" not in done.stderr  # no other image to delete is suggested
+    done = user.run("image", "rm", "tiny/1:v2", code=6)
+    assert "tiny/1:v1" not in done.stderr
+    user.run("image", "rm", "tiny", "--yes", code=2)  # nobody has seen what it means
+    assert user.labels() == [FULL]
+    user.run("image", "rm", "tiny/1:v1%x86_64@here", "--yes")
+    assert user.labels() == []
+
+
+@pytest.mark.parametrize(
+    ("word", "answer", "code", "left"),
+    [
+        ("tiny", "\n", 11, [FULL]),
+        ("tiny", "no\n", 11, [FULL]),
+        (FULL, "\4", 11, [FULL]),  # the end of input
+        ("tiny", "y\n", 0, []),
+        (FULL, "YES\n", 0, []),
+    ],
+)
+def test_a_terminal_is_asked_before_an_image_goes(
+    user: User, word: str, answer: str, code: int, left: list[str]
+) -> None:
+    user.run("image", "add", FULL, "a.squashfs")
+    env = {**os.environ, "STACKPROOF_REPOSITORY": str(user.repository)}
+    program = [sys.executable, "-m", "stackproof", "image", "rm"]
+    with terminals.terminal() as (ours, theirs):
+        process = subprocess.Popen([*program, word], stdin=theirs, stdout=theirs, stderr=theirs,
+                                   env=env)  # fmt: skip
+        seen = terminals.read_until(ours, b"[y/N] ").decode()
+        os.write(ours, answer.encode())
+        assert process.wait(timeout=_TIMEOUT_S) == code
+    assert FULL in seen  # in full, before it goes
+    assert user.labels() == left
+    with terminals.terminal() as (_, theirs):
+        done = subprocess.run([*program, FULL, "--yes"], stdin=theirs, stderr=theirs, check=False,
+                              timeout=_TIMEOUT_S, env=env)  # fmt: skip
+    assert done.returncode == (0 if left else 6)
 
 
 def test_a_file_of_that_name_wins(user: User) -> None:

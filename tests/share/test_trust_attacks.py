@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import sqlite3
@@ -204,6 +205,20 @@ def test_a_tag_of_a_registry_that_names_what_is_signed_as_another(
         done = inprocess.stackproof("image", "pull", f"deploy::{pulled}", *registry, **there)
     assert done.returncode == (6 if reason else 0), done.stderr
     assert f"[{reason}]" in done.stderr or not reason
+
+
+def test_a_copy_of_an_image_that_nobody_signed_says_nothing_of_signatures(site: Site) -> None:
+    site.add(WANTED, "b")
+    with OwnRegistry() as server:
+        registry = ("--registry", f"{server.address}/images")
+        pushed = inprocess.stackproof("image", "push", WANTED, f"build::{WANTED}", *registry)
+        assert pushed.returncode == 0, pushed.stderr
+        copied = inprocess.stackproof(
+            "image", "copy", "--json", f"build::{WANTED}", f"deploy::{WANTED}", *registry
+        )
+    assert copied.returncode == 0, copied.stderr
+    assert "signature" not in copied.stderr
+    assert json.loads(copied.stdout)["sign"] == []
 
 
 @pytest.mark.parametrize("signer", ["release", "ci"])

@@ -329,6 +329,13 @@ def test_the_verbs(tmp_path: Path) -> None:
     )
     done = image("sign", "tiny", "--key", signer.key, "--namespace", "deploy", "--json")
     assert json.loads(done.stdout)["label"] == f"deploy::{FULL}", done.stderr
+    believe = done.stderr.partition("believes nobody here yet: ")[2]
+    assert image("verify", "tiny").stderr.startswith("error: nothing says whom to believe")
+    (tmp_path / ".ssh").mkdir()
+    subprocess.run(["sh", "-c", believe], env={**env, "USER": "mine"}, cwd=tmp_path, check=True)
+    done = image("verify", "tiny")
+    assert (done.returncode, "signed by mine" in done.stdout) == (0, True), done.stderr
+    assert "believes nobody" not in image("sign", "tiny", "--key", signer.key).stderr
     done = image("verify", "tiny", "--signers", "allowed")
     assert (done.returncode, "signed by me@site" in done.stdout) == (0, True), done.stderr
     (one,) = json.loads(image("verify", "tiny", "--signers", "allowed", "--json").stdout)["images"]

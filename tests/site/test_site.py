@@ -20,8 +20,8 @@ from stackproof.site.model import FabricType, Site, leaves, merge, parse_site, t
 
 DOCUMENTS = Path(__file__).parents[1] / "documents"
 MACHINES = {
-    "adastra", "alps-gh200", "alps-zen2", "helios-cpu", "helios-gpu", "local", "lumi-c", "lumi-g",
-    "olivia-cpu", "olivia-gh200",
+    "adastra", "alps-gh200", "alps-zen2", "aurora", "el-capitan", "frontier", "helios-cpu",
+    "helios-gpu", "local", "lumi-c", "lumi-g", "olivia-cpu", "olivia-gh200",
 }  # fmt: skip
 
 
@@ -171,6 +171,13 @@ def test_facts_of_machines_are_what_their_sources_say() -> None:
     assert shipped_site("helios-cpu").partitions["cpu"].nics is None  # no source says it
     assert shipped_site("alps-gh200").launchers["srun"].pmi == ("pmi2", "pmix")
     assert shipped_site("adastra").launchers["srun"].pmi == ("pmi2",)
+    frontier, aurora, capitan = map(shipped_site, ("frontier", "aurora", "el-capitan"))
+    assert [p.nodes for s in (frontier, aurora, capitan) for p in s.partitions.values()] == [
+        9856, 10624, 11136,
+    ]  # fmt: skip
+    assert capitan.partitions["compute"].nics is None  # no source says it
+    assert [s.scheduler.type for s in (frontier, aurora, capitan)] == ["slurm", "pbs", "flux"]
+    assert capitan.launchers["flux"].pmi == ("simple", "cray-pals")
     olivia = shipped_site("olivia-gh200")
     assert [s.date for s in olivia.sources_of("externals.libfabric.version")] == ["2026-05-11"]
     assert [s.date for s in olivia.sources_of("externals.libcxi.version")] == ["2025-09-10"]

@@ -32,7 +32,7 @@ def call(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]
 
 
 def test_list(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = call(capsys, "list")
+    code, out, err = call(capsys, "ls")
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert lines[0].split() == ["SITE", "ARCHITECTURE", "FABRIC", "DESCRIPTION"]
@@ -42,7 +42,7 @@ def test_list(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_list_json(capsys: pytest.CaptureFixture[str]) -> None:
-    _, out, _ = call(capsys, "list", "--json")
+    _, out, _ = call(capsys, "ls", "--json")
     sites = {entry["name"]: entry for entry in json.loads(out)}
     assert sites["alps-gh200"]["architecture"] == "aarch64"
     assert sites["local"]["fabric"] == ""
@@ -95,10 +95,10 @@ def test_a_table_fits_the_terminal_and_loses_nothing(
 
 
 def test_heads_are_bold_on_a_terminal_that_may_show_it() -> None:
-    bold = on_terminal(100, "list", NO_COLOR="")
+    bold = on_terminal(100, "ls", NO_COLOR="")
     assert bold.startswith("\x1b[1mSITE ")
     assert bold.count("\x1b") == 2
-    plain = on_terminal(100, "list", NO_COLOR="1")
+    plain = on_terminal(100, "ls", NO_COLOR="1")
     assert plain == bold.replace("\x1b[1m", "").replace("\x1b[0m", "")
 
 
@@ -220,4 +220,16 @@ def test_a_capture_file_of_another_kind(capsys: pytest.CaptureFixture[str], tmp_
     file.write_text('{"schema": "stackproof/site/1"}')
     code, _, err = call(capsys, "probe", "--from", str(file))
     assert code == 3
-    assert "stackproof/capture/1" in err
+    assert "not a capture of a machine [" in err
+    assert "\nhint: " in err
+
+
+def test_a_site_file_without_its_folder_is_pointed_to(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "my-machine.yaml").write_text("name: my-machine\n")
+    monkeypatch.chdir(tmp_path)
+    code, _, err = call(capsys, "show", "my-machine")
+    assert code == 3
+    assert "hint: the file here is `./my-machine.yaml`; there are: " in err
+    assert "the file here" not in call(capsys, "show", "my-other")[2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import stat
 import threading
 from pathlib import Path
@@ -19,7 +20,14 @@ from stackproof.site.capture import Capture, CommandOutput, parse_queues, read_c
 from stackproof.site.completion import Asking, Part
 from stackproof.site.effects import completing
 from stackproof.site.effects.completing import CompletionOptions, complete_file
-from stackproof.site.model import Site, parse_site
+from stackproof.site.model import (
+    Fabric,
+    FabricType,
+    Partition,
+    Site,
+    SiteLauncher,
+    parse_site,
+)
 
 CAPTURE = Path(__file__).parents[1] / "captures" / "probe" / "constructed-slingshot.json"
 LATER = "2026-03-01T00:00:00Z"
@@ -109,10 +117,36 @@ def test_what_was_asked_before_is_renewed_with_its_date(tmp_path: Path) -> None:
     asked(tmp_path, taken())
     new = taken(**{"srun_--version": "slurm 24.05.1\n"})
     site, done = asked(tmp_path, replace(new, taken=LATER))
-    assert "launchers.srun.version" in done.renewed
+    (renewed,) = [one for one in done.renewed if one.fact == "launchers.srun.version"]
+    assert renewed.asked == "24.05.1" != renewed.stated
     assert site.launchers["srun"].version == "24.05.1"
     assert [source.date for source in site.sources_of("launchers.srun.version")] == [LATER]
     assert [source.date for source in site.sources_of("kernel")] == ["2026-01-01T00:00:00Z"]
+
+
+def test_what_recipes_ask_for_and_a_machine_does_not_tell_is_listed() -> None:
+    nothing = Site(
+        name="mine", partitions={"node": Partition()}, fabric=Fabric(type=FabricType.ETHERNET)
+    )
+    both = Asking(part=Part.BOTH, partition="node")
+    lines = completion.not_found(nothing, both)
+    words = ("vendor-mpi", "launchers", "spack arch", "gpus: 0", "limit-mb-s")
+    assert [word for line, word in zip(lines, words, strict=True) if word not in line] == []
+    told = replace(
+        nothing,
+        launchers={"mpiexec": SiteLauncher(version="5.0.2")},
+        partitions={"node": Partition(microarchitecture="zen3", gpus=0)},
+        fabric=Fabric(type=FabricType.ETHERNET, limit_mb_s=1000.0),
+    )
+    assert len(completion.not_found(told, both)) == 1
+    assert completion.not_found(told, replace(both, part=Part.NODE)) == ()
+
+
+def test_the_first_days_page_states_an_external_with_its_source(tmp_path: Path) -> None:
+    page = Path(__file__).parents[2] / "docs" / "how-to" / "first-day.md"
+    (block,) = re.findall(r"```yaml\n(.*?)```", page.read_text(), re.DOTALL)
+    site = parse_site(parse(f"name: mine\n{block}", file="mine.yaml"))
+    assert site.externals["cray-mpich"].version == "8.1.32"
 
 
 def test_a_login_node_says_nothing_of_the_nodes_of_jobs(tmp_path: Path) -> None:

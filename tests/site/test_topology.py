@@ -44,6 +44,14 @@ ANY = st.recursive(
 )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("cpus", "text"), [((), ""), ((3,), "3"), ((2, 0, 1, 8), "0-2,8"), ((0, 2), "0,2")]
+)
+def test_cpus_as_text(cpus, text) -> None:
+    assert sysfs.cpu_text(cpus) == text
+    assert sysfs.cpu_list(text) == tuple(sorted(cpus))
+
+
 @given(ANY)
 def test_nothing_that_a_node_says_breaks_the_reader(data) -> None:
     found = topology.parse_topology(data)
@@ -90,7 +98,7 @@ def test_gpus_that_a_task_may_use() -> None:
     assert numbers("alps-gh200", CUDA_VISIBLE_DEVICES="GPU-1,GPU-2") == []
     assert numbers("alps-gh200", CUDA_VISIBLE_DEVICES="GPU-1,GPU-2,GPU-3,GPU-4") == [0, 1, 2, 3]
     assert numbers("alps-gh200", HIP_VISIBLE_DEVICES="0") == [0, 1, 2, 3]
-    assert numbers("lumi-g", ROCR_VISIBLE_DEVICES="4,5") == [0, 1]  # HIP counts anew
+    assert numbers("lumi-g", ROCR_VISIBLE_DEVICES="4,5") == [0, 1]  # HIP counts again
     behind = topology.seen(node("lumi-g").topology(), {"ROCR_VISIBLE_DEVICES": "4,5"})
     assert [gpu.numa for gpu in behind.gpus] == [0, 0]
     assert numbers("lumi-g", HIP_VISIBLE_DEVICES="4,5") == [4, 5]

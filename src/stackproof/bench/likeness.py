@@ -109,7 +109,7 @@ def placement_of(table: PrintedTable, where: Whereabouts) -> Placement | str:
     each = world // nodes
     if 1 < nodes < world and ranks < world:
         if "map" in table.facts:
-            return "only a part of its processes took part, and `-map` dealt them anew"
+            return "only a part of its processes took part, and `-map` dealt them in another way"
         if where.distribution is None:
             return (
                 "only a part of its processes took part; on which nodes they were "

@@ -57,8 +57,9 @@ class BenchOptions(Options, run="bench.cli.bench:run"):
     )
     placements: tuple[str, ...] = option(
         "PLACEMENT", "only this placement: intra-node, inter-node, nodes by ranks on each such "
-        "as 2x8, or by parts of the nodes such as 2x8-by-gpu or 4x16-by-l3-packed; may be given "
-        "several times", words="--placement", topic="spec",
+        "as 2x8, or by parts of the nodes such as 2x8-by-gpu or 4x16-by-l3-packed, with `-membind` "
+        "for memory of the rank's own NUMA node only; may be given several times "
+        "(default: as SPEC has them)", words="--placement", topic="spec",
     )  # fmt: skip
     transports: str | None = option(
         "NAME[,NAME]", "paths that the challengers are forced on, without SPEC; with several, "
@@ -72,6 +73,11 @@ class BenchOptions(Options, run="bench.cli.bench:run"):
     benchmarks: str | None = option(
         "NAME[,NAME]", f"only these, without SPEC: {', '.join(choices.BENCHMARKS)}", topic="short"
     )
+    programs: tuple[str, ...] = option(
+        choices.PROGRAMS, "only this program, without SPEC: IMB-MPI1 and OSU are those that the "
+        "arms bring, by `programs` of their recipes; may be given several times (default: "
+        "stackproof-bench)", words="--program", topic="short",
+    )  # fmt: skip
     sizes: str | None = option(
         "SIZE[,SIZE]", "only these message sizes, without SPEC: `8,64KiB,1MiB`, or all powers "
         "of two between two, `8..1MiB` (default: 0..4MiB)", topic="short",
@@ -82,7 +88,8 @@ class BenchOptions(Options, run="bench.cli.bench:run"):
     )  # fmt: skip
     quick: bool = flag(
         "a first answer in minutes, without SPEC: latency and bandwidth at 8 B, 1 KiB, 64 KiB and "
-        "1 MiB, in short launches; --benchmarks and --sizes still say otherwise", topic="short",
+        "1 MiB, in short launches, and within this machine alone where no cluster is up; "
+        "--benchmarks, --sizes and --placement still say otherwise", topic="short",
     )  # fmt: skip
     swapped: tuple[str, ...] = option(
         "PACKAGE=NAME[@VERSION]", "measure the recipe that the baseline is once more with another "

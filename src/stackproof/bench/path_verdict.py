@@ -7,9 +7,8 @@ bytes that its node's interfaces sent. Either may contradict; only together do t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
-from stackproof.bench.gpu_path import gpu_path
 from stackproof.core.errors import Problem, Reason
 from stackproof.core.value import Value, replace
 from stackproof.knowledge.evidence import Evidence, FactValue, redacted, relevant
@@ -290,3 +289,62 @@ def evidence_of_run(found: MessagePaths) -> Evidence:
         partial=("logs", "variables"),
         taken=found.started,
     )
+
+
+# UCX's transports by name: openucx.readthedocs.io, FAQ, "Working with GPU".
+_UCX = {
+    "cuda_ipc": "IPC",
+    "rocm_ipc": "IPC",
+    "gdr_copy": "GDRCopy",
+    "cuda_copy": "staged",
+    "rocm_copy": "staged",
+}
+_GDRCOPY = "libgdrapi"
+
+
+def gpu_path(
+    family: str, case: Case, env: Mapping[str, str], output: Output, said: Iterable[Statement]
+) -> str:
+    """Return the way in words with its evidence; empty where all buffers were the host's."""
+    kinds = sorted(set(case.memory) - {"host"})
+    if not kinds:
+        return ""
+    libraries = sorted(
+        {path.rpartition("/")[2] for rank in output.ranks for path in rank.libraries}
+    )
+    statements = tuple(said)
+    found = list(dict.fromkeys(_by_words(statements)))
+    found = found or list(_by_settings(family, case, env, statements, libraries))
+    gdrcopy = next((name for name in libraries if name.startswith(_GDRCOPY)), "")
+    if gdrcopy and env.get("FI_HMEM_CUDA_USE_GDRCOPY") != "0":
+        found.append(f"GDRCopy for small messages (`{gdrcopy}` is loaded)")
+    told = "; ".join(found) or "neither the MPI nor its settings say by which way"
+    return f"buffers in memory of {' and '.join(kinds)}: {told}"
+
+
+def _by_words(statements: Iterable[Statement]) -> Iterator[str]:
+    for one in statements:
+        parts = one.value.replace("/", " ").split() if one.topic is Topic.CARRIER else []
+        for part in parts:
+            if part in _UCX:
+                yield f"{_UCX[part]} (UCX says `{part}`)"
+
+
+def _by_settings(
+    family: str,
+    case: Case,
+    env: Mapping[str, str],
+    statements: Iterable[Statement],
+    libraries: Iterable[str],
+) -> Iterator[str]:
+    probe = families.probe_of(family)
+    if probe is not None:
+        inside = case.placement.locality is Locality.INTRA
+        layers = {one.value for one in statements if one.topic is Topic.LAYER}
+        for way, name in probe.gpu_ways(env, layers, libraries, inside=inside):
+            yield _as_set(way, name, env)
+
+
+def _as_set(way: str, name: str, env: Mapping[str, str]) -> str:
+    value = env.get(name)
+    return f"{way}, as `{name}` {'is not set' if value is None else f'is `{value}`'}"

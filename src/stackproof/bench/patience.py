@@ -7,7 +7,7 @@ all the time it needs, and so have programs whose ranks do not tell what disturb
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from stackproof.bench.schedule import Launch
 from stackproof.bench.spec import BenchSpec
@@ -20,7 +20,8 @@ LEAST_S = 60.0
 """How long is measured before a bench is given up; with the launches that end it, two minutes."""
 
 FEWEST = 3
-"""How many launches must have told what disturbed them."""
+"""How many launches must have told what disturbed them. Fewer are enough if all were disturbed and
+the machine is busy still: on such a machine the probes and a launch take half a minute each."""
 
 SHARE = 0.9
 """Share of these that were disturbed from which on nothing will be decided: verdicts need three of
@@ -53,10 +54,13 @@ class Patience(Value):
             example=texts[0] if texts else self.example,
         )
 
-    def is_spent(self, now: float) -> bool:
-        """Return true where it makes no sense to go on."""
-        enough = now - self.began >= LEAST_S and self.told >= FEWEST
-        return enough and self.hurt >= SHARE * self.told
+    def is_spent(self, now: float, is_busy: Callable[[], bool]) -> bool:
+        """Return true where it makes no sense to go on; `is_busy` looks, and is seldom called."""
+        if now - self.began < LEAST_S:
+            return False
+        if self.told >= FEWEST:
+            return self.hurt >= SHARE * self.told
+        return 0 < self.told == self.hurt and is_busy()
 
 
 def of_bench(spec: BenchSpec, began: float) -> Patience | None:

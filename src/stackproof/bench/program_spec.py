@@ -5,19 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from stackproof.bench.programs.osu_test import OSU_TESTS, SUITE
+from stackproof.bench.programs import solver
+from stackproof.bench.programs.osu_test import OSU_TESTS
+from stackproof.build.programs import IMB, OSU, ProgramWish
 from stackproof.core.document import Document
 from stackproof.core.errors import Problem, Reason
 from stackproof.core.value import Value, replace
-from stackproof.results.metrics import CORE
+from stackproof.results.metrics import CORE, SOLVER
+
+SHIPPED = "shipped"
+"""In the place of a path: the sources come with stackproof."""
 
 
 class Program(Value):
     """A benchmark program to run; without `benchmarks` it runs the specification's.
 
     `source` is a folder or an archive with its sources, from which it is compiled for every arm
-    that does not bring it, empty where all do; `sha256` is the archive's, `configure` words for its
-    `configure`. `options` are words for the program. Each of OSU's tests is a program.
+    that does not bring it, `SHIPPED` for ours, empty where all do; `sha256` is the archive's,
+    `configure` words for its `configure`. `options` are words for the program. Each of OSU's tests
+    is a program.
     """
 
     name: str
@@ -27,11 +33,24 @@ class Program(Value):
     configure: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
 
+    @property
+    def sources(self) -> ProgramWish:
+        """Return the sources that it is compiled from; OSU's programs have theirs in common."""
+        return ProgramWish(
+            name=OSU if self.name in _OF_OSU else self.name,
+            source=self.source,
+            sha256=self.sha256,
+            configure=self.configure,
+        )
 
+
+_BRING = {"eessi", "image", "pack"}
+_OF_OSU = frozenset(test.program for test in OSU_TESTS.values())
 _KEYS = {
     "stackproof-bench": {"name", "benchmarks"},
-    "IMB-MPI1": {"name", "benchmarks", "source", "sha256"},
-    SUITE: {"name", "benchmarks", "source", "sha256", "configure", "options"},
+    solver.NAME: {"name", "benchmarks", "options"},
+    IMB: {"name", "benchmarks", "source", "sha256"},
+    OSU: {"name", "benchmarks", "source", "sha256", "configure", "options"},
 }
 
 
@@ -41,18 +60,17 @@ def programs_of(entry: Any, benchmarks: Sequence[str], source: str) -> Iterator[
     `benchmarks` are the specification's, `source` is the entry's as an absolute path.
     """
     if isinstance(entry, str):
-        yield Program(name=entry)
-        return
+        entry = {"name": entry}
     own = tuple(entry.get("benchmarks", ()))
     found = Program(
         name=entry["name"],
         benchmarks=own,
-        source=source,
+        source=SHIPPED if entry["name"] == solver.NAME else source,
         sha256=entry.get("sha256", ""),
         configure=tuple(entry.get("configure", ())),
         options=tuple(entry.get("options", ())),
     )
-    if found.name != SUITE:
+    if found.name != OSU:
         yield found
         return
     for name in own or benchmarks or CORE:
@@ -69,10 +87,10 @@ def program_problems(document: Document) -> list[Problem]:
     ]
 
 
-def _all_bring(document: Document) -> bool:
-    """Return whether all arms are of a kind whose modules may bring any program."""
+def _may_bring(document: Document) -> bool:
+    """Return true where all arms are of a kind that may bring programs along."""
     arms = [document.data["baseline"], *document.data.get("challengers", [])]
-    return all("eessi" in arm for arm in arms)
+    return all(isinstance(arm, str) or _BRING & arm.keys() for arm in arms)
 
 
 def _problems(document: Document, index: int, entry: dict[str, Any]) -> Iterator[Problem]:
@@ -82,18 +100,21 @@ def _problems(document: Document, index: int, entry: dict[str, Any]) -> Iterator
         for key in entry
         if key not in _KEYS[name]
     ]
-    if name == SUITE and "source" not in entry and not _all_bring(document):
-        said = f"`{SUITE}` is compiled from its sources, and nothing says where they are"
-        hint = "name the archive or its folder with `source`; a module of EESSI brings it, too"
+    if name == OSU and "source" not in entry and not _may_bring(document):
+        said = f"`{OSU}` is compiled from its sources, and nothing says where they are"
+        hint = (
+            "name the archive or its folder with `source`; images, packs and modules may bring it"
+        )
         wrong.append((("name",), said, hint))
     elif "sha256" in entry and "source" not in entry:
         wrong.append((("sha256",), "there is no archive with this SHA-256", "add `source`"))
-    if name != SUITE:
-        has = f"it measures: {', '.join(CORE)}; `{SUITE}` has the others"
+    if name != OSU:
+        known = SOLVER if name == solver.NAME else CORE
+        has = f"it measures: {', '.join(known)}; `{OSU}` and our other program have more"
         wrong += [
             (("benchmarks", place), f"`{name}` does not measure `{one}`", has)
             for place, one in enumerate(entry.get("benchmarks", ()))
-            if one not in CORE
+            if one not in known
         ]
     for path, message, hint in wrong:
         where = document.where("programs", index, *path)

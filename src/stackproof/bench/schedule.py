@@ -13,19 +13,22 @@ import random
 from collections import Counter
 from collections.abc import Collection, Mapping
 
-from stackproof.bench import layout as layouts
 from stackproof.bench import programs as bench_programs
 from stackproof.bench.amounts import DEFAULT_SIZES
+from stackproof.bench.programs import solver
 from stackproof.bench.programs.osu_test import OSU_TESTS
 from stackproof.bench.spec import BenchSpec
 from stackproof.core.errors import Problem, Reason, StackproofError, fail
 from stackproof.core.value import Value, replace
+from stackproof.launch import layout as layouts
 from stackproof.results.case import Case, Locality, Placement, Rank
-from stackproof.results.metrics import CORE, METRICS
+from stackproof.results.metrics import CORE, METRICS, SOLVER
 from stackproof.site.topology import Core, Topology
 
 CHECKING = "stackproof-bench"
-"""The program that looks at the bytes that it receives."""
+"""The program that looks at the bytes that it receives; so does our solver."""
+
+_CHECK = frozenset({CHECKING, solver.NAME})
 
 ALL_RANKS = tuple(
     name
@@ -38,8 +41,9 @@ _SHORTEST_S = 1e-4
 
 # What each program measures with the same meaning; what IMB-MPI1 reads them from is in
 # `bench/programs/imb.py`.
-_PROGRAM_BENCHMARKS = {
+PROGRAM_BENCHMARKS = {
     "stackproof-bench": tuple(CORE),
+    solver.NAME: tuple(SOLVER),
     "IMB-MPI1": tuple(CORE),
     **{test.program: (test.benchmark,) for test in OSU_TESTS.values()},
 }
@@ -112,7 +116,7 @@ def _work(spec: BenchSpec, block: int) -> list[tuple[str, str | Placement]]:
         if name == CHECKING or _benchmarks(spec, name, name_of(entry), _rank_count(entry))
     ]
     checked = spec.validated if block == 0 else ()
-    return work + [(name, entry) for name in names if name == CHECKING for entry in checked]
+    return work + [(name, entry) for name in names if name in _CHECK for entry in checked]
 
 
 def name_of(entry: str | Placement) -> str:
@@ -232,7 +236,7 @@ def _sharing(placement: Placement, topologies: Mapping[str, Topology]) -> list[P
 def _pointless(spec: BenchSpec, placement: Placement) -> list[Problem]:
     """Return why nothing could be run at a placement."""
     message = hint = ""
-    programs = [one for one in spec.programs if placement.timed or one.name == CHECKING]
+    programs = [one for one in spec.programs if placement.timed or one.name in _CHECK]
     if not placement.timed and not (spec.validate and programs):
         message = f"`{placement.name}` is to be validated, and nothing checks bytes"
         hint = f"leave `validate: false` out, and have `{CHECKING}` among the programs"
@@ -346,6 +350,7 @@ def laid_out(
         ranks=ranks,
         interface=None if wanted.nodes == 1 else interface,
         gpus=kinds[0] if kinds else "",
+        membind=wanted.membind,
     )
 
 
@@ -366,7 +371,7 @@ def case_for(spec: BenchSpec, launch: Launch, placement: Placement, transport: s
     """
     timed = placement.timed
     # A GPU's bytes are always looked at: an MPI that takes their address for a host's may go on.
-    checked = (spec.validate or bool(spec.memory)) and launch.program == CHECKING
+    checked = (spec.validate or bool(spec.memory)) and launch.program in _CHECK
     case = Case(
         program=launch.program,
         benchmarks=tuple(
@@ -401,7 +406,7 @@ def _benchmarks(spec: BenchSpec, program: str, place: str, ranks: int) -> tuple[
     Of more than two ranks in blocks, the first two are on one node, and the others would wait: so
     only what all ranks take part in. Whoever orders ranks by hand knows which two come first.
     """
-    can = _PROGRAM_BENCHMARKS[program]
+    can = PROGRAM_BENCHMARKS[program]
     own = next((p.benchmarks for p in spec.programs if p.name == program), ())
     ready = {entry for entry in (*spec.placements, *spec.validated) if isinstance(entry, str)}
     few = ranks <= 2 or place not in ready

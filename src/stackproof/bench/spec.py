@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from msgspec import field
 
-from stackproof.bench import arms, layout, sweep
+from stackproof.bench import arms, sweep
 from stackproof.bench.amounts import parse_duration, parse_size, power_sizes
 from stackproof.bench.arms.paths import absolute
 from stackproof.bench.program_spec import Program, program_problems, programs_of
@@ -18,6 +18,7 @@ from stackproof.core import document as documents
 from stackproof.core.document import Document
 from stackproof.core.errors import Problem, Reason, StackproofError
 from stackproof.core.value import Value, replace
+from stackproof.launch import layout
 from stackproof.results.case import Locality, Placement, Rank, Timing
 
 DEFAULT_LAUNCHES = 10
@@ -194,9 +195,9 @@ def _shape_problems(document: Document) -> list[Problem]:
     for key, index, entry in _placement_entries(document):
         if isinstance(entry, str):
             continue
-        keys, forms = {*entry}, ({"name", "ranks", "interface"}, {"shape", "by", "fill"})
+        keys, forms = {*entry}, ({"name", "ranks", "interface"}, {"shape", "by", "fill", "membind"})
         form = forms["shape" in keys or "by" in keys]
-        missing = sorted((form - {"interface", "fill"}) - keys)
+        missing = sorted((form - {"interface", "fill", "membind"}) - keys)
         strange = sorted(keys - form)
         if missing or strange:
             what = f"lacks `{missing[0]}`" if missing else f"cannot have `{strange[0]}`"
@@ -251,7 +252,8 @@ def _entry_name(entry: Any) -> str:
         return entry
     if "shape" in entry:
         packed = entry.get("fill") == "packed"
-        return layout.layout_name(entry["shape"], entry["by"], packed=packed)
+        bound = bool(entry.get("membind"))
+        return layout.layout_name(entry["shape"], entry["by"], packed=packed, membind=bound)
     return str(entry["name"])
 
 

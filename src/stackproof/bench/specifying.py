@@ -9,14 +9,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from stackproof.bench import layout, schedule
+from stackproof.bench import schedule
 from stackproof.bench.amounts import duration_given, parse_sizes
 from stackproof.bench.options import BenchOptions
+from stackproof.bench.program_spec import programs_of
 from stackproof.bench.spec import Arm, BenchSpec, memory_of
 from stackproof.compare.model import MOST_LAUNCHES
 from stackproof.core.document import schema
 from stackproof.core.errors import Problem, Reason, StackproofError, fail
 from stackproof.core.value import replace
+from stackproof.launch import layout
 from stackproof.launch.schedulers import REGISTRY
 from stackproof.mpi import transports
 from stackproof.results.case import Locality
@@ -65,6 +67,12 @@ def refuse_short_form(options: BenchOptions) -> None:
             f"a specification already says what {', '.join(given)} would",
             hint="write it into the specification, or leave SPEC out and give --baseline",
         )
+
+
+def may_stay_here(options: BenchOptions) -> bool:
+    """Return true for a short form that names no placement, cluster or job to run on."""
+    elsewhere = (options.spec, options.placements, options.cluster, options.on, options.topology)
+    return not any(elsewhere)
 
 
 def scheduled(spec: BenchSpec, options: BenchOptions) -> BenchSpec:
@@ -118,6 +126,13 @@ def short_form(options: BenchOptions) -> dict[str, Any]:
                 + f"there are: {', '.join(CORE)}",
             )
         found["benchmarks"] = tuple(names)
+    if options.programs:
+        names = found.get("benchmarks", ())
+        found["programs"] = tuple(
+            program
+            for name in options.programs
+            for program in programs_of({"name": name}, names, "")
+        )
     if options.sizes:
         try:
             found["sizes"] = parse_sizes(options.sizes)
@@ -212,7 +227,7 @@ def _placement_hint(text: str, ready: Sequence[str]) -> str:
     near = difflib.get_close_matches(text, known, n=1)
     return (f"did you mean `{near[0]}`? " if near else "") + (
         f"there are: {', '.join(ready)}; NODESxRANKS such as 2x8; and NODESxRANKS-by-PART, with "
-        f"`-packed` behind it or not, where PART is one of {', '.join(layout.By)}"
+        f"`-packed` and `-membind` behind it or not, where PART is one of {', '.join(layout.By)}"
     )
 
 

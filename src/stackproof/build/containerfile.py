@@ -1,14 +1,14 @@
 """A plan as a Containerfile: the tree of an image, made by a container builder.
 
-Nothing is copied from a build context: every text of the plan is written out, so the one file is
-enough, and any builder reads it (https://docs.docker.com/reference/dockerfile/; no here-documents,
-which buildah before 1.33 does not know). What is downloaded is checked against the lock's digests,
+In one file nothing is copied from a build context: every text of the plan is written out, and any
+builder reads it (https://docs.docker.com/reference/dockerfile/; no here-documents, which buildah
+before 1.33 does not know). As a folder, each part of the build is a script with its files beside a
+Containerfile that copies and runs them. What is downloaded is checked against the lock's digests,
 and the base is named by its digest. The stage of tools needs apt (Debian, Ubuntu).
 """
 
 from __future__ import annotations
 
-import base64
 import itertools
 import json
 import posixpath
@@ -19,8 +19,10 @@ from functools import partial
 
 from msgspec import field
 
+from stackproof.build import shellfiles
 from stackproof.build.engine import Container
 from stackproof.build.plan import BUILD, DOWNLOADS, PYTHON, TOOLS, Clone, Plan, Step
+from stackproof.build.shellfiles import shell_word, single_line
 from stackproof.build.stack import Artefact, SourceFile
 from stackproof.core.command import Command, EnvPatch
 from stackproof.core.errors import Reason, StackproofError, fail
@@ -34,13 +36,6 @@ _PINNED = re.compile(
 _PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]+(?::[a-z0-9]+)?(?:=[A-Za-z0-9.+~:-]+)?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PLAIN_PATH = re.compile(r"/[A-Za-z0-9/._+-]*")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-_NOT_PLAIN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
-# A RUN becomes one argument of a shell, and the kernel takes 131,072 bytes in one (MAX_ARG_STRLEN);
-# builders read lines of up to 65,536 bytes.
-_MOST_BYTES = 60_000
-_LONGEST_LINE = 8_000
-_ENCODED_LINE = 76
 
 
 class ContainerfileRequest(Value):
@@ -93,12 +88,102 @@ def check_package(text: str) -> str:
     )
 
 
+class _Files(Value, kw_only=False):
+    """Files that a part of the build writes, by their path in the container."""
+
+    texts: Mapping[str, bytes]
+    executable: frozenset[str] = frozenset()
+
+
+class _Commands(Value, kw_only=False):
+    """Commands of one shell, each of which must succeed."""
+
+    lines: tuple[str, ...]
+
+
+_Piece = str | _Files | _Commands
+"""Something that a part of the build does; a text is an instruction as it stands."""
+
+
+class _Part(Value):
+    """A part of the stage that builds: the tools, or a step of the plan."""
+
+    name: str
+    title: str
+    pieces: tuple[_Piece, ...]
+
+
+class Context(Value):
+    """A folder for a builder: its Containerfile, and what that copies, by paths in the folder."""
+
+    text: str
+    files: Mapping[str, bytes]
+    executable: frozenset[str]
+
+
 def render(plan: Plan, wish: ContainerfileRequest, needs: Container, files: Files) -> str:
     """Return the Containerfile that makes a plan's tree and leaves its tools behind.
 
     Raises `StackproofError` (INVALID_VALUE) for what such a file cannot say.
     """
-    lines = [
+    lines = _head(plan, wish, needs)
+    for part in _parts(plan, needs, files):
+        lines += ["", f"# {part.title}"] if part.title else []
+        for piece in part.pieces:
+            if isinstance(piece, _Files):
+                lines += map(_run, shellfiles.write_commands(piece.texts, piece.executable))
+            else:
+                lines.append(_run(piece.lines) if isinstance(piece, _Commands) else piece)
+    return "\n".join([*lines, *_tail(plan, wish, needs)]) + "\n"
+
+
+def render_folder(
+    plan: Plan, wish: ContainerfileRequest, needs: Container, files: Files
+) -> Context:
+    """Return the same as a folder: each part of the build is a script, with its files beside it.
+
+    Raises `StackproofError` as `render` does.
+    """
+    lines = _head(plan, wish, needs)
+    copied: dict[str, bytes] = {}
+    executable: set[str] = set()
+    for number, part in enumerate(_parts(plan, needs, files)):
+        folder = f"{number:02}-{_UNSAFE.sub('-', part.name)}"
+        script = f"{BUILD}/steps/{folder}.sh"
+        body: list[str] = []
+        after: list[str] = []
+        for piece in part.pieces:
+            if isinstance(piece, _Files):
+                copied |= {_inside(folder, path): text for path, text in piece.texts.items()}
+                executable |= {_inside(folder, path) for path in piece.executable}
+            elif isinstance(piece, _Commands):
+                body += ["(", *piece.lines, ")"]
+            else:
+                after.append(piece)
+        title = f"# {_comment(part.title or part.name)}"
+        if body:
+            text = "\n".join([title, "set -e", *body, ""])
+            copied[_inside(folder, script)] = text.encode()
+        lines += ["", title]
+        lines += (
+            [f"COPY {folder}/ /"] if any(path.startswith(f"{folder}/") for path in copied) else []
+        )
+        lines += [f"RUN sh {script}"] if body else []
+        lines += after
+    text = "\n".join([*lines, *_tail(plan, wish, needs)]) + "\n"
+    return Context(text=text, files=copied, executable=frozenset(executable))
+
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9._+-]")
+
+
+def _inside(folder: str, path: str) -> str:
+    """Return the place of a container's file in a folder that is copied to its root."""
+    return f"{folder}/{posixpath.normpath(path).lstrip('/')}"
+
+
+def _head(plan: Plan, wish: ContainerfileRequest, needs: Container) -> list[str]:
+    return [
         f"# {_comment(plan.name)}: written by `stackproof image containerfile`; plan {plan.id}",
         f"FROM {check_base(wish.builder)} AS builder",
         _required(
@@ -108,44 +193,54 @@ def render(plan: Plan, wish: ContainerfileRequest, needs: Container, files: File
         *_packages((*needs.builder_packages, *wish.builder_packages)),
         *(
             _required(
-                f"test -d {_word(path)}",
+                f"test -d {shell_word(path)}",
                 f"the base image of the stage that builds has no {path}: --builder-base names one",
             )
             for path in needs.outside
         ),
     ]
+
+
+def _parts(plan: Plan, needs: Container, files: Files) -> Iterator[_Part]:
     fetch = partial(_fetch, needs=needs, sources={one.filename: one for one in needs.sources})
-    lines += _tools(needs, files.programs, fetch)
+    yield _Part(name="tools", title="", pieces=tuple(_tools(needs, files.programs, fetch)))
     for step in plan.steps:
         if step.name != "image":
-            lines += ["", f"# {_comment(step.description or step.name)}"]
-            lines += _step(step, plan.mount, files.blobs, fetch)
-    lines += ["", f"FROM {check_base(wish.base)}", *_packages((*needs.packages, *wish.packages))]
+            pieces = tuple(_step(step, plan.mount, files.blobs, fetch))
+            title = _comment(step.description or step.name)
+            yield _Part(name=step.name, title=title, pieces=pieces)
+
+
+def _tail(plan: Plan, wish: ContainerfileRequest, needs: Container) -> list[str]:
     place = _place(plan.mount)
+    lines = ["", f"FROM {check_base(wish.base)}", *_packages((*needs.packages, *wish.packages))]
     lines.append(f"COPY --from=builder {place} {place}")
     lines += _environment(wish.environment)
     if wish.activate:
         script = f'. {shlex.quote(wish.activate)} && exec "$@"'
         lines.append(f"ENTRYPOINT {json.dumps(['/bin/sh', '-c', script, 'sh'])}")
         lines.append('CMD ["/bin/sh"]')
-    lines += [f"LABEL {key}={_quoted(value)}" for key, value in sorted(wish.labels.items())]
-    return "\n".join(lines) + "\n"
+    return [
+        *lines,
+        *(f"LABEL {key}={_quoted(value)}" for key, value in sorted(wish.labels.items())),
+    ]
 
 
 def _required(test: str, otherwise: str) -> str:
     """Return an instruction that ends a build with a sentence where something is missing."""
-    return f"RUN {test} || {{ echo {_word(f'error: {otherwise}')} >&2; exit 1; }}"
+    return f"RUN {test} || {{ echo {shell_word(f'error: {otherwise}')} >&2; exit 1; }}"
 
 
 def _tools(
-    needs: Container, programs: Mapping[str, str], fetch: Callable[[Artefact], Iterator[str]]
-) -> Iterator[str]:
-    yield f"RUN mkdir -p {TOOLS} {DOWNLOADS}"
+    needs: Container,
+    programs: Mapping[str, str],
+    fetch: Callable[[Artefact], Iterator[_Commands]],
+) -> Iterator[_Piece]:
+    yield _Commands((f"mkdir -p {TOOLS} {DOWNLOADS}",))
     for wheel in needs.unpacked:
         yield from fetch(wheel)
-        yield _run([f"python3 -m zipfile -e {DOWNLOADS}/{wheel.filename} {TOOLS}"])
-    texts = {f"{TOOLS}/{name}": text.encode() for name, text in programs.items()}
-    yield from _written(texts, frozenset())
+        yield _Commands((f"python3 -m zipfile -e {DOWNLOADS}/{wheel.filename} {TOOLS}",))
+    yield _Files({f"{TOOLS}/{name}": text.encode() for name, text in programs.items()})
     for name, value in needs.variables.items():
         yield f"ENV {_variable(name)}={_quoted(value)}"
 
@@ -154,12 +249,20 @@ def _step(
     step: Step,
     mount: str,
     blobs: Mapping[str, bytes],
-    fetch: Callable[[Artefact], Iterator[str]],
-) -> Iterator[str]:
+    fetch: Callable[[Artefact], Iterator[_Commands]],
+) -> Iterator[_Piece]:
     for clone in step.clones:
         yield _clone(clone)
+    given = {
+        f"{DOWNLOADS}/{file.filename}": blobs[file.sha256]
+        for file in step.fetch
+        if file.sha256 in blobs
+    }
+    if given:
+        yield _Files(given)
     for artefact in step.fetch:
-        yield from fetch(artefact)
+        if artefact.sha256 not in blobs:
+            yield from fetch(artefact)
     places = {"store": mount, "build": BUILD}
     texts = {f"{mount}/{path}": text.encode() for path, text in step.files.items()}
     texts |= {f"{BUILD}/{path}": text.encode() for path, text in step.build_files.items()}
@@ -169,29 +272,29 @@ def _step(
         texts[f"{places[root]}/{rest}"] = blobs[copy.sha256]
         if copy.executable:
             executable.add(f"{places[root]}/{rest}")
-    yield from _written(texts, frozenset(executable))
+    yield _Files(texts, frozenset(executable))
     # Commands with the same surroundings share an instruction, so that these stand there once.
     for _, alike in itertools.groupby(step.commands, lambda one: (one.cwd, one.env)):
         commands = list(alike)
-        yield _run([*_surroundings(commands[0]), *map(_command, commands)])
+        yield _Commands((*_surroundings(commands[0]), *map(_command, commands)))
 
 
-def _clone(clone: Clone) -> str:
-    folder = _word(f"{BUILD}/{clone.folder}")
+def _clone(clone: Clone) -> _Commands:
+    folder = shell_word(f"{BUILD}/{clone.folder}")
     git = f"git -C {folder}"
-    return _run(
-        [
+    return _Commands(
+        (
             f"git init -q {folder}",
-            f"{git} fetch -q --depth=1 {_word(clone.url)} {_word(clone.commit)}",
+            f"{git} fetch -q --depth=1 {shell_word(clone.url)} {shell_word(clone.commit)}",
             f"{git} checkout -q FETCH_HEAD",
-            f'test "$({git} rev-parse HEAD)" = {_word(clone.commit)}',
-        ]
+            f'test "$({git} rev-parse HEAD)" = {shell_word(clone.commit)}',
+        )
     )
 
 
 def _fetch(
     artefact: Artefact, needs: Container, sources: Mapping[str, SourceFile]
-) -> Iterator[str]:
+) -> Iterator[_Commands]:
     """Yield what brings a locked file and checks its digest."""
     place = f"{DOWNLOADS}/{artefact.filename}"
     source = sources.get(artefact.filename)
@@ -199,7 +302,7 @@ def _fetch(
         if needs.download is None:
             raise _nowhere(artefact.filename)
         line = " | ".join(
-            " ".join(_word(word.replace(PYTHON, "python3")) for word in argv)
+            " ".join(shell_word(word.replace(PYTHON, "python3")) for word in argv)
             for argv in needs.download(artefact)
         )
     elif source.commit:
@@ -211,24 +314,25 @@ def _fetch(
         words = ("--format=tar", f"--prefix={stem}/", f"--output={place}", source.commit)
         line = " ".join(
             map(
-                _word, ("git", "-C", f"{BUILD}/{folder}", "-c", "tar.umask=0002", "archive", *words)
+                shell_word,
+                ("git", "-C", f"{BUILD}/{folder}", "-c", "tar.umask=0002", "archive", *words),
             )
         )
     else:
         line = _download(source, place)
-    yield _run([line, f"echo {_word(f'{artefact.sha256}  {place}')} | sha256sum -c -"])
+    yield _Commands((line, f"echo {shell_word(f'{artefact.sha256}  {place}')} | sha256sum -c -"))
 
 
 def _download(source: SourceFile, place: str) -> str:
     """Return the command that downloads a file; raises `StackproofError` (FILE_MISSING)."""
-    get = f"curl -fsSL -o {_word(place)}"
+    get = f"curl -fsSL -o {shell_word(place)}"
     if source.address:
-        return f"{get} {_word(source.address)}"
+        return f"{get} {shell_word(source.address)}"
     if source.os_package is None:
         raise _nowhere(source.filename)
     # From the archives that the base knows, whose pools have the files of every suite.
     known = r"$(apt-get update --print-uris | sed -n 's,^.\(.*/\)dists/.*,\1,p' | sort -u)"
-    return f'for one in {known}; do {get} "$one"{_word(source.pool)} && break; done'
+    return f'for one in {known}; do {get} "$one"{shell_word(source.pool)} && break; done'
 
 
 def _nowhere(name: str) -> StackproofError:
@@ -241,29 +345,29 @@ def _nowhere(name: str) -> StackproofError:
 
 def _surroundings(command: Command) -> Iterator[str]:
     if command.cwd:
-        yield f"cd {_word(command.cwd)}"
+        yield f"cd {shell_word(command.cwd)}"
     yield from _exports(command.env)
 
 
 def _command(command: Command) -> str:
-    line = " ".join(_word("python3" if word == PYTHON else word) for word in command.argv)
+    line = " ".join(shell_word("python3" if word == PYTHON else word) for word in command.argv)
     if command.ok == (0,):
         return line
     codes = "|".join(str(code) for code in command.ok)
-    return f"{{ {line}; case $? in {codes}) ;; *) false;; esac; }}"
+    return f"{{ code=0; {line} || code=$?; case $code in {codes}) ;; *) false;; esac; }}"
 
 
 def _exports(patch: EnvPatch) -> Iterator[str]:
     if patch.unset:
         yield f"unset {' '.join(map(_variable, patch.unset))}"
     for key, value in patch.set.items():
-        yield f"export {_variable(key)}={_word(value)}"
+        yield f"export {_variable(key)}={shell_word(value)}"
     for key, entries in patch.prepend.items():
         name = _variable(key)
-        yield f'export {name}={_word(":".join(entries))}"${{{name}:+:${name}}}"'
+        yield f'export {name}={shell_word(":".join(entries))}"${{{name}:+:${name}}}"'
     for key, entries in patch.append.items():
         name = _variable(key)
-        yield f'export {name}="${{{name}:+${name}:}}"{_word(":".join(entries))}'
+        yield f'export {name}="${{{name}:+${name}:}}"{shell_word(":".join(entries))}'
 
 
 def _environment(patch: EnvPatch) -> Iterator[str]:
@@ -278,72 +382,6 @@ def _environment(patch: EnvPatch) -> Iterator[str]:
     for key, entries in patch.append.items():
         name = _variable(key)
         yield f'ENV {name}="${{{name}:+${name}:}}{_inner(":".join(entries))}"'
-
-
-def _written(texts: Mapping[str, bytes], executable: frozenset[str]) -> Iterator[str]:
-    """Yield instructions that write files, many small ones in one."""
-    folders = sorted({posixpath.dirname(path) for path in texts})
-    parts = [f"mkdir -p {_word(folder)}" for folder in folders]
-    for path, content in texts.items():
-        parts += _file(path, content)
-        if path in executable:
-            parts.append(f"chmod 755 {_word(path)}")
-    waiting: list[str] = []
-    size = 0
-    for part in parts:
-        length = len(part.encode()) + 4
-        if waiting and size + length > _MOST_BYTES:
-            yield _run(waiting)
-            waiting, size = [], 0
-        waiting.append(part)
-        size += length
-    if waiting:
-        yield _run(waiting)
-
-
-def _file(path: str, content: bytes) -> Iterator[str]:
-    """Yield shell commands that write a file: as text where that is possible."""
-    lines = _plain_lines(content)
-    if lines is None:
-        text = base64.b64encode(content).decode()
-        cut = range(0, len(text), _ENCODED_LINE)
-        lines = [text[start : start + _ENCODED_LINE] for start in cut]
-        form, end = "%s", f" | base64 -d {{}} {_word(path)}"
-    else:
-        form, end = "%s\\n", f" {{}} {_word(path)}"
-    if not lines:
-        yield f": > {_word(path)}"
-    mark = ">"
-    for block in _blocks([_single(line) for line in lines]):
-        words = " \\\n      ".join(block)
-        yield f"printf '{form}' \\\n      {words} \\\n     {end.format(mark)}"
-        mark = ">>"
-
-
-def _plain_lines(content: bytes) -> list[str] | None:
-    """Return the lines of a text, or None for what only an encoding can carry unharmed."""
-    try:
-        text = content.decode()
-    except UnicodeDecodeError:
-        return None
-    if _NOT_PLAIN.search(text) or (text and not text.endswith("\n")):
-        return None
-    lines = text.split("\n")[:-1]
-    return None if any(len(line.encode()) > _LONGEST_LINE for line in lines) else lines
-
-
-def _blocks(words: list[str]) -> Iterator[list[str]]:
-    block: list[str] = []
-    size = 0
-    for word in words:
-        length = len(word.encode()) + 9
-        if block and size + length > _MOST_BYTES - 1_000:
-            yield block
-            block, size = [], 0
-        block.append(word)
-        size += length
-    if block:
-        yield block
 
 
 def _packages(names: Iterable[str]) -> Iterator[str]:
@@ -363,26 +401,6 @@ def _run(parts: Iterable[str]) -> str:
     return "RUN " + " \\\n && ".join(parts)
 
 
-def _word(text: str) -> str:
-    """Return a word for the shell of a RUN; raises `StackproofError` for one with a line break."""
-    return shlex.quote(_line(text))
-
-
-def _single(text: str) -> str:
-    """Return a line of a file in single quotes, needed or not: a column of them reads better."""
-    return "'" + text.replace("'", "'\"'\"'") + "'"
-
-
-def _line(text: str) -> str:
-    if _CONTROL.search(text):
-        raise fail(
-            Reason.INVALID_VALUE,
-            f"{text!r} has a control character, which a Containerfile cannot hold there",
-            hint="take it out of the recipe",
-        )
-    return text
-
-
 def _variable(name: str) -> str:
     if not _VARIABLE.fullmatch(name):
         raise fail(Reason.INVALID_VALUE, f"{name!r} is no name of an environment variable")
@@ -391,7 +409,7 @@ def _variable(name: str) -> str:
 
 def _inner(text: str) -> str:
     """Return a text for within double quotes: what has a meaning there loses it."""
-    return re.sub(r'([\\"$])', r"\\\1", _line(text))
+    return re.sub(r'([\\"$])', r"\\\1", single_line(text))
 
 
 def _quoted(text: str) -> str:

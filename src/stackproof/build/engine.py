@@ -55,8 +55,8 @@ class Container(Value):
     `programs` are ours that steps run. `packages` are of the base's archive, needed at run time;
     `builder_packages` and those that have `builder_programs` are needed to build, and `variables`
     set. `unpacked` are wheels that lie beside our programs, `outside` folders that must be there
-    already. `download` is what downloads a file of the lock, as a pipeline of command lines, where
-    `sources` does not say where it is from.
+    already; `gpu` is the kind that it is built for, empty for none. `download` is what downloads a
+    file of the lock, as a pipeline of command lines, where `sources` does not say where it is from.
     """
 
     views: tuple[str, ...] = ()
@@ -71,6 +71,7 @@ class Container(Value):
     variables: Mapping[str, str] = field(default_factory=dict)
     unpacked: tuple[Artefact, ...] = ()
     outside: tuple[str, ...] = ()
+    gpu: str = ""
     sources: tuple[SourceFile, ...] = ()
     download: Callable[[Artefact], tuple[tuple[str, ...], ...]] | None = None
 

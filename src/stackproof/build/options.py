@@ -27,13 +27,14 @@ WITH_PATCH = option("PACKAGE=FILE", "change a package's source by this patch (Ea
 class RecipeOptions(Options):
     """What recipe is meant, for which machine, and where its sources are.
 
-    `rpms` is the folder of a vendor's packages, `root` that of another system to build in. `swap`,
-    `with_source` and `with_patch` are words that change a package of it, as of `--with`.
+    `rpms` is the folder of a vendor's packages or a pack of Guix, `root` that of another system to
+    build in. `swap`, `with_source` and `with_patch` are words that change a package of it, as of
+    `--with`.
     """
 
     recipe: str = argument(
         "RECIPE", "recipe file (YAML), folder of a Stackinator recipe, or name of a shipped "
-        "recipe (`stackproof recipe list`)",
+        "recipe (`stackproof recipe ls`)",
     )  # fmt: skip
     site: str | None = SITE
     profile: str | None = PROFILE
@@ -46,8 +47,9 @@ class RecipeOptions(Options):
         "create`, or for EasyBuild any that has the source files",
     )  # fmt: skip
     rpms: str | None = option(
-        "DIR", "folder with the RPMs of a vendor's MPI, for recipes with `engine: vendor`",
-        words="--from",
+        "DIR|PACK", "folder with the RPMs of a vendor's MPI, for recipes with `engine: vendor`; "
+        "tarball or SquashFS image of `guix pack`, for those with `engine: guix`; default: the "
+        "folder that the recipe names, the machine's own Guix", words="--from",
     )  # fmt: skip
     choose: tuple[str, ...] = option(
         "AXIS=CHOICE", "one combination of the recipe's matrix; once for each axis"
@@ -100,12 +102,20 @@ class RecipeCheckOptions(Options, run="build.cli.check:run"):
 
 
 class PlanOptions(Options, run="build.cli.plan:run"):
-    """What is planned; `explain` is a key whose origin is wanted instead."""
+    """What is planned; `explain` is a key whose origin is wanted instead, `graph` a chart."""
 
     recipe: RecipeOptions = part(CompiledRecipeOptions)
     explain: str | None = option(
         "KEY", "instead of the plan, show which file set a value and what it took the place of: "
         "`environments.tools.specs`, `packages`, `facts.gpu`",
+    )  # fmt: skip
+    graph: str | None = option(
+        ("svg", "dot"), "instead of the plan, a chart of what is built on what: a picture, or text "
+        "for Graphviz; left out: the plan", excludes="explain",
+    )  # fmt: skip
+    output: str | None = option(
+        "FILE", "with --graph: the file of the chart; left out: print it", words="-o --output",
+        output="graph",
     )  # fmt: skip
     json: bool = flag("print stack, lock and steps as JSON")
 
@@ -252,6 +262,10 @@ class ContainerfileOptions(
     output: str | None = option(
         "FILE", "the file; left out: print it", words="-o --output", output="containerfile"
     )
+    folder: str | None = option(
+        "DIR", "write a folder for a builder, new or empty: a short Containerfile, and for each "
+        "component a script and its files (default: one file that has all in it)",
+    )  # fmt: skip
     base: str = required("IMAGE", "base image with its digest, NAME[:TAG]@sha256:DIGEST")
     builder_base: str | None = option(
         "IMAGE", "base image of the stage that builds, also with its digest; default: that of "
@@ -269,10 +283,57 @@ class ContainerfileOptions(
     )
 
 
+class EdfOptions(
+    Options,
+    run="build.cli.image_edf:run",
+    text="write an environment definition (EDF), with which `srun --environment=FILE` starts a job "
+    "in a container",
+):
+    """What the job's container holds, and what it gets besides; `image` names the container."""
+
+    target: str = argument(
+        "RECIPE|IMAGE", "a recipe, of which `image containerfile` made the container; an image of "
+        "ours, which is mounted into one; or the image of a container: a SquashFS file, or "
+        "REGISTRY#NAME:TAG",
+    )  # fmt: skip
+    output: str | None = option(
+        "FILE", "the file; left out: print it", words="-o --output", output="edf"
+    )
+    image: str | None = option(
+        "IMAGE", "the container that is started, a SquashFS file or [REGISTRY#]NAME[:TAG]; needed "
+        "for a recipe and for an image of ours (left out: RECIPE|IMAGE itself)",
+    )  # fmt: skip
+    mount: tuple[str, ...] = option(
+        "SOURCE[:PLACE[:FLAGS]]", "a folder that the job sees, such as ${SCRATCH}; may be given "
+        "several times (default: none)",
+    )  # fmt: skip
+    workdir: str | None = option("DIR", "where the job begins; left out: as the image has it")
+    env: tuple[str, ...] = option(
+        "NAME=VALUE", "a variable of the job; may be given several times (default: those of the "
+        "view)",
+    )  # fmt: skip
+    annotation: tuple[str, ...] = option(
+        "KEY=VALUE", "an annotation, such as com.hooks.aws_ofi_nccl.enabled=true; may be given "
+        "several times (default: com.hooks.cxi.enabled=true)",
+    )  # fmt: skip
+    device: tuple[str, ...] = option(
+        "DEVICE", "a name of CDI or a path, or none; may be given several times (default: the "
+        "GPUs, where there is a kind of them)",
+    )  # fmt: skip
+    gpu: str | None = option(
+        ("cuda", "rocm"), "the kind of GPUs of the nodes; left out: what the recipe is built for"
+    )
+    view: str | None = option("NAME", "view to set; default: the default one")
+    site: str | None = SITE
+    fact: tuple[str, ...] = FACT
+    swap: tuple[str, ...] = SWAP
+
+
 MIRROR_ACTIONS = {"create": MirrorOptions, "add-os-sources": SourceOptions}
 IMAGE_ACTIONS = {
     "ls": ImageListOptions,
     "du": DiskOptions,
     "prune": PruneRequest,
     "containerfile": ContainerfileOptions,
+    "edf": EdfOptions,
 }

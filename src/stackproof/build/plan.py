@@ -22,6 +22,8 @@ TREE_DIGEST = "tree_digest.py"
 OUT = "/build/out"
 BENCHMARK = "benchmark"
 """The name of the step that compiles the benchmark program."""
+PROGRAM = "program-"
+"""How the names of steps begin that compile a program of the recipe."""
 IMAGE_FILE = "image.squashfs"
 BUILD = "/build"
 """The build folder: what an engine needs besides the store (sources, configuration, caches)."""
@@ -83,7 +85,12 @@ class Step(Value):
     @property
     def compiles(self) -> bool:
         """Return whether its commands compile, so that the machine's C library is asked for."""
-        return bool(self.reports) or self.name == BENCHMARK
+        return bool(self.reports) or self.name == BENCHMARK or self.makes_program
+
+    @property
+    def makes_program(self) -> bool:
+        """Return true for a step that compiles a program of the recipe."""
+        return self.name.startswith(PROGRAM)
 
     @property
     def id(self) -> str:

@@ -166,7 +166,7 @@ def _object(content: bytes, name: str, file: str) -> dict[str, Any]:
 
 
 def no_record(file: str, why: str) -> StackproofError:
-    """Return what is raised for an image that does not say from what it was built."""
+    """Return the error for an image that does not say from what it was built."""
     return fail(
         Reason.IMAGE_NO_META,
         f"no provenance can be made of image `{file}`: {why}",

@@ -42,11 +42,11 @@ class Depth(StrEnum):
     """How deep a swap goes, the shallowest first."""
 
     INJECT = "inject"
-    """The replacement is put under programs as they are: nothing is compiled anew."""
+    """The replacement is put under programs as they are: nothing is compiled again."""
     SPLICE = "splice"
     """Spack builds what it has, and links it with the replacement."""
     REBUILD = "rebuild"
-    """The package, and what needs it, is obtained or compiled anew."""
+    """The package, and what needs it, is obtained or compiled again."""
 
 
 class SwapWord(Value):

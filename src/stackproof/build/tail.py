@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 
 from stackproof import __version__
-from stackproof.build import benchmark
+from stackproof.build import benchmark, features
 from stackproof.build.plan import IMAGE_FILE, OUT, PYTHON, TOOLS, TREE_DIGEST, Step
 from stackproof.build.stack import AnyLock, AnyStack
 from stackproof.build.transport_views import with_transports
@@ -16,13 +16,16 @@ from stackproof.core.value import replace
 from stackproof.image import metadata, squashfs, tree
 from stackproof.image.model import BenchmarkProgram, Image, MpiFacts, View
 
+BILL = "meta/bom.cdx.json"
+"""The place of the bill of materials in an image."""
 
-def in_turn(steps: Iterable[Step], last: str) -> Iterator[Step]:
-    """Yield steps, each with the one before it as its only input; `last` is the id before them."""
+
+def in_turn(steps: Iterable[Step], *last: str) -> Iterator[Step]:
+    """Yield steps, each with the one before it as its only input; `last` are ids before them."""
     for step in steps:
-        ready = replace(step, inputs=(last,))
+        ready = replace(step, inputs=last)
         yield ready
-        last = ready.id
+        last = (ready.id,)
 
 
 def compiled(
@@ -69,6 +72,7 @@ def described(
         benchmarks=tuple(BenchmarkProgram(name=name, path=programs[name]) for name in programs),
         stack_id=ids.content_id(noun.to_data(stack)),
         lock_digest=lock_digest(lock),
+        architecture=stack.architecture,
     )
 
 
@@ -104,7 +108,10 @@ def metadata_step(
         "meta/configure.json": json.dumps(configure, indent=1, sort_keys=True) + "\n",
         "meta/stack.json": noun.to_json(stack),
         "meta/lock.json": noun.to_json(lock),
-        "meta/bom.cdx.json": bill,
+        BILL: bill,
+        features.REFRAME: features.reframe_yaml(
+            {name: view.features for name, view in image.views.items() if view.features}
+        ),
         **{f"meta/recipe/{name}": text for name, text in recipe.items()},
     }
     scripts = []

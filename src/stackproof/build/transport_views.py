@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
+from stackproof.build.stack import AnyStack
 from stackproof.core.command import EnvPatch
 from stackproof.core.errors import Location, Problem, Reason, StackproofError
 from stackproof.core.value import Value, replace
@@ -44,24 +45,20 @@ class TransportViews(Value):
 
 
 def transport_views(
-    names: tuple[str, ...],
-    mpi: MpiFacts | None,
-    libfabric: Libfabric,
-    *,
-    taken: tuple[str, ...] = (),
-    fabric: str = "",
+    stack: AnyStack, mpi: MpiFacts | None, libfabric: Libfabric, *, taken: Collection[str] = ()
 ) -> TransportViews:
-    """Return what views named after transports change, as far as an image alone decides it.
+    """Return the changes by views of a stack's transports, as far as an image alone decides them.
 
     The profile is computed for every kind of machine. Where it comes out the same on all that can
     have the transport, it is a view; elsewhere the view refuses to run, as a forced path does. The
-    names in `taken` are views of the recipe and stay as they are. `fabric` is what joins the nodes
-    where the image is of one site's software, empty where it is for every machine.
+    names in `taken` are views of the recipe and stay as they are. The stack's facts have a `fabric`
+    where the image is of one site's software, and none where it is for every machine.
     """
+    fabric = stack.site_facts.get("fabric", "")
     changes: dict[str, EnvPatch] = {}
     notes: list[Problem] = []
     problems: list[Problem] = []
-    for name in names:
+    for name in stack.transports:
         if mpi is None:
             problems.append(_no_mpi(name))
             continue

@@ -25,80 +25,93 @@ if TYPE_CHECKING:
     from stackproof.core.cli.parsing import Parser
     from stackproof.core.errors import StackproofError
 
-# verb -> (where it is declared, one line of help), in the order of use: MODULE:NAME of the class of
-# its options, or of a table with the classes of its actions.
-VERBS: dict[str, tuple[str, str]] = {
-    "check": (
-        "build.options:RecipeCheckOptions",
-        "say whether a recipe is valid, with every problem at once",
-    ),
-    "plan": ("build.options:PlanOptions", "show the resolved stack and every step of its build"),
-    "build": ("build.options:BuildRequest", "build a recipe into a SquashFS image"),
-    "recipe": ("recipe.options:ACTIONS", "list the recipes that come with stackproof, or show one"),
-    "convert": (
-        "build.options:ConvertOptions",
-        "turn Stackinator recipes into one recipe for all their targets",
-    ),
-    "mirror": (
-        "build.options:MIRROR_ACTIONS",
-        "bring the sources of Spack stacks to machines without internet",
-    ),
-    "shell": ("build.options:BuildShellOptions", "open a shell in the sandbox of a build"),
-    "inspect": ("mount.options:InspectOptions", "show what an image holds"),
-    "pack": (
-        "pack.options:PackOptions",
-        "make a pack: a stack that runs where nothing may be installed",
-    ),
-    "install": (
-        "pack.options:InstallOptions",
-        "install an image at a prefix of its own, and go back to what was there",
-    ),
-    "run": ("mount.options:RunOptions", "run a command with images mounted"),
-    "start": ("mount.options:StartOptions", "start a shell with an image mounted"),
-    "activate": (
-        "mount.options:ActivateOptions",
-        "print what a job must mount and set to see images",
-    ),
-    "cluster": (
-        "cluster.options:ACTIONS",
-        "start, use or stop a cluster on this machine, with Slurm or without",
-    ),
-    "bench": (
-        "bench.options:BenchOptions",
-        "run benchmarks: baseline and challengers, interleaved",
-    ),
-    "compare": (
-        "report.options:CompareRequest",
-        "judge measured results: PASS, FAIL or INCONCLUSIVE",
-    ),
-    "report": (
-        "report.options:ReportRequest",
-        "write the report of measured results as one HTML file",
-    ),
-    "import": (
-        "bench.options:ImportOptions",
-        "turn outputs of OSU or IMB into results to report on",
-    ),
-    "doctor": (
-        "doctor.options:DoctorRequest",
-        "find known problems of a stack, a machine or results",
-    ),
-    "explain": (
-        "doctor.options:ExplainOptions",
-        "say what is known of a setting, a problem or a curve's shape",
-    ),
-    "inject": (
-        "inject.options:ACTIONS",
-        "say whether programs work with another MPI, before they run",
-    ),
-    "image": ("share.options:ACTIONS", "images by label: in your repository and in registries"),
-    "site": ("site.options:ACTIONS", "show, check or probe what a machine offers"),
-    "completion": ("cli.options:ScriptOptions", "print what completes command lines in a shell"),
+# group -> its verbs -> (where a verb is declared, one line of help), in the order of use:
+# MODULE:NAME of the class of its options, or of a table with the classes of its actions. Help,
+# pages, man pages and completions have this order.
+GROUPS: dict[str, dict[str, tuple[str, str]]] = {
+    "build": {
+        "recipe": (
+            "recipe.options:ACTIONS",
+            "list the recipes that come with stackproof, or show one",
+        ),
+        "check": ("build.options:RecipeCheckOptions", "find every problem of a recipe at once"),
+        "plan": (
+            "build.options:PlanOptions",
+            "show the resolved stack and every step of its build",
+        ),
+        "build": ("build.options:BuildRequest", "build a recipe into a SquashFS image"),
+        "shell": ("build.options:BuildShellOptions", "open a shell in the sandbox of a build"),
+        "convert": (
+            "build.options:ConvertOptions",
+            "turn Stackinator recipes into one recipe for all targets",
+        ),
+        "mirror": (
+            "build.options:MIRROR_ACTIONS",
+            "take the sources of Spack stacks to machines without internet",
+        ),
+    },
+    "run and share": {
+        "run": ("mount.options:RunOptions", "run a command with images mounted"),
+        "start": ("mount.options:StartOptions", "start a shell with an image mounted"),
+        "activate": (
+            "mount.options:ActivateOptions",
+            "print what a job must mount and set to see images",
+        ),
+        "inspect": ("mount.options:InspectOptions", "show what an image holds"),
+        "image": ("share.options:ACTIONS", "keep, pull, push and sign images by label"),
+        "pack": (
+            "pack.options:PackOptions",
+            "make a pack: a stack that runs where nothing is installed",
+        ),
+        "install": ("pack.options:InstallOptions", "install an image at a prefix, with a way back"),
+    },
+    "measure": {
+        "bench": (
+            "bench.options:BenchOptions",
+            "run benchmarks: baseline and challengers, interleaved",
+        ),
+        "compare": (
+            "report.options:CompareRequest",
+            "judge measured results: PASS, FAIL or INCONCLUSIVE",
+        ),
+        "report": (
+            "report.options:ReportRequest",
+            "write the report of measured results as one HTML file",
+        ),
+        "import": (
+            "bench.options:ImportOptions",
+            "turn outputs of OSU or IMB into results to report on",
+        ),
+    },
+    "diagnose and inject": {
+        "doctor": (
+            "doctor.options:DoctorRequest",
+            "find known problems of a stack, a machine or results",
+        ),
+        "explain": (
+            "doctor.options:ExplainOptions",
+            "explain a setting, a known problem or a curve's shape",
+        ),
+        "inject": (
+            "inject.options:ACTIONS",
+            "put another MPI under programs: check, apply, prove, undo",
+        ),
+    },
+    "site and cluster": {
+        "site": ("site.options:ACTIONS", "show, check or probe what a machine offers"),
+        "cluster": ("cluster.options:ACTIONS", "start, use or stop a cluster on this machine"),
+        "completion": (
+            "cli.options:ScriptOptions",
+            "print what completes command lines in a shell",
+        ),
+    },
 }
+VERBS = {name: row for verbs in GROUPS.values() for name, row in verbs.items()}
 
 # verb -> what adds further actions to it: rooms above the verb's own.
 _FURTHER_ACTIONS: dict[str, tuple[str, ...]] = {
     "inject": ("prove.options:ACTIONS",),
+    "site": ("launch.options:SITE_ACTIONS",),
     "image": (
         "mount.options:IMAGE_ACTIONS",
         "build.options:IMAGE_ACTIONS",
@@ -107,8 +120,23 @@ _FURTHER_ACTIONS: dict[str, tuple[str, ...]] = {
     ),
 }
 
+_USAGE = "stackproof [--debug] VERB …"
 # Verbs whose words may be those of another program.
 _BECOME_OTHERS = frozenset({"run", "start", "shell"})
+
+
+def overview() -> str:
+    """Return the help of `stackproof` itself: one screen of 40 lines and 80 columns."""
+    lines = [f"usage: {_USAGE}", ""]
+    for title, verbs in GROUPS.items():
+        lines += [f"{title}:", *(f"  {name:<10}  {text}" for name, (_, text) in verbs.items()), ""]
+    return "\n".join([
+        *lines,
+        "help on one verb, with examples: stackproof VERB --help",
+        "options before the verb: -V, --version (-VV: more); --debug: show tracebacks",
+        "exit codes: 0 done, 2 usage, 8 verdict FAIL, 9 no decision; all: man stackproof",
+        "",
+    ])  # fmt: skip
 
 
 def build_parser(verb: str | None = None, *, alone: bool = False) -> Parser:
@@ -123,9 +151,11 @@ def build_parser(verb: str | None = None, *, alone: bool = False) -> Parser:
         description="Define, build, deploy and prove MPI stacks.",
         epilog="exit codes: 0 done, 1 bug, 2 usage, 3 invalid document, 4 not possible here, "
         "5 build failed, 6 image or mount failed, 7 job failed, 8 verdict FAIL, "
-        "9 cannot be told (INCONCLUSIVE), 10 works with further steps, 130 interrupted",
+        "9 no decision (INCONCLUSIVE), 10 works with further steps, 11 no work done, "
+        "130 interrupted",
     )
-    parser.usage = "stackproof [--debug] VERB …"
+    parser.usage = _USAGE
+    parser.overview = overview()
     parser.add_argument(
         "-V", "--version", action="count", default=0,
         help="print the version and end; given twice (-VV), also Python and where stackproof is",
@@ -267,7 +297,7 @@ def _version(times: int) -> str:
 
 
 def _explain(error: BaseException) -> StackproofError:
-    """Return what a user is told of an error."""
+    """Return the error that a user reads for an exception."""
     from stackproof.core.errors import Reason, StackproofError, fail  # noqa: PLC0415 - not for --version
 
     if isinstance(error, StackproofError):
@@ -302,7 +332,7 @@ def _folder_is_gone() -> bool:
 
 
 def _wants_json(argv: Sequence[str]) -> bool:
-    """Return whether a command line asks for JSON: also one that cannot be parsed."""
+    """Return True where a command line asks for JSON: also one that cannot be parsed."""
     words = list(itertools.takewhile(lambda word: word != "--", argv))
     verb = next((word for word in words if not word.startswith("-")), "")
     return "--json" in words and verb not in _BECOME_OTHERS

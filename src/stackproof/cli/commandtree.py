@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from stackproof import cli
-from stackproof.core.cli.examples import EXAMPLES
+from stackproof.core.cli.examples import EXAMPLES, OUTPUTS
 from stackproof.core.cli.parsing import help_of, metavar_of, short_usage
 from stackproof.core.value import Value
 
@@ -30,14 +30,15 @@ class Argument(Value):
 
     @property
     def title(self) -> str:
-        """How it is written: `-o, --output FILE`."""
+        """The option as it is written: `-o, --output FILE`."""
         return " ".join(filter(None, [", ".join(self.names), self.value]))
 
 
 class DocumentedCommand(Value):
     """A command: `words` after `stackproof`, what it does, and the commands below it.
 
-    `run` names the function that does it: `MODULE:FUNCTION` below `stackproof.cli`.
+    `run` names the function that does it: `MODULE:FUNCTION` below `stackproof.cli`. `group` is the
+    group of verbs that a verb stands in, `output` a command line with the lines that it prints.
     """
 
     words: tuple[str, ...]
@@ -47,7 +48,9 @@ class DocumentedCommand(Value):
     options: tuple[Argument, ...] = ()
     epilog: str = ""
     run: str = ""
+    group: str = ""
     examples: tuple[tuple[str, str], ...] = ()
+    output: tuple[str, ...] = ()
     commands: tuple[DocumentedCommand, ...] = ()
 
     @property
@@ -70,6 +73,9 @@ def of_parser(parser: argparse.ArgumentParser) -> DocumentedCommand:
     return _command(parser, ())
 
 
+_GROUP_OF = {verb: title for title, verbs in cli.GROUPS.items() for verb in verbs}
+
+
 def _command(parser: argparse.ArgumentParser, words: tuple[str, ...]) -> DocumentedCommand:
     below: list[DocumentedCommand] = []
     positionals: list[Argument] = []
@@ -90,7 +96,9 @@ def _command(parser: argparse.ArgumentParser, words: tuple[str, ...]) -> Documen
         options=tuple(options),
         epilog=" ".join((parser.epilog or "").split()),
         run=parser.get_default("run") or "",
+        group=_GROUP_OF.get(" ".join(words), ""),
         examples=EXAMPLES.get(" ".join(words), ()),
+        output=OUTPUTS.get(" ".join(words), ()),
         commands=tuple(below),
     )
 

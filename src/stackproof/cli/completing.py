@@ -23,7 +23,7 @@ Names = Mapping[str, Sequence[str]]
 
 
 def kind_of(argument: Argument, names: Names) -> str:
-    """Return what completes a value: words with blanks between, @file, @dir, @label, @remote."""
+    """Return the kinds that complete a value, with blanks: words, @file, @dir, @label, @remote."""
     if argument.complete:
         return argument.complete
     words = list(argument.choices)

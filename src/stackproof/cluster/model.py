@@ -1,6 +1,6 @@
 """Nouns and arrows of a cluster on one machine: what it should be, what it is, how to enter it.
 
-A cluster is a *head* (where launchers run) and 1 to 8 *nodes*, each with namespaces of its own,
+A cluster is a *head* (where launchers run) and 1 to 32 *nodes*, each with namespaces of its own,
 joined by a bridge. Links have a rate (a token bucket on both ends of each node's link) and a
 delay (added once to every packet that a node sends). Nothing here touches the machine;
 `stackproof.cluster.effects.up` does.
@@ -22,7 +22,7 @@ from stackproof.cluster.slurm import NODE_SPOOL, SLURM_CONF, SlurmFacts, SlurmSp
 from stackproof.core.errors import Problem, Reason, StackproofError, fail
 from stackproof.core.value import Value
 
-MAX_NODES = 8
+MAX_NODES = 32
 INTERFACE = "eth0"
 BRIDGE = "br0"
 HEAD = "head"

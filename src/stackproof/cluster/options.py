@@ -79,7 +79,7 @@ class ClusterStatusOptions(
 class ClusterListOptions(
     Options,
     run="cluster.cli.cluster:run_list",
-    text="list the clusters of this user on this machine",
+    text="list the clusters of this user on this machine, and those that root brought up",
 ):
     """How clusters are listed."""
 
@@ -101,6 +101,17 @@ class ClusterExecOptions(
     on: str | None = option("NODE", "node1, node2, …; default: head")
     who: str | None = option("USER", "a user of the cluster; default: who you are", words="--as")
     rest: tuple[str, ...] = argument("COMMAND", "what to run", rest=True, must=True)
+
+    def refuse(self) -> None:
+        """Raise `StackproofError` (USAGE) for a node that stands where its option would."""
+        if self.rest[1:2] == ("--",) and self.rest[0].removeprefix("node").isdecimal():
+            from stackproof.core.errors import Reason, fail  # noqa: PLC0415 - for this alone
+
+            raise fail(
+                Reason.USAGE,
+                f"`{self.rest[0]}` is a node, and stands where the command begins",
+                hint=f"name it by --on: stackproof cluster exec --on {self.rest[0]} -- …",
+            )
 
 
 class ClusterKillOptions(
@@ -128,7 +139,7 @@ ACTIONS = {
     "up": ClusterUpOptions,
     "down": ClusterDownOptions,
     "status": ClusterStatusOptions,
-    "list": ClusterListOptions,
+    "ls": ClusterListOptions,
     "exec": ClusterExecOptions,
     "kill": ClusterKillOptions,
     "restart": ClusterRestartOptions,

@@ -34,10 +34,10 @@ MOUNT_POINTS = ("/user-environment", "/user-tools")
 """What images are built for, and stackproof-mount(8) permits without a `mount.conf`."""
 
 PACKAGES = (
-    "on Debian and Ubuntu: apt-get install slurmctld slurmd slurm-client munge libpmi2-0 libpmix2 "
-    "libpmix-dev libslurm-dev gcc meson ninja-build squashfs-tools"
-)
-"""All that a cluster with Slurm needs, the plug-in for images as well."""
+    "slurmctld", "slurmd", "slurm-client", "munge", "libpmi2-0", "libpmix2", "libpmix-dev",
+    "libslurm-dev", "gcc", "meson", "ninja-build", "squashfs-tools",
+)  # fmt: skip
+"""All packages of Debian and Ubuntu for a cluster with Slurm, the plug-in for images as well."""
 
 CONTROLLER_SPOOL = f"{SPOOL}/slurm"
 NODE_SPOOL = f"{SPOOL}/slurmd"

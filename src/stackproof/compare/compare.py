@@ -6,13 +6,15 @@ challenger in one randomised block. docs/explanation/statistics.md says what is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
 
-from stackproof.compare import integrity, overrule, sweep
+from stackproof.compare import halo, integrity, overrule, sweep
 from stackproof.compare.collect import CollectedResults, arm_launches, collect, curves_of
 from stackproof.compare.disturbance import Disturbed, disturbed, untold
-from stackproof.compare.drift import changes
 from stackproof.compare.judge import (
+    Observations,
     Rules,
 )
 from stackproof.compare.margins import TAIL, TAIL_MARGIN, margin_problems, planned_words
@@ -21,6 +23,7 @@ from stackproof.compare.model import (
     ArmVerdict,
     CompareOptions,
     Comparison,
+    Curve,
     Note,
     Panel,
     Verdict,
@@ -43,6 +46,7 @@ def compare(results: Results, options: CompareOptions | None = None) -> Comparis
     margins or other options that make no sense.
     """
     options = options or CompareOptions()
+    results = halo.check_residuals(results)
     spec = results.spec
     rules = _rules(results, options)
     collected = collect(results)
@@ -69,9 +73,10 @@ def compare(results: Results, options: CompareOptions | None = None) -> Comparis
         panels=panels,
         discarded=collected.discarded,
         launches=arm_launches(results.measurements),
-        notes=(
+        notes=_ranked(
             *_integrity_notes(results, trust, rules),
             *_notes(results, collected, panels, verdicts, rules),
+            *halo.describe_exchanges(collected, spec.null, hurt),
             *_disturbance_notes(results, hurt, panels),
         ),
         spec=spec,
@@ -89,13 +94,14 @@ def compare(results: Results, options: CompareOptions | None = None) -> Comparis
 
 def panels_of(results: Results) -> tuple[Panel, ...]:
     """Return every curve as it is judged now, for whoever asks while launches are being made."""
+    results = halo.check_residuals(results)
     hurt = disturbed(results.measurements)
     return judged_panels(collect(results), results, _rules(results, CompareOptions()), hurt)
 
 
 def settings_left(results: Results, block: int) -> dict[tuple[str, str, str], tuple[str, ...]]:
     """Return which settings of a sweep are left on each curve after a block."""
-    collected = collect(results)
+    collected = collect(halo.check_residuals(results))
     plan = sweep.plan_of(results.spec, _rules(results, CompareOptions()).margins)
     return sweep.remaining(collected.table, curves_of(collected), plan, block)
 
@@ -176,6 +182,11 @@ def _alone(baseline: str, collected: CollectedResults, panels: Sequence[Panel]) 
     ]
 
 
+def _ranked(*notes: Note) -> tuple[Note, ...]:
+    """Return the notes, warnings first: of each level in the order in which they came."""
+    return tuple(sorted(notes, key=lambda note: note.level != "warning"))
+
+
 def _notes(
     results: Results,
     collected: CollectedResults,
@@ -189,7 +200,7 @@ def _notes(
     if spec.looks:
         plain.append(
             f"launches were made until enough was decided, with looks after {_listed(spec.looks)} "
-            "per arm; all looks together err as seldom as one would"
+            "per arm; the error rate of all looks together is that of a single one"
         )
     elif rules.minimum_launches < 10:
         plain.append(
@@ -275,7 +286,7 @@ def _warnings(
             "not known and a FAIL may be noise"
         )
     base = spec.arms.get(spec.baseline)
-    found += changes(collected.table, curves_of(collected))
+    found += machine_changes(collected.table, curves_of(collected))
     found += [
         f"{arm} and {spec.baseline} are the same image with the same settings: comparing them "
         "says nothing about two stacks"
@@ -289,3 +300,62 @@ def _warnings(
     if not shown:
         found.append("no benchmark has usable launches of the baseline")
     return found
+
+
+_STEP = math.log(1.25)
+"""By how much all launches after a change must differ from those before, by their medians."""
+
+_SIDE = 3
+"""Blocks that must be there on both sides of a change."""
+
+
+def machine_changes(
+    table: Mapping[tuple[str, str, str], Mapping[str, Observations]],
+    curves: Mapping[tuple[str, str, str], Curve],
+) -> Iterator[str]:
+    """Yield a sentence for each curve on which all arms changed at one block, and stayed so.
+
+    Each block after the change is beyond each block before it. Where nothing changes, orders of
+    ten blocks do so at one place or another in 6 of 100 cases; that the step is a quarter besides
+    leaves noise that is as large as that, which a reader should know of as well.
+    """
+    for key, by_arm in table.items():
+        step = _step(_levels(by_arm))
+        if step is None:
+            continue
+        block, log = step
+        curve = curves[key]
+        worse = (log > 0) is not curve.higher_is_better
+        yield (
+            f"{curve.title} {curve.placement}: every arm became {math.exp(abs(log)):.1f} times "
+            f"{'slower' if worse else 'faster'} from block {block} on: the machine or its network "
+            "changed while it was measured. Launches of one block are compared, so that the "
+            "ratios hold; they are of two machines"
+        )
+
+
+def _levels(by_arm: Mapping[str, Observations]) -> dict[int, list[float]]:
+    """Return by block how far each arm is from its own median, as a logarithm over all sizes."""
+    found: dict[int, list[float]] = {}
+    for observations in by_arm.values():
+        own: dict[int, list[float]] = {}
+        for by_block in observations.values():
+            middle = statistics.median(by_block.values()) if by_block else 1.0
+            for block, value in by_block.items():
+                own.setdefault(block, []).append(math.log(value / middle))
+        for block, logs in own.items():
+            found.setdefault(block, []).append(statistics.median(logs))
+    return found
+
+
+def _step(levels: Mapping[int, Sequence[float]]) -> tuple[int, float] | None:
+    """Return the first block after a change that all arms show, and by how much they changed."""
+    blocks = sorted(levels)
+    for at in range(_SIDE, len(blocks) - _SIDE + 1):
+        before = [value for block in blocks[:at] for value in levels[block]]
+        after = [value for block in blocks[at:] for value in levels[block]]
+        apart = min(after) > max(before) or max(after) < min(before)
+        log = statistics.median(after) - statistics.median(before)
+        if apart and abs(log) >= _STEP:
+            return blocks[at], log
+    return None

@@ -26,13 +26,16 @@ _ALONE = re.compile(
     r"|Benchmark \S{1,40} invalid for 1 process(?:es)?"
 )
 _TAIL_LINES = 20
-# Names that our program gives to why a rank has no message buffers where they were asked for.
-_NO_BUFFERS = {
+_PHYSICS = "wrong-physics"
+# Names that our programs give to why nothing of what they measured, if anything, counts.
+_REFUSED = {
     "no-driver": Reason.NO_GPU,
     "no-device": Reason.NO_GPU,
     "not-gpu-aware": Reason.NO_GPU,
     "out-of-memory": Reason.JOB_FAILED,
     "device-fault": Reason.JOB_FAILED,
+    "bad-input": Reason.INVALID_VALUE,
+    _PHYSICS: Reason.VALIDATION_FAILED,
 }
 _ELEMENT = 4
 """Bytes of MPI_INT and MPI_FLOAT, in whole numbers of which an allreduce is measured."""
@@ -44,8 +47,8 @@ _FAULTS = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 11: "SIGSEGV"}
 
 # Which failure explains the others: a node that was not there before the crash it caused.
 _ORDER = (
-    Reason.UNSUPPORTED, Reason.NO_GPU, Reason.NODE_UNREACHABLE, Reason.SINGLETONS,
-    Reason.WRONG_PLACEMENT, Reason.COMMAND_NOT_FOUND,
+    Reason.UNSUPPORTED, Reason.INVALID_VALUE, Reason.NO_GPU, Reason.NODE_UNREACHABLE,
+    Reason.SINGLETONS, Reason.WRONG_PLACEMENT, Reason.COMMAND_NOT_FOUND,
     Reason.JOB_TIMEOUT, Reason.VALIDATION_FAILED, Reason.RANK_CRASHED, Reason.JOB_FAILED,
     Reason.GARBAGE_OUTPUT, Reason.TRUNCATED_OUTPUT, Reason.WRONG_MPI, Reason.WRONG_TRANSPORT,
     Reason.CLOCK_JUMPED, Reason.NO_RESULTS,
@@ -54,6 +57,7 @@ _ORDER = (
 _HINTS = {
     Reason.UNSUPPORTED: "build the image again with this stackproof: the benchmark in it is of "
     "another version",
+    Reason.INVALID_VALUE: "correct the program's `options` in the specification",
     Reason.NO_GPU: "ask for nodes with GPUs and for a GPU for each rank, and use an MPI that was "
     "built for them; `memory: host` needs neither",
     Reason.NODE_UNREACHABLE: "look whether the nodes are up: `stackproof cluster status`",
@@ -156,11 +160,11 @@ def _ended(output: Output, case: Case, completed: Completed, text: str) -> Check
             name, Reason.JOB_TIMEOUT, f"the job did not end within {case.timeout_s:g} s, {since}"
         )
     if completed.returncode == 0:
-        return _ok(name, "the launcher ended with 0")
+        return _ok(name, "the launcher exited with 0")
     how = (
         f"the launcher was killed by signal {-completed.returncode}"
         if completed.returncode < 0
-        else f"the launcher ended with {completed.returncode}"
+        else f"the launcher exited with {completed.returncode}"
     )
     reason, what = _why(output, completed.returncode, text)
     return _bad(name, reason, f"{what}; {how}")
@@ -170,8 +174,8 @@ def _why(output: Output, code: int, text: str) -> tuple[Reason, str]:
     """Return why a job ended with an error, from the most telling words it left."""
     spoke = _spoke(output)
     for name, words in output.refused.items():
-        if name in _NO_BUFFERS:
-            return _NO_BUFFERS[name], words
+        if name in _REFUSED:
+            return _REFUSED[name], words
     said = (
         (Reason.UNSUPPORTED, "the image's benchmark is of another version", _stranger(text)),
         (Reason.COMMAND_NOT_FOUND, "the program cannot be started", messages.no_program(text)),
@@ -200,7 +204,7 @@ def _stranger(text: str) -> str:
 def _output(output: Output, completed: Completed) -> Check:
     name = "output"
     noise = f"; {len(output.garbage)} foreign lines" if output.garbage else ""
-    unread = [text for reason, text in output.refused.items() if reason not in _NO_BUFFERS]
+    unread = [text for reason, text in output.refused.items() if reason not in _REFUSED]
     if unread:
         return _bad(name, Reason.GARBAGE_OUTPUT, f"{'; '.join(unread)}{noise}")
     if not _spoke(output) and not output.complete:
@@ -284,6 +288,8 @@ def _memory(output: Output, case: Case) -> Check:
 
 def _validation(output: Output, case: Case) -> Check:
     name = "validation"
+    if _PHYSICS in output.refused:
+        return _bad(name, Reason.VALIDATION_FAILED, output.refused[_PHYSICS])
     if output.validation_errors:
         shown = "; ".join(wrong.text for wrong in output.wrong[:_QUOTE_LINES])
         more = len(output.wrong) - _QUOTE_LINES

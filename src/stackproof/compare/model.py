@@ -266,7 +266,7 @@ class ArmVerdict(Value):
     """The verdict of one challenger (or of the null arm) over all its cells.
 
     Of those that are `inconclusive`, `unproven` look slower (`Cell.seems_slower`). `words` are as
-    those of a cell.
+    those of a cell. `overruled` is empty, or says in a few words what overrules the cells.
     """
 
     arm: str
@@ -278,6 +278,7 @@ class ArmVerdict(Value):
     sentence: str
     unproven: int = 0
     words: str = ""
+    overruled: str = ""
 
     @property
     def reads(self) -> str:

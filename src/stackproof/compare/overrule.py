@@ -19,6 +19,8 @@ from stackproof.results.model import ResultsSpec
 CHANCE = 0.05
 """How likely rates may differ as much by chance, over all challengers, before nothing is judged."""
 
+WRONG_BYTES = "received wrong bytes"
+
 
 class Discards(Value):
     """How many of an arm's timed launches were discarded."""
@@ -112,13 +114,15 @@ def overruled(
     wrong = corrupted(measurements)
     arms = [one.arm for one in verdicts]
     withheld = selected(discards(measurements), spec.baseline, arms)
+    cause = "more launches were discarded than chance explains"
     for arm in rotten(spec, measurements)[:1]:
         withheld = dict.fromkeys(arms, f"{wrong.pop(arm)}; nothing can be compared with that")
+        cause = "the baseline received wrong bytes"
     wrong.pop(spec.null or "", None)
     return tuple(
-        _changed(one, Verdict.FAIL, wrong[one.arm])
+        _changed(one, Verdict.FAIL, WRONG_BYTES, wrong[one.arm])
         if one.arm in wrong
-        else _changed(one, Verdict.INCONCLUSIVE, withheld[one.arm])
+        else _changed(one, Verdict.INCONCLUSIVE, f"not judged: {cause}", withheld[one.arm])
         if one.arm in withheld
         else one
         for one in verdicts
@@ -131,8 +135,9 @@ def rotten(spec: ResultsSpec, measurements: Sequence[Measurement]) -> list[str]:
     return [arm for arm in (spec.baseline, spec.null) if arm is not None and arm in wrong]
 
 
-def _changed(verdict: ArmVerdict, to: Verdict, why: str) -> ArmVerdict:
-    return replace(verdict, verdict=to, words=to.value, sentence=f"{why}. {verdict.sentence}")
+def _changed(verdict: ArmVerdict, to: Verdict, cause: str, why: str) -> ArmVerdict:
+    sentence = f"{why}. {verdict.sentence}"
+    return replace(verdict, verdict=to, words=to.value, sentence=sentence, overruled=cause)
 
 
 def warnings(spec: ResultsSpec, measurements: Sequence[Measurement]) -> list[str]:

@@ -20,6 +20,8 @@ def faults(facts: RankFacts, case: Case) -> list[str]:
         found.append(f"rank {facts.rank} may run on CPU {cpus}, not only {rank.cpu}")
     if None not in {rank.numa, facts.numa} and rank.numa != facts.numa:
         found.append(f"rank {facts.rank} is at NUMA node {facts.numa}, not {rank.numa}")
+    if case.placement.bound(rank) and facts.membind not in {None, rank.numa}:
+        found.append(f"the memory of rank {facts.rank} is not bound to NUMA node {rank.numa}")
     if facts.devices is None:
         return found
     told = _told_gpu(facts, case.placement)
@@ -42,6 +44,7 @@ def place_of(facts: RankFacts, case: Case) -> RankPlace:
         "node": _there(facts, rank, placement),
         "core": rank.cpu is not None and facts.cpus == (rank.cpu,),
         "NUMA": rank.numa is not None and facts.numa == rank.numa,
+        "memory": placement.bound(rank) and facts.membind == rank.numa,
         "NIC": rank.nic.startswith("cxi") and bool(nics),
         "GPU": rank.gpu is not None and _told_gpu(facts, placement) == str(rank.gpu),
     }

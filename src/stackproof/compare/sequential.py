@@ -1,6 +1,6 @@
 """Observations of an experiment that was looked at while it ran, to what each look decided.
 
-Each look is taken anew on the launches that were there at the time, at the level that `looks`
+Each look is taken again on the launches that were there at the time, at the level that `looks`
 gives it. What a look decided stays decided: launches that were made later, for the sake of others,
 do not change it.
 """

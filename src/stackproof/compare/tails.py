@@ -190,7 +190,7 @@ def _samples(cells: Sequence[Cell], contest: Contest, samples: tuple[Samples, Sa
 
 def _tails(rows: _Rows, samples: Floats, rules: Rules, asked: _Asked) -> list[Tail]:
     """Return the judgements of all rows; which of them FAIL is decided by all as one family."""
-    level = max(rules.tail, 0.5 ** float(rows.counts.max()))
+    level = max(rules.tail, 0.5 ** float(np.max(rows.counts)))
     limits, farther, centers = rows.limits, rows.farther, _centers(rows, samples)
     enough = rows.counts >= rules.needed
     asks = asked.rows & enough

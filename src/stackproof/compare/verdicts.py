@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from stackproof.compare.model import ArmJudgement, ArmVerdict, Cell, Panel, Verdict, Why
 from stackproof.compare.tails import NO_TAIL_MEASURED, TAIL_UNDECIDED, pass_words
-from stackproof.core.numbers import ranges_text
+from stackproof.core.numbers import ranges_text, ratio_text
 
 _WORST_SHOWN = 3
 _OPEN_TAILS = (TAIL_UNDECIDED, NO_TAIL_MEASURED)
@@ -143,7 +143,7 @@ def _where(judged: Sequence[tuple[Panel, ArmJudgement]]) -> str:
             # Two programs may measure the same thing, and then each is named.
             several = programs[curve.benchmark, curve.placement] > 1
             by = f" with {curve.program}" if several else ""
-            where = f"{curve.title} {curve.placement}{by}{size} ({what} {worst:.2f})"
+            where = f"{curve.title} {curve.placement}{by}{size} ({what} {ratio_text(worst)})"
             places.append((-_distance(worst), where))
     places.sort()
     text = ", ".join(place for _, place in places[:_WORST_SHOWN])

@@ -38,7 +38,12 @@ class MachineLoad(Value):
     @property
     def is_busy(self) -> bool:
         """Return true where ranks that are timed would have to share their CPUs."""
-        return self.others >= max(_SPARE, self.cpus - _TIMED_RANKS + _SPARE)
+        return self.others >= self.limit
+
+    @property
+    def limit(self) -> float:
+        """Return the load of others from which on ranks would have to share their CPUs."""
+        return max(_SPARE, self.cpus - _TIMED_RANKS + _SPARE)
 
     @property
     def factor(self) -> float:
@@ -73,9 +78,21 @@ def busy_sentence(load: MachineLoad, expected: str, option: str = "--wait-for-qu
     )
 
 
+def waiting_sentence(load: MachineLoad, expected: str, wait_s: float) -> str:
+    """Return the sentence at the start of a wait: how long it may last, and for what."""
+    return (
+        f"{load.text}: {expected} would be likely; waiting up to {_duration(wait_s)} for a load "
+        f"below {load.limit:.2g} by other programs (Ctrl-C stops)"
+    )
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+
+
 def quiet_sentence(load: MachineLoad, waited_s: float) -> str:
     """Return the sentence on the end of waiting for a quiet machine."""
-    waited = f"{waited_s:.0f} s" if waited_s < 100 else f"{waited_s / 60:.0f} min"
+    waited = _duration(waited_s)
     if load.is_busy:
         return f"still busy after {waited} ({load.text}): goes on all the same"
     return f"quiet after {waited} ({load.text})"

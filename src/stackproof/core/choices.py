@@ -12,9 +12,11 @@ BENCHMARKS = (
     "latency", "bandwidth", "bibandwidth", "message_rate", "allreduce", "alltoall", "allgather",
     "bcast", "barrier",
 )  # fmt: skip
+PROGRAMS = ("stackproof-bench", "stackproof-solver", "IMB-MPI1", "OSU")
 MARGINS = ("latency", "bandwidth", "rate", "collective")
 LAUNCHERS = (
     "hydra", "intel-hydra", "prte", "orterun", "srun:pmi2", "srun:pmix", "srun:cray_shasta",
+    "flux:simple", "flux:pmix", "flux:cray-pals", "pals", "pals:pmix",
 )  # fmt: skip
 NAMESPACES = ("none", "per-node", "per-rank")
 CONTAINER_FORMS = (
@@ -23,7 +25,7 @@ CONTAINER_FORMS = (
 LEVELS = ("x86-64-v1", "x86-64-v2", "x86-64-v3", "x86-64-v4")
 YES_NO = ("auto", "yes", "no")
 
-MOST_NODES = 8
+MOST_NODES = 32
 NODE_CPUS = 4
 HOOK = "/usr/libexec/stackproof/stackproof-oci-hook"
 ARTEFACT_FOLDER = "/opt/stackproof"

@@ -143,7 +143,7 @@ def _decode(text: str | bytes, file: str) -> str:
 
 def _compose(text: str, file: str, *, ours: bool) -> yaml.Node | None:
     """Return the root node of a text; every way in which it is not YAML is one error of ours."""
-    where = Location(file=file)
+    where, hint = Location(file=file), None
     try:
         by_libyaml = ours and yaml.__with_libyaml__
         return yaml.compose(text, Loader=yaml.CSafeLoader if by_libyaml else _loader(file))
@@ -153,6 +153,8 @@ def _compose(text: str, file: str, *, ours: bool) -> yaml.Node | None:
             where = Location(file=file, line=mark.line + 1, column=mark.column + 1)
         context = f" {error.context}" if error.context else ""
         message = f"not YAML: {error.problem}{context}"
+        if "'\\t'" in str(error.problem):
+            hint = "YAML is indented by blanks: write two in the place of the tab"
     except yaml.reader.ReaderError as error:
         where = _place_of(text[: error.position], file)
         message = f"not YAML: the character U+{ord(text[error.position]):04X} may not stand here"
@@ -161,7 +163,7 @@ def _compose(text: str, file: str, *, ours: bool) -> yaml.Node | None:
     except (ValueError, OverflowError, yaml.YAMLError) as error:
         # PyYAML leaks these from escapes such as "\\UFFFFFFFF" and from `%YAML` with huge numbers.
         message = f"not YAML: {_one_line(str(error))}"
-    raise fail(Reason.YAML_SYNTAX, message, where=where)
+    raise fail(Reason.YAML_SYNTAX, message, where=where, hint=hint)
 
 
 def _place_of(before: str, file: str) -> Location:
@@ -222,7 +224,7 @@ class _Builder:
         return self._scalar(node)
 
     def _is_plain(self, node: yaml.Node) -> bool:
-        """Return whether a node has a tag that its kind has without being asked; report if not."""
+        """Return True for a node with the tag that its kind has by itself; report any other."""
         if node.tag in _PLAIN_TAGS[type(node)]:
             return True
         self._problem(

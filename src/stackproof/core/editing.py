@@ -111,7 +111,7 @@ def _says(text: str, wanted: Any, file: str) -> bool:
 
 
 def _pieces(text: str, node: yaml.MappingNode, tree: Mapping[str, Any]) -> Iterator[_Piece]:
-    """Yield what changes in a mapping: values of its own keys, then all new keys at its end."""
+    """Yield the changes of a mapping: values of its own keys, then all new keys at its end."""
     there = {key.value: value for key, value in node.value if isinstance(key, yaml.ScalarNode)}
     new = {key: value for key, value in tree.items() if key not in there}
     for key, value in tree.items():
@@ -140,7 +140,7 @@ def _pieces(text: str, node: yaml.MappingNode, tree: Mapping[str, Any]) -> Itera
 
 
 def _end(text: str, node: yaml.Node) -> int:
-    """Return where the text of a value ends, without the comments behind it."""
+    """Return the offset at which the text of a value ends, without the comments behind it."""
     if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
         last = node.value[-1]
         return _end(text, last[1] if isinstance(last, tuple) else last)

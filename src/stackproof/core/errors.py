@@ -36,7 +36,7 @@ class ExitCode(IntEnum):
     WORSE = 8
     """The verdict is FAIL: of a comparison, or of the check of an injection."""
     UNKNOWN = 9
-    """It cannot be told: a comparison is INCONCLUSIVE, or an injection may work or not."""
+    """No decision: a comparison is INCONCLUSIVE, or an injection may work or not."""
     STEPS = 10
     """The injection works, but only with the steps that were printed."""
     NO_WORK = 11

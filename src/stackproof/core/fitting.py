@@ -26,7 +26,7 @@ class UnknownError(Exception):
 
 
 def fits(schema: Schema, data: Any) -> bool:
-    """Return whether data fit a schema of Draft 2020-12; raises `UnknownError`."""
+    """Return True where data fit a schema of Draft 2020-12; raises `UnknownError`."""
     return _fits(schema, data, schema)
 
 

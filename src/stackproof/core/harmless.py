@@ -35,7 +35,7 @@ def line(value: str) -> str:
 
 
 def cell(value: object) -> object:
-    """Return what may stand in a cell of CSV: no text that a spreadsheet takes for a formula."""
+    """Return the text of a cell of CSV: none that a spreadsheet takes for a formula."""
     begins = isinstance(value, str) and value.lstrip(" ")[:1] in _FORMULAS
     return f"'{value}" if begins else value
 

@@ -19,6 +19,7 @@ WANTED = {
     "recipe": "a recipe of stackproof", "site": "a site", "bench": "a specification of `bench`",
     "log": "what a job printed", "output": "the output of a benchmark",
     "results": "a results folder", "image": "an image of stackproof",
+    "capture": "a capture of a machine",
 }  # fmt: skip
 """Kinds that verbs take, in words."""
 
@@ -44,6 +45,7 @@ _EASYCONFIG = (
     "`stackproof recipe show libfabric`, docs/how-to/build-with-easybuild.md says more"
 )
 _EDF = (
+    "`stackproof image edf` writes one for a container of yours; "
     "`stackproof inject container` puts another MPI into its container, and arms of "
     "`stackproof bench` run in one with `runtime: edf`: docs/how-to/compare-with-your-site.md"
 )
@@ -57,7 +59,7 @@ _KINDS = {
     "packed": ("an archive or a compressed file", "unpack it; `doctor --replay` takes a bundle"),
     "lock": ("a lock of stackproof", "`stackproof build RECIPE` finds it beside its recipe"),
     "spack-lock": ("a lock of Spack (spack.lock)", _SPACK),
-    "capture": ("a capture of a machine", "`stackproof site probe --capture-file {path}` takes it"),
+    "capture": ("a capture of a machine", "`stackproof site probe --from {path}` takes it"),
     "result": ("a file of a results folder", _RESULTS),
     "written": ("JSON that stackproof wrote", "name the file or the folder that it is about"),
     "spack": ("an environment of Spack (spack.yaml)", _SPACK),
@@ -78,9 +80,9 @@ _KINDS = {
     "flux": ("a batch script of Flux", _SCRIPT),
     "script": ("a script", _SCRIPT),
     "printed-script": ("a script", _SCRIPT),
-    "module": ("a module file", "`stackproof recipe list` names stacks to build"),
+    "module": ("a module file", "`stackproof recipe ls` names stacks to build"),
     "slurm-conf": ("a configuration of Slurm", "`stackproof site probe` asks Slurm on the machine"),
-    "conda": ("an environment of conda", "`stackproof recipe list` names stacks to build"),
+    "conda": ("an environment of conda", "`stackproof recipe ls` names stacks to build"),
     "output": ("the output of a benchmark", "`stackproof import -o results {path}` takes it"),
     "variables": ("a list of environment variables", "`stackproof doctor --env {path}` takes it"),
     "recipe": ("a recipe", "`stackproof check`, `plan` and `build` take it"),

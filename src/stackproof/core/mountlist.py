@@ -69,7 +69,7 @@ def split(entry: str) -> tuple[str, str | None]:
 
 
 def bad_mount_point(path: str) -> str | None:
-    """Return why a path cannot be a mount point, in words, or None if it can.
+    """Return the reason why a path cannot be a mount point, in words, or None if it can.
 
     The words go behind `cannot be a mount point: `. Whether the folder exists on a machine is not
     asked here.

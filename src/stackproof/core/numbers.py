@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 _STEPS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
@@ -16,7 +17,7 @@ def size_text(size: int) -> str:
 
 
 def disk_text(size: int) -> str:
-    """Return what something takes on disk, in steps of 1000 as disks are sold: `12.4 MB`."""
+    """Return the size on disk as text, in steps of 1000 as disks are sold: `12.4 MB`."""
     for step, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if size >= step:
             return f"{size / step:.1f} {unit}"
@@ -30,6 +31,14 @@ def value_text(value: float) -> str:
     if abs(value) >= 1000:
         return f"{value:,.0f}"
     return f"{value:.4g}"
+
+
+def ratio_text(value: float) -> str:
+    """Return a ratio with two decimals, and a small one with two digits: `0.98`, `0.00016`."""
+    if 0 < value < 0.095:
+        rounded = float(f"{value:.1e}")
+        return f"{rounded:.{1 - math.floor(math.log10(rounded))}f}"
+    return f"{value:.2f}"
 
 
 def percent_text(fraction: float) -> str:

@@ -216,5 +216,5 @@ WAIT_FOR_QUIET = option(
     "1h (default: say what to expect, and begin)",
 )  # fmt: skip
 REQUIRE_PASS = flag(
-    "end with exit code 8 unless the verdict is PASS: INCONCLUSIVE, otherwise 9, counts as FAIL"
+    "exit with 8 unless the verdict is PASS: INCONCLUSIVE, otherwise 9, counts as FAIL"
 )

@@ -37,7 +37,7 @@ class Range(Value, kw_only=False):
     exact: bool = False
 
     def within(self, other: Range) -> bool:
-        """Return whether every version of this range is in another one."""
+        """Return True where every version of this range is in another one."""
         if other.exact:
             return self == other
         if other.low is not None and (self.low is None or self.low < other.low):
@@ -52,7 +52,7 @@ class Range(Value, kw_only=False):
         return self.high < other.high[: len(self.high)]
 
     def meets(self, other: Range) -> bool:
-        """Return whether a version may be in both ranges."""
+        """Return True where a version may be in both ranges."""
         if self.exact:
             return self.within(other)
         if other.exact:
@@ -71,14 +71,14 @@ class Versions(Value, kw_only=False):
     known: bool = True
 
     def within(self, other: Versions) -> bool:
-        """Return whether every version that is meant is one of the other's."""
+        """Return True where every version that is meant is one of the other's."""
         return (
             self.known and other.known
             and all(any(mine.within(theirs) for theirs in other.ranges) for mine in self.ranges)
         )  # fmt: skip
 
     def meets(self, other: Versions) -> bool:
-        """Return whether some version may be meant by both."""
+        """Return True where some version may be meant by both."""
         return (
             not (self.known and other.known)
             or any(mine.meets(theirs) for mine in self.ranges for theirs in other.ranges)

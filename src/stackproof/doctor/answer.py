@@ -215,7 +215,7 @@ def _more(diagnosis: Diagnosis, width: int) -> Iterator[str]:
                 wanted[text] = wanted.get(text, 0) + 1
     best = sorted(wanted, key=lambda text: -wanted[text])[:3]
     if best:
-        text = f"What would tell more (--all: all of it): {'; '.join(best)}"
+        text = f"To check more, give (--all: everything): {'; '.join(best)}"
         yield from _wrapped(text, width, "", most=3)
 
 
@@ -224,9 +224,9 @@ def _rest(findings: Sequence[RuleFinding], width: int) -> Iterator[str]:
     unknown = [one for one in findings if one.outcome.answer is Answer.UNKNOWN]
     silent = [one for one in findings if one.outcome.answer is Answer.NO]
     yield ""
-    yield f"Cannot be told: {len(unknown)}"
+    yield f"Not checked: {len(unknown)}"
     for one in unknown:
         yield f"  {one.rule.id} {one.rule.name}: {one.rule.title}"
-        yield from (f"      would tell: {text}" for text in one.outcome.missing)
+        yield from (f"      to check it, give: {text}" for text in one.outcome.missing)
     ids = ", ".join(one.rule.id for one in sorted(silent, key=lambda one: one.rule.number))
     yield from textwrap.wrap(f"Not there: {len(silent)} ({ids or 'none'})", width)

@@ -81,7 +81,7 @@ def _expanded(data: bytes, where: Location) -> bytes:
     if data.startswith((_ZSTD, _BZIP2, _XZ)):
         raise fail(
             Reason.UNSUPPORTED,
-            "this bundle was compressed anew, by zstd, bzip2 or xz",
+            "this bundle was recompressed, by zstd, bzip2 or xz",
             where=where,
             hint="expand it first, for example with `zstd -d FILE`; a plain .tar is read",
         )

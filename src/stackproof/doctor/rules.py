@@ -32,9 +32,6 @@ MOST_NAMES = 3
 _FAMILIES = frozenset(FACTS["mpi"].values)
 """Components that are an MPI: where another one is known, they are not there."""
 
-_STOPPING = frozenset({Severity.FAILS, Severity.SLOW})
-"""What a line of a log cannot mean where the program went on after it."""
-
 _VERSION = re.compile(r"v?(\d+(?:\.\d+)*)(?:\.post\d+)?")
 
 
@@ -81,8 +78,7 @@ def diagnose(knowledge: Knowledge, evidence: Evidence) -> tuple[RuleFinding, ...
     went_on = evidence.facts.get("went-on") is True
     for rule in knowledge.rules:
         outcome = evaluate(rule.when, evidence, knowledge.newest)
-        if outcome.place is not None and went_on and rule.severity in _STOPPING:
-            # A program that goes on after such a line did not fail by it.
+        if outcome.place is not None and went_on and _stops(rule):
             outcome = replace(outcome, answer=Answer.NO)
         support = None
         if rule.supported_by is not None and outcome.answer is Answer.YES:
@@ -98,6 +94,14 @@ def diagnose(knowledge: Knowledge, evidence: Evidence) -> tuple[RuleFinding, ...
     found = [_silent(one) if one.rule.id in hushed else one for one in found]
     later = {identifier for one in fired for identifier in one.rule.outranks}
     return tuple(sorted(found, key=lambda one: _order(one, later)))
+
+
+def _stops(rule: Rule) -> bool:
+    """Return true for a problem that a program cannot have had if it went on after the line.
+
+    A slow program goes on. A warning that is only a symptom slows nothing down.
+    """
+    return rule.severity is Severity.FAILS or (rule.symptom and rule.severity is Severity.SLOW)
 
 
 def _silent(finding: RuleFinding) -> RuleFinding:
@@ -316,7 +320,16 @@ def _fact(evidence: Evidence, name: str, wanted: tuple[str | bool, ...]) -> Outc
     holds = any(one in wanted for one in have)
     if not holds and f"fact {name}" in evidence.partial:
         return _missing_fact(name)
-    return _decided(holds, quote)
+    return replace(_decided(holds, quote), place=_line_of(evidence, name) if holds else None)
+
+
+def _line_of(evidence: Evidence, name: str) -> int | None:
+    """Return the line of a log that tells a fact, None where no line of one does."""
+    match = _PLACE.match(evidence.origin("fact", name))
+    return int(match["line"]) if match and match["log"] in evidence.logs else None
+
+
+_PLACE = re.compile(r"(?P<log>[^:]+):(?P<line>[0-9]{1,12}):")
 
 
 def _word(value: object) -> str:
@@ -346,7 +359,8 @@ def _number(evidence: Evidence, name: str, holds: Callable[[float], bool]) -> Ou
     value = evidence.facts.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return _missing_fact(name)
-    return _decided(holds(value), f"{name}: {value:.4g}{_from(evidence, 'fact', name)}")
+    decided = _decided(holds(value), f"{name}: {value:.4g}{_from(evidence, 'fact', name)}")
+    return replace(decided, place=_line_of(evidence, name) if holds(value) else None)
 
 
 def _log(

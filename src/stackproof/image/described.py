@@ -22,13 +22,16 @@ META = "meta/env.json"
 class DescribedView:
     """A view: the change that it makes; `root` is a path inside of the mounted image."""
 
-    __slots__ = ("description", "env", "name", "root")
+    __slots__ = ("description", "env", "features", "name", "root")
 
-    def __init__(self, name: str, root: str, description: str, env: Change) -> None:
+    def __init__(
+        self, name: str, root: str, description: str, env: Change, features: tuple[str, ...]
+    ) -> None:
         self.name = name
         self.root = root
         self.description = description
         self.env = env
+        self.features = features
 
 
 class Described:
@@ -39,14 +42,15 @@ class Described:
     """
 
     __slots__ = (
-        "benchmarks", "default_view", "description", "lock_digest", "mount", "mpi", "name", "path",
-        "redistribute", "size", "stack_id", "transports", "views",
+        "architecture", "benchmarks", "default_view", "description", "lock_digest", "mount", "mpi",
+        "name", "path", "redistribute", "size", "stack_id", "transports", "views",
     )  # fmt: skip
 
     def __init__(self, path: str, size: int) -> None:
         self.path = path
         self.size = size
         self.name = self.mount = self.description = self.stack_id = self.lock_digest = ""
+        self.architecture = ""
         self.default_view: str | None = None
         self.views: dict[str, DescribedView] = {}
         self.transports: tuple[str, ...] = ()
@@ -63,7 +67,7 @@ def silent(path: str, size: int) -> Described:
 
 
 def parse(text: str | bytes, *, path: str, size: int) -> Described:
-    """Return what the text of a `meta/env.json` says; raises like `metadata.parse_env_json`."""
+    """Return the facts in the text of a `meta/env.json`; raises like `metadata.parse_env_json`."""
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -90,6 +94,9 @@ def parse(text: str | bytes, *, path: str, size: int) -> Described:
     }
     found.stack_id = reader.text(ours.get("stack", ""), "`stackproof.build.stack`", empty=True)
     found.lock_digest = reader.text(ours.get("lock", ""), "`stackproof.lock`", empty=True)
+    found.architecture = reader.text(
+        ours.get("architecture", ""), "`stackproof.architecture`", empty=True
+    )
     found.redistribute = ours.get("redistribute", "yes") == "yes"
     return found
 
@@ -124,7 +131,11 @@ class _Reader:
         what = f"`description` of view `{name}`"
         description = self.text(data.get("description") or "", what, empty=True)
         change = self.environment(values, f"view `{name}`")
-        return DescribedView(name, root, description, change)
+        features = data.get("features") or []
+        if not isinstance(features, list):
+            raise _bad(self._path, f"`features` of view `{name}` is not a list")
+        words = tuple(self.text(word, f"a feature of view `{name}`") for word in features)
+        return DescribedView(name, root, description, change, words)
 
     def environment(self, values: dict[str, Any], what: str) -> Change:
         lists = self.mapping(values.get("list"), f"`list` of {what}")

@@ -58,6 +58,8 @@ def render_env_json(image: Image) -> str:
         "lock": image.lock_digest,
         "benchmarks": {program.name: program.path for program in image.benchmarks},
     }
+    if image.architecture:
+        data["stackproof"]["architecture"] = image.architecture
     if image.transports:
         data["stackproof"]["transports"] = list(image.transports)
     if not image.redistribute:
@@ -112,6 +114,7 @@ def image_of(found: Described) -> Image:
                 root=view.root,
                 description=view.description,
                 env=EnvPatch.of(view.env),
+                features=view.features,
             )
             for name, view in found.views.items()
         },
@@ -123,6 +126,7 @@ def image_of(found: Described) -> Image:
         stack_id=found.stack_id,
         lock_digest=found.lock_digest,
         redistribute=found.redistribute,
+        architecture=found.architecture,
     )
 
 
@@ -133,6 +137,7 @@ def _view_data(view: View) -> dict[str, Any]:
         "description": view.description,
         "type": "augment",
         "env": _environment_data(view.env),
+        **({"features": list(view.features)} if view.features else {}),
     }
 
 

@@ -12,12 +12,16 @@ from stackproof.core.value import Value
 
 
 class View(Value):
-    """A named environment patch of an image; `root` is a path inside the mounted image."""
+    """A named environment patch of an image; `root` is a path inside the mounted image.
+
+    `features` are words by which tests find out whether they fit: `mpi`, `openmpi`, `cuda`.
+    """
 
     name: str
     root: str
     description: str = ""
     env: EnvPatch = field(default_factory=EnvPatch)
+    features: tuple[str, ...] = ()
 
 
 class BenchmarkProgram(Value):
@@ -46,7 +50,8 @@ class Image(Value):
     `path` is the file, `mount` the mount point it was built for, `sha256` the digest of the file
     (empty until somebody asked for it, since it costs a read of the whole file). `transports` are
     the views that force the transport of their name. Without `redistribute` it holds files that
-    their vendor lets nobody hand on.
+    their vendor lets nobody hand on. `architecture` is that of its programs as `uname -m` says it,
+    empty for an image that does not tell.
     """
 
     SCHEMA: ClassVar[str] = "stackproof/image/1"
@@ -65,6 +70,7 @@ class Image(Value):
     stack_id: str = ""
     lock_digest: str = ""
     redistribute: bool = True
+    architecture: str = ""
 
 
 class TreeDigest(Value):

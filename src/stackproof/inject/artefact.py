@@ -113,7 +113,7 @@ def plan_artefact(view: FileView, replacement: Replacement, wish: ArtefactReques
             where=Location(file=replacement.prefix),
             hint="name the prefix that has `lib/libfabric.so.1`",
         )
-    work = _Work(view=view, wish=wish)
+    work = _Work(view=view, wish=wish, folders=replacement.folders)
     for path in chosen.values():
         work.closure(path)
     for soname in tuple(work.found):  # libfabric of an MPI comes to light in its closure
@@ -175,6 +175,7 @@ class _Work(Struct, kw_only=True):
 
     view: FileView
     wish: ArtefactRequest
+    folders: tuple[str, ...]
     found: dict[str, MappedObject] = field(default_factory=dict)
     closures: list[Closure] = field(default_factory=list)
     left: set[str] = field(default_factory=set)
@@ -191,7 +192,18 @@ class _Work(Struct, kw_only=True):
         self._take(closure)
 
     def _load(self, path: str) -> Closure:
-        setting = LoaderSettings()
+        """Return the closure of a library: by itself, else with the folders of the prefix.
+
+        Intel's libraries have no search path and rely on LD_LIBRARY_PATH; their copies have one.
+        """
+        closure = self._closure_with(path, ())
+        if all(is_machines(edge.name) for edge in closure.missing):
+            return closure
+        more = self._closure_with(path, self.folders)
+        return more if len(more.missing) < len(closure.missing) else closure
+
+    def _closure_with(self, path: str, folders: tuple[str, ...]) -> Closure:
+        setting = LoaderSettings(library_path=folders)
         return load_program(self.view, path, machine=self.wish.machine, setting=setting)
 
     def _take(self, closure: Closure) -> None:
@@ -424,7 +436,12 @@ def _foreign(family: str, chosen: Mapping[str, str]) -> Iterator[str]:
 
 def is_machines(name: str) -> bool:
     """Return whether a library stays the machine's: of the C library, of drivers, of RDMA."""
-    return stays(name) or _RDMA.fullmatch(posixpath.basename(name)) is not None
+    return stays(name) or is_rdma(name)
+
+
+def is_rdma(name: str) -> bool:
+    """Return true for a library of rdma-core, whose drivers are plug-ins of the same release."""
+    return _RDMA.fullmatch(posixpath.basename(name)) is not None
 
 
 def folders_of(closures: Sequence[Closure], names: Sequence[str]) -> tuple[str, ...]:

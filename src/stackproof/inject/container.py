@@ -3,7 +3,7 @@
 One definition, a bind of the prefix at its own path and some variables, is written as options of
 Apptainer, of podman, Docker, Enroot and Charliecloud, as keys of an Environment Definition File
 (EDF) or as a file of the Container Device Interface (CDI), which podman, containerd and CRI-O read.
-An artefact can be put over the container's own libraries, too, by a hook that decides anew for
+An artefact can be put over the container's own libraries, too, by a hook that decides again for
 every container that starts (OCI runtime specification, "POSIX-platform Hooks").
 """
 
@@ -18,6 +18,7 @@ from msgspec import field
 
 from stackproof.core.errors import Location, Problem, Reason, StackproofError
 from stackproof.core.value import Value
+from stackproof.image.container import edf
 from stackproof.inject.model import Judgement
 
 CDI_KIND = "stackproof.org/mpi"
@@ -127,28 +128,12 @@ def enroot_words(binds: Mapping[str, str], environment: Mapping[str, str]) -> tu
 
 def render_edf(containing: Containing) -> str:
     """Return `mounts` and `env` of an EDF (docs.cscs.ch, "Container Engine")."""
-    lines = [edf_mounts(containing.binds), *edf_table("env", containing.environment)]
-    return "\n".join(lines) + "\n"
-
-
-def edf_mounts(binds: Mapping[str, str]) -> str:
-    """Return the line of an EDF that has folders seen in the container, read-only."""
-    mounts = (edf_text(f"{source}:{place}:ro") for place, source in sorted(binds.items()))
-    return f"mounts = [{', '.join(mounts)}]"
-
-
-def edf_table(name: str, values: Mapping[str, str]) -> list[str]:
-    """Return the lines of a table of an EDF; none for an empty one."""
-    lines = [f"{edf_text(key)} = {edf_text(value)}" for key, value in sorted(values.items())]
-    return ["", f"[{name}]", *lines] if lines else []
-
-
-def edf_text(value: str) -> str:
-    """Return a text as TOML's basic strings have it, which JSON's are as well.
-
-    `$` begins a variable's name there.
-    """
-    return json.dumps(value.replace("$", "$$"), ensure_ascii=True)
+    return edf.render(
+        edf.JobContainer(
+            mounts=tuple(edf.mount(one, place) for place, one in sorted(containing.binds.items())),
+            env={name: edf.literal(value) for name, value in containing.environment.items()},
+        )
+    )
 
 
 def render_cdi(containing: Containing) -> str:

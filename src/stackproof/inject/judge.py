@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from msgspec import field
 
 from stackproof.core.value import Value, replace
-from stackproof.inject.findings import abi, constants, libraries, opening, symbols
+from stackproof.inject.findings import abi, constants, libraries, opening, symbols, tools
 from stackproof.inject.findings import launcher as findings_launcher
 from stackproof.inject.findings.gpu import gpu_findings
 from stackproof.inject.findings.symbols import InjectionAttempt
@@ -169,6 +169,7 @@ def _findings(
     yield from start
     if any(finding.effect is Effect.FAILS for finding in start):
         return
+    yield from tools.tool_findings(case)
     shown = tuple(abi.abi_findings(case))
     yield from shown
     if any(one.cause is Cause.OTHER_ABI and not one.before for one in shown):

@@ -64,6 +64,7 @@ class Cause(StrEnum):
     CONSTANTS = "constants"
     MORE_RIGHTS = "more-rights"
     UNNAMEABLE = "unnameable"
+    TOOL = "tool"
 
 
 class InjectionVerdict(StrEnum):

@@ -67,8 +67,9 @@ class InjectCheckOptions(
         "PROGRAM", f"{_PLACE}; left out: the command of the image that --root names", default=()
     )
     replacement: str = option(
-        "PREFIX", "what is to be injected: an MPI's prefix, a folder of libraries, one library, "
-        "IMAGE[:MOUNT], a manifest, or an artefact, of which every level is judged",
+        "PREFIX", "what is to be injected: an MPI's prefix, one of `stackproof install`, a folder "
+        "of libraries, one library, IMAGE[:MOUNT], a manifest, or an artefact, of which every "
+        "level is judged",
         words="--with", default="", must=True,
     )  # fmt: skip
     upgrade: tuple[str, ...] = option(
@@ -106,8 +107,8 @@ class ContainerOptions(Options):
     """
 
     replacement: str = required(
-        "PREFIX", "the MPI's prefix, a folder; of an image within `stackproof start IMAGE`",
-        words="--with",
+        "PREFIX", "the MPI's prefix; of an image one of `stackproof install`, or its mount point "
+        "within `stackproof start IMAGE`", words="--with",
     )  # fmt: skip
     form: str = required(
         choices.CONTAINER_FORMS, "options of a tool, keys of an EDF, a CDI file, or a hook, which "
@@ -157,8 +158,9 @@ class ApplyOptions(
 
     programs: tuple[str, ...] = argument("PROGRAM", "programs that it is for")
     replacement: str = required(
-        "PREFIX", "the MPI's prefix, or libfabric's; for EESSI also an image of `stackproof "
-        "build`, or an artefact, which jobs do not need afterwards", words="--with",
+        "PREFIX", "the MPI's prefix, libfabric's, or one of `stackproof install`; for EESSI also "
+        "an image of `stackproof build`, or an artefact, which jobs do not need afterwards",
+        words="--with",
     )  # fmt: skip
     eessi: str | None = option(
         "DIR", "fill EESSI's override folder below host_injections/VERSION/software/linux/CPU",
@@ -167,6 +169,7 @@ class ApplyOptions(
     site: bool = flag(
         "fill the override folder of the EESSI that is set up here ($EESSI_SOFTWARE_PATH), and "
         "write the site's Lmod hook, which sets what the MPI must be told", excludes="eessi",
+        words="--eessi-here",
     )  # fmt: skip
     wrapper: str | None = option(
         "DIR", "make a folder with scripts that start them", excludes="eessi"
@@ -175,8 +178,8 @@ class ApplyOptions(
     compiler: str = option("NAME", "for example: GCC", default="")
     accelerator: str = option("NAME", "for example: CUDA-12.6.0", default="")
     settings: tuple[str, ...] = option(
-        "NAME=VALUE", "with --site: another variable that the hook sets where the MPI's module "
-        "is loaded", words="--set",
+        "NAME=VALUE", "with --eessi-here: another variable that the hook sets where the MPI's "
+        "module is loaded", words="--set",
     )  # fmt: skip
     level: str = option(
         ("mpi", "libfabric"), "what is injected: `libfabric` leaves programs their MPI; left "

@@ -54,11 +54,12 @@ def demand_of(view: FileView, closure: Closure, opens: tuple[str, ...] = ()) -> 
     users = [loaded for loaded in closure.objects if _calls(loaded.elf) and not _is_mpi(loaded)]
     found: dict[str, None] = {}
     shown = []
-    for loaded in users:
-        for family in abi.FAMILIES.values():
-            words = _evidence(view, family, loaded)
-            if words and family.abi not in found:
-                found[family.abi] = None
+    # A tool in front of the MPI says nothing of the program: `findings.tools` judges it.
+    own = [user for user in users if user is closure.program or not abi.calls_below(user.elf)]
+    for loaded in own or users:
+        for name, words in shown_abis(view, loaded).items():
+            if name not in found:
+                found[name] = None
                 shown.append((loaded.path, words))
     names = _names(closure)
     asked = [edge.name.rpartition("/")[2] for edge in closure.edges]
@@ -105,6 +106,13 @@ def _of_the_system(view: FileView, closure: Closure) -> tuple[str, ...]:
     for folder in (*searcher.setting.library_path, *folders):
         found.update(view.listing(folder))
     return tuple(name for name in sorted(found) if _is_main(name))
+
+
+def shown_abis(view: FileView, loaded: MappedObject) -> dict[str, str]:
+    """Return the ABIs that an object was compiled for, and what shows each."""
+    families = abi.FAMILIES.values()
+    shown = ((family.abi, _evidence(view, family, loaded)) for family in families)
+    return {name: words for name, words in shown if words}
 
 
 def _evidence(view: FileView, family: abi.AbiFamily, loaded: MappedObject) -> str:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from stackproof.core.errors import Location, Reason, StackproofError, fail
-from stackproof.core.value import Value
+from stackproof.core.value import Value, replace
 from stackproof.linking.elf import ElfFile
 from stackproof.linking.loader import File, FileView
 from stackproof.mpi import abi
@@ -18,6 +18,13 @@ _FOLDERS = ("lib", "lib64")
 _MULTIARCH = ("lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu")
 _SYSTEM = re.compile(r"(?:/usr)?/lib(?:32|64)?/")
 _MINOR = re.compile(r"(\.so\.\d+)(?:\.\d+)+$")
+_NETWORK = re.compile(r"lib(?:fabric|cxi|xpmem|uc[mpst])[.-]")
+_STACK, _DESCRIBED = "stack", "env.json"
+"""What a pack, and what the tree of an image, is known by."""
+_NO_PACKAGES = frozenset({"bin", "sbin", "include", "share", "etc", "var", "src", "env", "meta"})
+_DEEPEST = 4
+"""Trees of EasyBuild and Spack have `software/NAME/VERSION` and the like."""
+_SHOWN = 3
 _PLUGIN = re.compile(r"(?:mca_|lib).+?\.so(?:\.[0-9.]+)?")
 
 
@@ -104,9 +111,100 @@ _PLUGIN_FOLDERS = (
 def find_replacement(view: FileView, place: str) -> Replacement:
     """Return what a prefix, a folder of libraries or one library offers for injection.
 
-    Raises `StackproofError` (NO_MPI) when there is no shared library.
+    A prefix may be a stack that was installed or packed, or an image's tree: its MPI lies deeper,
+    and what it offers is that MPI, in the whole prefix. Raises `StackproofError`: NO_MPI when there
+    is no shared library, or a stack has neither an MPI nor a network library; INVALID_VALUE for a
+    stack with several MPIs.
     """
     single = view.look(place)
+    offered = _offered(view, place, single)
+    tree = "" if single is not None or (offered and offered.mains) else _tree_in(view, place)
+    if tree:
+        return replace(_inner(view, place, tree), prefix=place.rstrip("/"))
+    if offered is not None:
+        return offered
+    raise fail(
+        Reason.NO_MPI,
+        f"there is no shared library in `{place}`"
+        if single is None
+        else f"`{place}` is neither a shared library nor an image nor a manifest",
+        where=Location(file=place),
+        hint="name the prefix that has `lib/libmpi.so…`, or the library itself",
+    )
+
+
+def require_use(replacement: Replacement) -> Replacement:
+    """Return a replacement that has an MPI, a network library, or one library that was named.
+
+    Raises `StackproofError` (NO_MPI) for a folder of other libraries: programs would keep all they
+    have, and seem to work with it.
+    """
+    by_name = replacement.named or any(part_of(name) for name in replacement.names)
+    if replacement.mains or by_name or _has_network(replacement):
+        return replacement
+    names = ", ".join(f"`{name}`" for name in sorted(replacement.names)[:_SHOWN])
+    raise fail(
+        Reason.NO_MPI,
+        f"`{replacement.prefix}` has neither an MPI nor a network library, only {names}",
+        where=Location(file=replacement.prefix),
+        hint="name the prefix that has `lib/libmpi.so…` or `lib/libfabric.so.1`; to replace "
+        "another library, name its file",
+    )
+
+
+def _has_network(replacement: Replacement) -> bool:
+    return any(map(_NETWORK.match, replacement.names))
+
+
+def _tree_in(view: FileView, place: str) -> str:
+    """Return the folder of a prefix that a stack's packages lie in, empty for another prefix."""
+    stack = posixpath.join(place, _STACK)
+    if view.listing(stack):
+        return stack
+    return place.rstrip("/") if _DESCRIBED in view.listing(posixpath.join(place, "meta")) else ""
+
+
+def _inner(view: FileView, place: str, tree: str) -> Replacement:
+    """Return the MPI of a stack, else its first package with a network library."""
+    offers = [_offered(view, folder, None) for folder in _packages(view, tree, _DEEPEST)]
+    packages = [offer for offer in offers if offer is not None]
+    several = {offer.mains[0].file.identity: offer for offer in packages if offer.mains}
+    if len(several) > 1:
+        shown = ", ".join(f"`{offer.prefix}`" for offer in several.values())
+        raise fail(
+            Reason.INVALID_VALUE,
+            f"the stack in `{place}` has several MPIs: {shown}",
+            where=Location(file=place),
+            hint="name one of them",
+        )
+    networks = [offer for offer in packages if _has_network(offer)]
+    networks.sort(key=lambda offer: "libfabric.so.1" not in offer.names)
+    for offer in (*several.values(), *networks):
+        return offer
+    raise fail(
+        Reason.NO_MPI,
+        f"the stack in `{place}` has neither an MPI nor a network library",
+        where=Location(file=place),
+        hint="name a prefix that has one; the stack's own recipe says what is in it",
+    )
+
+
+def _packages(view: FileView, folder: str, depth: int) -> Iterator[str]:
+    """Yield the folders below a stack's folder that have a `lib`, outer ones first."""
+    names = [name for name in view.listing(folder) if not name.startswith(".")]
+    inside = [
+        posixpath.join(folder, name) for name in names if name not in (*_NO_PACKAGES, *_FOLDERS)
+    ]
+    has_libraries = any(name in _FOLDERS for name in names)
+    if has_libraries:
+        yield folder
+    if depth and (not has_libraries or depth == _DEEPEST):
+        for path in inside:
+            yield from _packages(view, path, depth - 1)
+
+
+def _offered(view: FileView, place: str, single: File | None) -> Replacement | None:
+    """Return the replacement that a place itself is, None without a shared library."""
     if single is not None:
         prefix = folder = posixpath.dirname(place)
         if posixpath.basename(folder) in _FOLDERS:
@@ -122,14 +220,7 @@ def find_replacement(view: FileView, place: str) -> Replacement:
         for name, path in _libraries(view, folder):
             names.setdefault(name, path)
     if not names:
-        raise fail(
-            Reason.NO_MPI,
-            f"there is no shared library in `{place}`"
-            if single is None
-            else f"`{place}` is neither a shared library nor an image nor a manifest",
-            where=Location(file=place),
-            hint="name the prefix that has `lib/libmpi.so…`, or the library itself",
-        )
+        return None
     named = () if single is None else _names_of(view, place, single)
     return Replacement(
         prefix=prefix,

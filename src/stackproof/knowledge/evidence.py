@@ -47,7 +47,7 @@ class Evidence(Value):
     taken: str = ""
 
     def origin(self, kind: str, name: str) -> str:
-        """Return where a piece comes from, in words; empty when nobody said."""
+        """Return the origin of a piece, in words; empty when nobody said."""
         return self.origins.get(f"{kind} {name}", "")
 
 

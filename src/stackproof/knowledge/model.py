@@ -141,7 +141,7 @@ class KnowledgeFiles(Value):
 
 
 def parse_knowledge(files: KnowledgeFiles) -> Knowledge:
-    """Return what the files say; raises `StackproofError` with every problem of all of them."""
+    """Return the knowledge in the files; raises `StackproofError` with every problem of all."""
     found = [*documents.problems(files.sources, "knowledge-sources")]
     for document in files.settings:
         found += documents.problems(document, "settings")
@@ -244,7 +244,7 @@ def _or(value: Any) -> str:
 
 
 def _lint(files: KnowledgeFiles) -> Iterator[Problem]:
-    """Yield what a schema cannot see."""
+    """Yield the problems that a schema cannot see."""
     named = [(document, "settings") for document in files.settings]
     named += [(document, "rules") for document in (*files.rules, files.curve_rules)]
     used: set[str] = set()
@@ -307,7 +307,7 @@ def _condition_problems(
     condition: Mapping[str, Any],
     components: set[str],
 ) -> Iterator[Problem]:
-    """Yield what is wrong with a condition and those inside it."""
+    """Yield the problems of a condition and those inside it."""
     for name, text in condition.get("version", {}).items():
         place = (*path, "version", name)
         yield from _unknown(document, place, [name], components, "a component")

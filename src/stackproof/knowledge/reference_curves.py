@@ -189,7 +189,7 @@ def _read(
 
 
 def _fits(kind: Any, text: str | None) -> bool:
-    """Return whether a cell holds text, or a number above or at zero."""
+    """Return True for a cell of its kind: text, or a number above or at zero."""
     if kind is str or not text:
         return bool(text)
     try:

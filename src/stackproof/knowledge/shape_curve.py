@@ -42,7 +42,7 @@ class ShapeCurve(Value):
 
     @property
     def limit(self) -> float | None:
-        """Return what the link carries in this benchmark's accounting, MB/s."""
+        """Return the rate that the link carries in this benchmark's accounting, MB/s."""
         if self.link is None:
             return None
         return 2 * self.link if self.benchmark == "bibandwidth" else self.link

@@ -12,6 +12,9 @@ from collections.abc import Mapping
 from stackproof.mpi.families import REGISTRY
 from stackproof.results.case import Placement, Rank
 
+OF_GPUS = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "HIP_VISIBLE_DEVICES")
+"""What chooses a GPU; all else of a rank's variables chooses its NIC."""
+
 LINKS = "FI_LNX_PROV_LINKS"
 """What libfabric's lnx joins: each NIC with shared memory, and `|` between them."""
 

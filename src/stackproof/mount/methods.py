@@ -9,6 +9,7 @@ from typing import Protocol
 
 from stackproof.core.errors import Problem, Reason
 from stackproof.core.value import Value
+from stackproof.mount import without_mount
 
 
 class MountFacts(Value):
@@ -38,7 +39,7 @@ class Mounter(Protocol):
 
     @property
     def title(self) -> str:
-        """Return what it is, in words that go behind `mounted by`."""
+        """Return the method in words that go behind `mounted by`."""
 
     def problems(self, facts: MountFacts) -> tuple[Problem, ...]:
         """Return everything that keeps a user from mounting this way."""
@@ -105,7 +106,9 @@ class Fuse:
                 Problem(
                     reason=Reason.TOOL_MISSING,
                     message="`squashfuse` is not installed",
-                    hint="install it, for example: apt-get install squashfuse",
+                    hint=without_mount.add_pack(
+                        "install it, for example: apt-get install squashfuse"
+                    ),
                 )
             )
         if not facts.fuse:
@@ -113,7 +116,9 @@ class Fuse:
                 Problem(
                     reason=Reason.NO_FUSE,
                     message="/dev/fuse is missing or not readable and writable for you",
-                    hint="let the administrator load the `fuse` module and set mode 0666",
+                    hint=without_mount.add_pack(
+                        "let the administrator load the `fuse` module and set mode 0666"
+                    ),
                 )
             )
         if not (facts.mounts or facts.user_namespaces):
@@ -121,9 +126,11 @@ class Fuse:
                 Problem(
                     reason=Reason.NO_USER_NAMESPACES,
                     message="this machine does not let you make a user namespace",
-                    hint="let the administrator look at the sysctls user.max_user_namespaces, "
-                    "kernel.unprivileged_userns_clone (Debian) and "
-                    "kernel.apparmor_restrict_unprivileged_userns (Ubuntu)",
+                    hint=without_mount.add_pack(
+                        "let the administrator look at the sysctls user.max_user_namespaces, "
+                        "kernel.unprivileged_userns_clone (Debian) and "
+                        "kernel.apparmor_restrict_unprivileged_userns (Ubuntu)"
+                    ),
                 )
             )
         return tuple(found)

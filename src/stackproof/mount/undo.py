@@ -62,7 +62,7 @@ def left(environment: Mapping[str, str]) -> dict[str, str]:
 def difference(
     before: Mapping[str, str], after: Mapping[str, str]
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return what must be set and what must be unset to come from one environment to another."""
+    """Return the variables to set and to unset to come from one environment to another."""
     to_set = {name: value for name, value in after.items() if before.get(name) != value}
     return to_set, tuple(name for name in before if name not in after)
 

@@ -13,6 +13,9 @@ With STACKPROOF_PACK_EXPLAIN in the environment an entry point says what it does
 | `I` | the loader that the program names |
 | `C` | a place where machines have their C library; several, the first one there counts |
 | `L`, `D` | the loader of the pack, and the folder with its C library |
+| `S` | the folder with libraries that are used where the machine lacks one of them |
+| `R` | the name of such a library, which is looked for beside the places of `C` |
+| `V` | a version that the machine's must define, of the `R` before |
 | `M`, `W` | where the stack is to be mounted (tier 1), and what asks for it there |
 | `s`, `u` | a variable to set, `NAME=VALUE`, and one to unset |
 | `p`, `a` | what comes first in a list, and last in it |
@@ -25,10 +28,12 @@ from collections.abc import Iterable, Iterator
 
 from stackproof.core.command import EnvPatch
 from stackproof.core.errors import Reason, fail
-from stackproof.pack.model import LOADER, EntryPoint, Loading
+from stackproof.pack.model import LOADER, SPARE, EntryPoint, Loading
 
 MARK = b"STACKPROOF-PACK-TABLE\0"
 TABLE_BYTES = 16384
+ARCHITECTURES = ("x86_64", "aarch64")
+"""The machines that entry points are written for (`csrc/text.c`)."""
 COMPILE = (
     "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Os", "-s", "-static", "-nostdlib",
     "-ffreestanding", "-fno-builtin", "-fno-stack-protector", "-fno-pie", "-no-pie",
@@ -78,10 +83,20 @@ def _records(entry: EntryPoint, loading: Loading) -> Iterator[tuple[str, str]]:
         yield "D", LOADER
         for path in loading.libraries:
             yield "C", path
+        yield from _spare(loading)
     if entry.mounting:
         yield "M", entry.mounting.place
         yield "W", entry.mounting.because
     yield from _changes(entry.env)
+
+
+def _spare(loading: Loading) -> Iterator[tuple[str, str]]:
+    if loading.spare:
+        yield "S", SPARE
+    for name, versions in loading.spare.items():
+        yield "R", name
+        for version in versions:
+            yield "V", version
 
 
 def _changes(env: EnvPatch) -> Iterator[tuple[str, str]]:

@@ -14,6 +14,8 @@ from stackproof.image.model import MpiFacts
 
 STACK, LIBRARIES, LOADER, PROGRAMS = "stack", "lib", "glibc", "bin"
 """Folders of a pack: the image's tree, this machine's libraries, its C library, entry points."""
+SPARE = f"{LIBRARIES}/spare"
+"""The folder of a pack for libraries that are used where a machine has none of its own."""
 OF_ITSELF = "meta"
 """The folder of a pack for what it says of itself, which is no part of its tree's digest."""
 ROOT = "\x01"
@@ -58,12 +60,15 @@ class Loading(Value):
 
     `floor` is the x of the newest GLIBC_2.x that anything in the pack needs; `interpreter` is what
     the programs name; `own` is the loader in the pack, `libraries` are paths of machines' libc.
+    `spare` maps names in the folder `SPARE` to the versions that a machine's own has to define to
+    be used in their place.
     """
 
     floor: int
     interpreter: str
     own: str
     libraries: tuple[str, ...]
+    spare: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 class Mounting(Value):
@@ -120,7 +125,8 @@ class Pack(Value):
     Without `redistribute` the image holds files that may not be handed on. `missing` are names that
     nothing was found for, with a file that asks: they are left to the machine. `notes` should be
     known and keep nobody from running it. `documents` are the image's own. The prefix of `mpi` is a
-    path in the pack; None is none, or a pack of a release that did not say.
+    path in the pack; None is none, or a pack of a release that did not say. `architecture` is that
+    of its programs as `uname -m` says it, empty for such a pack.
     """
 
     SCHEMA: ClassVar[str] = "stackproof/pack/1"
@@ -140,3 +146,4 @@ class Pack(Value):
     moved: tuple[Moved, ...] = ()
     documents: Mapping[str, str] = field(default_factory=dict)
     mpi: MpiFacts | None = None
+    architecture: str = ""

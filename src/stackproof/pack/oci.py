@@ -40,10 +40,10 @@ def place_of(pack: Pack) -> str:
     return posixpath.join("opt", pack.name)
 
 
-def platform() -> dict[str, str]:
-    """Return the platform of this machine, by Go's names."""
-    here = os.uname().machine
-    name = next((word for word, ours in ARCHITECTURES.items() if ours == here), here)
+def platform(pack: Pack) -> dict[str, str]:
+    """Return the platform of a pack, by Go's names."""
+    own = pack.architecture or os.uname().machine
+    name = next((word for word, ours in ARCHITECTURES.items() if ours == own), own)
     return {"architecture": name, "os": "linux"}
 
 
@@ -66,7 +66,7 @@ def render_config(pack: Pack, diff_id: str) -> bytes:
     }
     return as_json(
         {
-            **platform(),
+            **platform(pack),
             "config": config,
             "rootfs": {"type": "layers", "diff_ids": [f"sha256:{diff_id}"]},
             "history": [{"created_by": f"stackproof pack {pack.origin.stackproof}"}],
@@ -88,7 +88,7 @@ def render_manifest(config: LayoutBlob, layer: LayoutBlob) -> bytes:
 
 def render_index(pack: Pack, manifest: LayoutBlob) -> bytes:
     """Return the index of a layout with one image, which has the pack's name as its tag."""
-    one = manifest.descriptor(platform=platform(), annotations={_TAG: pack.name})
+    one = manifest.descriptor(platform=platform(pack), annotations={_TAG: pack.name})
     return as_json({"schemaVersion": 2, "manifests": [one]})
 
 

@@ -9,7 +9,7 @@ from stackproof.core.options import Options, argument, flag, option, required
 class PackOptions(Options, run="pack.cli.pack:run"):
     """What is packed, how it is written, and what is shown of it."""
 
-    image: str = argument("IMAGE|RECIPE", "an image, or a recipe as `build` takes it")
+    image: str = argument("IMAGE|RECIPE", "an image or its label, or a recipe as `build` takes it")
     programs: tuple[str, ...] = argument(
         "PROGRAM", "program for `bin/`, of the image or of this machine; default: all of the view, "
         "and the benchmarks", default=(),
@@ -19,17 +19,20 @@ class PackOptions(Options, run="pack.cli.pack:run"):
         output="pack",
     )  # fmt: skip
     format: str | None = option(
-        ("dir", "tar.zst", "squashfs", "oci", "self"), "oci is an image for containers, a folder, "
-        "or one file where the output ends with `.tar`; self is a program that mounts itself; "
-        "default: by the name of the output, tar.zst, squashfs, oci, oci.tar, self, else dir",
+        ("dir", "tar.zst", "tar.gz", "squashfs", "oci", "self"), "oci is an image for containers, "
+        "a folder, or one file where the output ends with `.tar`; self is a program that mounts "
+        "itself; default: by the name of the output, tar.zst, tar.gz, squashfs, oci, oci.tar, "
+        "self, else dir",
     )  # fmt: skip
     view: str | None = option("NAME", "view to set; default: the image's default")
     entry: tuple[str, ...] = option(
         "NAME=PROGRAM", "`bin/NAME` starts this program; may be given several times"
     )
     symlink: tuple[str, ...] = option(
-        "LINK=TARGET", "a link in the pack to a path in the pack; may be given several times"
-    )
+        "LINK=TARGET", "a link in the pack to a path in the pack, or in its MPI's folder; a tar "
+        "archive has `/LINK` beside the pack's folder, so that `/bin=bin` gives `./bin/PROGRAM` "
+        "where it is unpacked; may be given several times", words="-S --symlink",
+    )  # fmt: skip
     provenance: str = option(
         ("beside", "inside", "none"), "where what it was made of is written: "
         "OUTPUT.provenance.json, meta/provenance.json in it, or not at all (default: beside)",

@@ -130,7 +130,7 @@ class ArmProof(Value):
         faults = (
             (self.exit is None, "it did not end in its time"),
             (signals, f"ranks were ended by signal {', '.join(map(str, signals))}"),
-            (self.exit, f"it ended with exit code {self.exit}"),
+            (self.exit, f"it exited with {self.exit}"),
             (
                 len(self.ranks) != self.wanted_ranks,
                 f"{len(self.ranks)} of {self.wanted_ranks} ranks were seen",

@@ -93,6 +93,7 @@ def compose(chain: Sequence[Document], facts: Mapping[str, str], choice: Choice)
     root = PlacedValue({}, Location(file=chain[-1].file))
     if not found:
         for one in chain:
+            root = _relabelled(root, one)
             inherited = f"inherited from {one.file}" if one is not chain[-1] else ""
             for part in reader.parts(one, choice, inherited):
                 root = _merge(root, part)
@@ -111,6 +112,25 @@ def compose(chain: Sequence[Document], facts: Mapping[str, str], choice: Choice)
         choice=choice,
         facts=known,
     )
+
+
+def _relabelled(root: PlacedValue, heir: Document) -> PlacedValue:
+    """Return the inherited values; a label that is the MPI's version follows the MPI of the heir.
+
+    The description of the other release goes then, too.
+    """
+    label, mpi = root.value.get("version"), root.value.get("mpi")
+    wish = heir.data.get("mpi") if isinstance(heir.data, dict) else None
+    number = wish.get("version") if isinstance(wish, dict) else None
+    old = mpi.value.get("version") if mpi and isinstance(mpi.value, dict) else None
+    if not (label and old and isinstance(number, str)) or label.value != old.value:
+        return root
+    if number == label.value:
+        return root
+    where = heir.where("mpi", "version")
+    new = PlacedValue(number, where, why="as the MPI that is named here", before=label)
+    kept = {key: value for key, value in root.value.items() if key != "description"}
+    return replace(root, value={**kept, "version": new})
 
 
 def tree(document: Document, *path: str, why: str = "") -> PlacedValue:

@@ -22,7 +22,7 @@ class RecipeShowOptions(
 ):
     """Which recipe is shown."""
 
-    name: str = argument("NAME", "a name of `recipe list`")
+    name: str = argument("NAME", "a name of `recipe ls`")
 
 
-ACTIONS = {"list": RecipeListOptions, "show": RecipeShowOptions}
+ACTIONS = {"ls": RecipeListOptions, "show": RecipeShowOptions}

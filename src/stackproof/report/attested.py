@@ -97,6 +97,6 @@ def _of_another(
         Reason.DOCUMENT_OF_ANOTHER,
         text,
         detail="\n".join(rows) or None,
-        hint="attach them to the image of a challenger; an image that was built anew is another",
+        hint="attach them to the image of a challenger; an image that was built again is another",
         where=where,
     )

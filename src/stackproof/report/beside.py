@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from stackproof.compare.model import Cell, Comparison
 from stackproof.core import harmless
 from stackproof.core.errors import Reason, fail
-from stackproof.core.numbers import size_text
+from stackproof.core.numbers import ratio_text, size_text
 from stackproof.core.value import Value
 from stackproof.report.tables import WORDS
 
@@ -123,5 +123,5 @@ def beside_text(one: Comparison, other: Comparison, names: tuple[str, str]) -> s
 
 
 def _ratio(cell: Cell) -> str:
-    low, high = ends_of(cell)
-    return f"{cell.ratio:.2f} ({low:.2f} to {high:.2f}) {WORDS[cell.verdict]}"
+    ratio, low, high = map(ratio_text, (cell.ratio or 0.0, *ends_of(cell)))
+    return f"{ratio} ({low} to {high}) {WORDS[cell.verdict]}"

@@ -183,7 +183,12 @@ def differences_part(comparison: Comparison) -> Markup:
     return element(
         "section",
         element("h2", "Differences between the arms"),
-        table("Settings that differ", head, (_marked(row) for row in differ), class_="settings")
+        details(
+            f"{len(differ)} settings differ",
+            table(
+                "Settings that differ", head, (_marked(row) for row in differ), class_="settings"
+            ),
+        )
         if differ
         else element("p", "No setting differs.", class_="quiet"),
         details(

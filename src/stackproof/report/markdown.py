@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from stackproof.compare.curve_shapes import Mark
 from stackproof.compare.model import Comparison
+from stackproof.report.headline import headlines
 from stackproof.report.shapes import markdown_lines
 from stackproof.report.tables import (
     LEGEND,
@@ -29,6 +30,7 @@ def render_markdown(comparison: Comparison, marks: Sequence[Mark] = ()) -> str:
     columns = table_columns(comparison)
     lines = [f"# {_plain(comparison.spec.name)}: {comparison.reads}", ""]
     lines += [_plain(margins_text(comparison)), "", _plain(presence_text(comparison)), ""]
+    lines += [line for said in headlines(comparison) for line in (_plain(said), "")]
     for arm in comparison.challengers:
         verdict = comparison.verdict_of(arm)
         lines += [f"## {_plain(title_of(comparison, arm))}", "", _plain(verdict.sentence), ""]

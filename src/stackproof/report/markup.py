@@ -51,20 +51,16 @@ def script_json(data: Any) -> Markup:
 def table(
     caption: str,
     head: Iterable[Child],
-    rows: Iterable[Iterable[Child]],
+    rows: Iterable[Iterable[Child] | Markup],
     *,
     class_: str | None = None,
 ) -> Markup:
     """Return a table in a box that scrolls by itself; the first cell of a row is its heading.
 
-    A cell that is a `<td` already is taken as it is.
+    A row that is a `<tr` already is taken as it is, and so is a cell that is a `<td`.
     """
     headings = [element("th", cell, scope="col") for cell in head]
-    body = []
-    for row in rows:
-        first, *rest = row
-        cells = [element("th", first, scope="row"), *(_cell(cell) for cell in rest)]
-        body.append(element("tr", joined(cells, "")))
+    body = [row if isinstance(row, Markup) else table_row(row) for row in rows]
     return element(
         "div",
         element(
@@ -79,6 +75,13 @@ def table(
         role="region",
         aria_label=caption,
     )
+
+
+def table_row(cells: Iterable[Child], **attributes: str | None) -> Markup:
+    """Return a row of a table; its first cell is its heading."""
+    first, *rest = cells
+    shown = [element("th", first, scope="row"), *(_cell(cell) for cell in rest)]
+    return element("tr", joined(shown, ""), **attributes)
 
 
 def _cell(cell: Child) -> Markup:

@@ -43,9 +43,9 @@ class ReportOptions(Options):
     Without names of their own the data lie beside the page; Markdown is made only under a name.
     """
 
-    output: str = option(
-        "FILE", "the HTML file (default: report.html)", words="-o --output", default="report.html",
-        output="report",
+    output: str | None = option(
+        "FILE", "the HTML file (default: report.html in the results folder)",
+        words="-o --output", output="report",
     )  # fmt: skip
     overlay: tuple[str, ...] = option(
         "CURVE_ID", "show this published curve from the start; any can be chosen in the page"

@@ -34,7 +34,7 @@ from stackproof.report.ranking import (
 )
 from stackproof.report.shapes import shapes_part
 from stackproof.report.side_by_side import side_by_side_part
-from stackproof.report.summary import facts_part, picture_part
+from stackproof.report.summary import facts_part, headlines_part, picture_part
 from stackproof.report.sweep import sweep_part
 from stackproof.report.tables import curve_label, placements
 from stackproof.report.verdict import badge, regimes_part, tables_part, unit_text, verdict_part
@@ -75,6 +75,7 @@ def render_page(comparison: Comparison, page: Page) -> str:
         element("footer", element("p", _made_by(comparison))),
         element("script", script_json(data), type="application/json", id="chart-data"),
         element("script", _plotly(), type="text/plain", id="plotly"),
+        element("script", _asset("folds.js")),
         element("script", _asset("ranks.js")),
         element("script", _asset("report.js")),
     )
@@ -120,13 +121,19 @@ def _header(comparison: Comparison) -> Markup:
             element("p", "Overall", badge(comparison.verdict, comparison.reads), class_="overall"),
             class_="title",
         ),
-        facts_part(comparison),
-        picture_part(comparison),
+        headlines_part(comparison),
         element(
             "nav",
             joined((element("a", name, href=f"#{target}") for name, target in links), " "),
+            element(
+                "label",
+                element("input", type="checkbox", id="failed-only", autocomplete="off"),
+                " Only what FAILs",
+            ),
             aria_label="Parts of the report",
         ),
+        picture_part(comparison),
+        facts_part(comparison),
     )
 
 

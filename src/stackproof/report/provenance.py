@@ -11,6 +11,7 @@ from stackproof.compare.model import NULL_FAMILY_ERROR, TAIL_ERROR, ArmLaunch, C
 from stackproof.core.numbers import percent_text
 from stackproof.report.evidence import plain_value
 from stackproof.report.markup import DASH, details, element, joined, table
+from stackproof.site.sysfs import cpu_text
 
 
 def provenance_part(comparison: Comparison) -> Markup:
@@ -84,7 +85,7 @@ def _ranks(comparison: Comparison) -> Markup | None:
             str(rank.rank),
             rank.host,
             _number(rank.cpu),
-            cpus_text(rank.cpus),
+            cpu_text(rank.cpus) or DASH,
             _number(rank.numa),
             rank.nic or DASH,
             _number(rank.gpu),
@@ -106,17 +107,6 @@ def _number(number: int | None) -> str:
     return DASH if number is None else str(number)
 
 
-def cpus_text(cpus: tuple[int, ...]) -> str:
-    """Return processor numbers as ranges: `0-3,8`."""
-    parts: list[list[int]] = []
-    for cpu in sorted(cpus):
-        if parts and cpu == parts[-1][1] + 1:
-            parts[-1][1] = cpu
-        else:
-            parts.append([cpu, cpu])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts) or DASH
-
-
 def repeat_part(comparison: Comparison) -> Markup:
     """Return how to measure, compare and report again."""
     spec = comparison.spec
@@ -127,7 +117,7 @@ def repeat_part(comparison: Comparison) -> Markup:
         "# judge again, from the same launches\n"
         "stackproof compare RESULTS\n"
         "# write this report again\n"
-        "stackproof report RESULTS -o report.html"
+        "stackproof report RESULTS"
     )
     return element(
         "section",

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from stackproof.compare.model import Cell, Comparison, Curve, Panel, Validated
 from stackproof.compare.ranking import arm_text
 from stackproof.core import harmless
-from stackproof.core.numbers import size_text, value_text
+from stackproof.core.numbers import ratio_text, size_text, value_text
 from stackproof.report.markup import DASH, details, element, joined, table
 from stackproof.report.tables import curve_label
 from stackproof.report.verdict import unit_text
@@ -101,9 +101,9 @@ def _number(panel: Panel, arm: str, size: int, *, is_best: bool) -> Markup:
     mark = element("span", f" {BEST}", title="best: above every other interval") if is_best else ""
     ratio = ""
     if cell is not None and cell.ratio is not None:
-        ratio = f"{cell.ratio:.2f}"
+        ratio = ratio_text(cell.ratio)
         if cell.low is not None and cell.high is not None:
-            ratio += f" ({cell.low:.2f} to {cell.high:.2f})"
+            ratio += f" ({ratio_text(cell.low)} to {ratio_text(cell.high)})"
     return element(
         "td",
         element("b", value_text(point.median)),

@@ -12,6 +12,7 @@ from markupsafe import Markup
 from stackproof.compare.model import ArmJudgement, Cell, Comparison, Curve, Panel
 from stackproof.core.numbers import percent_text, size_text
 from stackproof.mpi import families
+from stackproof.report.headline import headline
 from stackproof.report.markup import element, joined
 from stackproof.report.tables import (
     curve_label,
@@ -20,7 +21,15 @@ from stackproof.report.tables import (
     place_label,
     presence_text,
 )
-from stackproof.report.verdict import badge, cell_class, cell_title, cell_words
+from stackproof.report.verdict import (
+    badge,
+    cell_class,
+    cell_title,
+    cell_words,
+    row_class,
+    row_id,
+    sizes_id,
+)
 from stackproof.site.model import FabricType
 
 _MONTHS = (
@@ -56,6 +65,16 @@ def date_text(created: str) -> str:
         found = found.astimezone(dt.UTC)
     zone = " UTC" if found.tzinfo else ""
     return f"{found.day} {_MONTHS[found.month - 1]} {found.year}, {found:%H:%M}{zone}"
+
+
+def headlines_part(comparison: Comparison) -> Markup:
+    """Return a sentence for each challenger, which leads to its tables."""
+    items = []
+    for arm in comparison.spec.challengers:
+        name, _, sentence = headline(comparison, arm).partition(": ")
+        target = f"#{sizes_id(comparison, arm)}" if arm in comparison.challengers else None
+        items.append(element("li", element("a", name, href=target), f": {sentence}"))
+    return element("ul", *items, class_="headlines")
 
 
 def facts_part(comparison: Comparison) -> Markup:
@@ -194,11 +213,11 @@ def picture_part(comparison: Comparison) -> Markup | None:
     )
     return element(
         "section",
+        _legend(comparison),
         element(
             "div", table, class_="scroll", tabindex=0, role="region",
             aria_label="Every point in one picture",
         ),
-        _legend(comparison),
         id="picture",
         aria_label="Every point in one picture",
     )  # fmt: skip
@@ -218,10 +237,21 @@ def _row(comparison: Comparison, panel: Panel, arms: Sequence[str], sizes: Seque
     cells = [
         element("td", "", class_="none")
         if (judgement := panel.judgement(arm)) is None
-        else element("td", _strip(comparison, panel.curve, judgement, sizes))
+        else element("td", _strip(comparison, panel, judgement, sizes), _lowest(judgement))
         for arm in arms
     ]
-    return element("tr", element("th", panel.curve.title, scope="row"), *cells)
+    judged = [cell for judgement in panel.judgements for cell in judgement.cells]
+    head = element("th", panel.curve.title, scope="row")
+    return element("tr", head, *cells, class_=row_class(judged))
+
+
+def _lowest(judgement: ArmJudgement) -> Markup | None:
+    """Return the lowest ratio of a strip, whose marks end at half and double."""
+    cells = [cell for cell in judgement.cells if cell.ratio]
+    if not cells:
+        return None
+    worst = min(cells, key=lambda cell: cell.ratio or 1.0)
+    return element("span", f"{worst.ratio:.2g}", class_=f"lowest {cell_class(worst)}")
 
 
 def _step(sizes: Sequence[int], arms: int) -> float:
@@ -230,16 +260,22 @@ def _step(sizes: Sequence[int], arms: int) -> float:
 
 
 def _strip(
-    comparison: Comparison, curve: Curve, judgement: ArmJudgement, sizes: Sequence[int]
+    comparison: Comparison, panel: Panel, judgement: ArmJudgement, sizes: Sequence[int]
 ) -> Markup:
-    """Return one strip as a picture with its words."""
+    """Return one strip as a picture with its words; each mark leads to the row of its numbers."""
+    curve = panel.curve
     step = _step(sizes, sum(_judged(comparison, arm) for arm in comparison.challengers))
     places = {size: (at + 0.5) * step for at, size in enumerate(sizes)}
     width = max(step * len(sizes), _FARTHEST)
     margin = comparison.margins[curve.kind]
     top, bottom = _height(1 / (1 - margin)), _height(1 - margin)
     marks = [
-        _mark(curve, cell, places.get(cell.size, width / 2) if curve.sized else width / 2)
+        element(
+            "a",
+            _mark(curve, cell, places.get(cell.size, width / 2) if curve.sized else width / 2),
+            href=f"#{row_id(comparison, panel, judgement.arm, cell.size)}",
+            tabindex=-1,
+        )
         for cell in judgement.cells
     ]
     return element(
@@ -325,7 +361,8 @@ def _legend(comparison: Comparison) -> Markup:
         element(
             "span",
             f"One mark per size. The line is {comparison.spec.baseline}, the zone the margin; "
-            "higher is better, from half to twice as good (what lies beyond stands at the edge).",
+            "higher is better, from half to twice as good (what lies beyond stands at the edge). "
+            "The number is the lowest ratio. A mark leads to its row.",
         ),
         class_="legend small",
     )

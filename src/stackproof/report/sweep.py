@@ -8,7 +8,7 @@ from itertools import groupby
 from markupsafe import Markup
 
 from stackproof.compare.model import Choice, Comparison, SweepOutcome
-from stackproof.core.numbers import ranges_text
+from stackproof.core.numbers import ranges_text, ratio_text
 from stackproof.report.markup import element, table
 
 _HEADS = ("Benchmark", "Sizes", "Best setting", "Ratio", "Not told apart")
@@ -77,6 +77,7 @@ def _ratio_text(choices: Sequence[Choice]) -> str:
     if not known:
         return ""
     ratios = sorted(one.ratio for one in known if one.ratio)
-    first, last = f"{ratios[0]:.2f}", f"{ratios[-1]:.2f}"
-    low, high = min(one.low for one in known if one.low), max(one.high for one in known if one.high)
-    return f"{first if first == last else f'{first} to {last}'} ({low:.2f} to {high:.2f})"
+    first, last = ratio_text(ratios[0]), ratio_text(ratios[-1])
+    low = ratio_text(min(one.low for one in known if one.low))
+    high = ratio_text(max(one.high for one in known if one.high))
+    return f"{first if first == last else f'{first} to {last}'} ({low} to {high})"

@@ -22,7 +22,7 @@ from stackproof.compare.model import (
 )
 from stackproof.compare.tails import FAIL_BY_TAIL, NO_TAIL_MEASURED, TAIL_UNDECIDED
 from stackproof.core import harmless
-from stackproof.core.numbers import percent_text, ranges_text, size_text
+from stackproof.core.numbers import percent_text, ranges_text, ratio_text, size_text
 from stackproof.core.value import Value
 from stackproof.results.measurement import State
 
@@ -148,7 +148,7 @@ def cell_word(cell: Cell | None) -> str:
     """
     if cell is None:
         return "-"
-    ratio = "" if cell.ratio is None else f"{cell.ratio:.2f} "
+    ratio = "" if cell.ratio is None else f"{ratio_text(cell.ratio)} "
     tail = TAIL_MARK if cell.by_tail or cell.reads == TAIL_UNDECIDED else ""
     return f"{ratio}{UNPROVEN if cell.seems_slower else WORDS[cell.verdict]}{tail}"
 
@@ -175,14 +175,15 @@ def _worst_tail(cells: Sequence[tuple[Panel, Cell]]) -> str:
     if not failed:
         return ""
     worst = min(failed, key=lambda tail: tail.ratio or 1.0)
-    return f"; the worst is {worst.statistic}, {worst.ratio:.2f} of the baseline's"
+    return f"; the worst is {worst.statistic}, {ratio_text(worst.ratio or 1.0)} of the baseline's"
 
 
 def tail_text(cell: Cell) -> str:
     """Return the judgement of a cell's tail: `mean 0.99 PASS, p95 0.50 FAIL`."""
+    ratios = ("" if tail.ratio is None else f"{ratio_text(tail.ratio)} " for tail in cell.tails)
     return ", ".join(
-        f"{tail.statistic} {'' if tail.ratio is None else f'{tail.ratio:.2f} '}{tail.verdict}"
-        for tail in cell.tails
+        f"{tail.statistic} {ratio}{tail.verdict}"
+        for tail, ratio in zip(cell.tails, ratios, strict=True)
     )
 
 

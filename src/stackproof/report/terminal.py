@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from stackproof.compare.model import Comparison
 from stackproof.core import harmless
+from stackproof.report.headline import headline
 from stackproof.report.sweep import best_lines, outcome_sentence
 from stackproof.report.tables import (
     LEGEND,
@@ -44,6 +45,7 @@ def terminal_verdicts(comparison: Comparison, width: int = WIDTH) -> str:
     for arm in comparison.challengers:
         lines += [
             *_wrapped(title_of(comparison, arm), width),
+            *_headline(comparison, arm, width),
             *_wrapped(comparison.verdict_of(arm).sentence, width, "  "),
         ]
         for placement in placements(comparison):
@@ -61,6 +63,12 @@ def _sweep(comparison: Comparison, width: int) -> list[str]:
         return []
     lines = [outcome_sentence(comparison, found), *best_lines(found)]
     return ["", *(row for line in lines for row in _wrapped(line, width, "  "))]
+
+
+def _headline(comparison: Comparison, arm: str, width: int) -> list[str]:
+    """Return the sentence of a challenger; the null arm has none."""
+    said = headline(comparison, arm) if arm != comparison.spec.null else ""
+    return _wrapped(said, width, "  ")
 
 
 def _wrapped(text: str, width: int, indent: str = "", hanging: str = "  ") -> list[str]:

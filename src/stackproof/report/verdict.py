@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from markupsafe import Markup
 
 from stackproof.compare.launch_samples import STATISTICS
@@ -15,8 +17,8 @@ from stackproof.compare.model import (
     Point,
     Verdict,
 )
-from stackproof.core.numbers import percent_text, size_text, value_text
-from stackproof.report.markup import DASH, details, element, joined, table
+from stackproof.core.numbers import percent_text, ratio_text, size_text, value_text
+from stackproof.report.markup import DASH, details, element, joined, table, table_row
 from stackproof.report.tables import (
     Row,
     curve_label,
@@ -45,6 +47,10 @@ OVER_LIMIT = (
 
 _CLASSES = {Verdict.PASS: "pass", Verdict.FAIL: "fail", Verdict.INCONCLUSIVE: "open"}
 
+_LEVELS = ("warning", "note")
+_UNFOLDED = 2
+"""So many notes that are no warnings stand open, where there are more they are folded."""
+
 
 def cell_class(cell: Cell) -> str:
     """Return the style class of a cell."""
@@ -64,9 +70,9 @@ def cell_words(cell: Cell) -> str:
 def cell_title(curve: Curve, cell: Cell) -> str:
     """Return everything that one mark of a picture stands for."""
     size = f"{size_text(cell.size)}: " if curve.sized else ""
-    ratio = "" if cell.ratio is None else f", ratio {cell.ratio:.2f}"
+    ratio = "" if cell.ratio is None else f", ratio {ratio_text(cell.ratio)}"
     if ratio and cell.low is not None and cell.high is not None:
-        ratio += f" ({cell.low:.2f} to {cell.high:.2f})"
+        ratio += f" ({ratio_text(cell.low)} to {ratio_text(cell.high)})"
     why = why_text(cell)
     tail = tail_text(cell)
     return "; ".join(part for part in (f"{size}{cell_words(cell)}{ratio}", tail, why) if part)
@@ -81,19 +87,28 @@ def badge(verdict: Verdict, words: str = "") -> Markup:
 def verdict_part(comparison: Comparison) -> Markup:
     """Return the cards with the sentences, and what the reader must be warned of."""
     cards = joined(_card(comparison, verdict) for verdict in comparison.verdicts)
-    notes = joined(
-        element(
-            "p", element("strong", f"{note.level.capitalize()}: "), note.text, class_=note.level
-        )
-        for note in comparison.notes
-    )
     return element(
         "section",
         element("h2", "Verdict"),
         element("div", cards, class_="cards"),
-        notes,
+        *_notes(comparison),
         id="verdict",
     )
+
+
+def _notes(comparison: Comparison) -> Iterator[Markup]:
+    """Yield the warnings, then the notes, folded where there are many."""
+    shown: dict[str, list[Markup]] = {level: [] for level in _LEVELS}
+    for note in comparison.notes:
+        strong = element("strong", f"{note.level.capitalize()}: ")
+        shown.setdefault(note.level, []).append(element("p", strong, note.text, class_=note.level))
+    notes = shown.pop("note")
+    for warnings in shown.values():
+        yield from warnings
+    if len(notes) > _UNFOLDED:
+        yield details(f"{len(notes)} notes", *notes)
+    else:
+        yield from notes
 
 
 def _card(comparison: Comparison, verdict: ArmVerdict) -> Markup:
@@ -149,9 +164,10 @@ def tables_part(comparison: Comparison) -> Markup:
         element(
             "p",
             "Each cell: typical ratio of two launches of a block with its ",
-            f"{comparison.confidence:.0%} interval, then the challenger's median with, in "
-            "brackets, its share of the link's limit, and why it is undecided with the launches "
-            "per arm that would decide it. A ratio above 1 means that the challenger is better. "
+            f"{comparison.confidence:.0%} interval, then the medians, the baseline's → the "
+            "challenger's, in brackets the share of the link's limit, and why it is undecided with "
+            "the launches per arm that would decide it. A ratio above 1 means that the "
+            "challenger is better. "
             "Below that: a tail (mean or 95th percentile of a launch's samples) that FAILs, is "
             "undecided, or was not measured. "
             f"● PASS, ✕ FAIL; INCONCLUSIVE are {SLOWER} SLOWER? (the whole interval lies below "
@@ -161,6 +177,23 @@ def tables_part(comparison: Comparison) -> Markup:
         joined(blocks),
         id="sizes",
     )
+
+
+def sizes_id(comparison: Comparison, arm: str) -> str:
+    """Return the id of the part with the tables of a challenger."""
+    return f"sizes-{comparison.challengers.index(arm)}"
+
+
+def row_id(comparison: Comparison, panel: Panel, arm: str, size: int) -> str:
+    """Return the id of the row that has every number of a point."""
+    numbers = (comparison.panels.index(panel), comparison.challengers.index(arm), size)
+    return "row-" + "-".join(map(str, numbers))
+
+
+def row_class(cells: Iterable[Cell | None]) -> str | None:
+    """Return the style class of a row: `fine` where nothing FAILs, which a filter hides."""
+    failed = any(cell is not None and cell.verdict is Verdict.FAIL for cell in cells)
+    return None if failed else "fine"
 
 
 def _arm_tables(comparison: Comparison, arm: str) -> Markup:
@@ -176,7 +209,7 @@ def _arm_tables(comparison: Comparison, arm: str) -> Markup:
                 table(
                     f"{who} against {comparison.spec.baseline}, {placement}",
                     head,
-                    ([_row_head(row), *_row_cells(row, arm, len(sizes))] for row in rows),
+                    (_size_row(comparison, row, arm, len(sizes)) for row in rows),
                     class_="verdicts",
                 )
             )
@@ -193,33 +226,39 @@ def _arm_tables(comparison: Comparison, arm: str) -> Markup:
         "h3", f"{who} against {comparison.spec.baseline} ", badge(verdict.verdict, verdict.reads)
     )
     if verdict.is_null:
-        return details(f"{who} against {comparison.spec.baseline}: {verdict.reads}", *body)
-    return element("div", heading, *body)
+        inside = details(f"{who} against {comparison.spec.baseline}: {verdict.reads}", *body)
+        return element("div", inside, id=sizes_id(comparison, arm))
+    return element("div", heading, *body, id=sizes_id(comparison, arm))
 
 
-def _row_head(row: Row) -> str:
-    return row.label if row.panel.curve.sized else f"{row.label} (no size)"
-
-
-def _row_cells(row: Row, arm: str, columns: int) -> list[Markup]:
-    """Return a row's cells; one wide cell where the benchmark has no size."""
-    points = row.panel.points(arm)
-    if not row.panel.curve.sized:
-        cell = row.cells[-1]
-        point = None if cell is None else points.get(cell.size)
-        return [_verdict_cell(cell, point, row.panel, colspan=max(columns, 1))]
-    return [
-        _verdict_cell(cell, None if cell is None else points.get(cell.size), row.panel)
-        for cell in row.cells[:columns]
+def _size_row(comparison: Comparison, row: Row, arm: str, columns: int) -> Markup:
+    """Return a curve's row: a cell for each size, or one wide cell where there is no size."""
+    label = row.label if row.panel.curve.sized else f"{row.label} (no size)"
+    baseline, points = row.panel.points(comparison.spec.baseline), row.panel.points(arm)
+    cells = row.cells[:columns] if row.panel.curve.sized else row.cells[-1:]
+    colspan = None if row.panel.curve.sized else max(columns, 1)
+    shown = [
+        _verdict_cell(
+            cell,
+            (baseline.get(cell.size), points.get(cell.size)) if cell else (None, None),
+            row.panel,
+            colspan=colspan,
+        )
+        for cell in cells
     ]
+    return table_row([label, *shown], class_=row_class(cells))
 
 
 def _verdict_cell(
-    cell: Cell | None, point: Point | None, panel: Panel, *, colspan: int | None = None
+    cell: Cell | None,
+    points: tuple[Point | None, Point | None],
+    panel: Panel,
+    *,
+    colspan: int | None = None,
 ) -> Markup:
     if cell is None:
         return element("td", element("span", "not measured", class_="quiet"), class_="none")
-    ratio = DASH if cell.ratio is None else f"{cell.ratio:.2f}"
+    ratio = DASH if cell.ratio is None else ratio_text(cell.ratio)
     mark = element("span", cell_mark(cell), aria_hidden="true", class_="mark")
     why = short_reason(cell) or _tail_reason(cell)
     return element(
@@ -232,7 +271,7 @@ def _verdict_cell(
             class_=f"chip {cell_class(cell)}",
         ),
         element("span", _interval(cell), class_="interval"),
-        element("span", _point_text(point, panel), class_="value"),
+        element("span", _medians_text(*points, panel), class_="value"),
         element("span", why, class_="why") if why else None,
         title="; ".join(filter(None, (why_text(cell), tail_text(cell)))) or None,
         colspan=colspan,
@@ -243,7 +282,7 @@ def _tail_reason(cell: Cell) -> str:
     """Return the judgement of a cell's tail in few words."""
     said = cell.reads.partition(", ")[2]
     tail = cell.by_tail
-    return f"{said}: {tail.statistic} {tail.ratio:.2f}" if tail and tail.ratio else said
+    return f"{said}: {tail.statistic} {ratio_text(tail.ratio)}" if tail and tail.ratio else said
 
 
 def _short_word(cell: Cell) -> str:
@@ -254,13 +293,15 @@ def _short_word(cell: Cell) -> str:
 def _interval(cell: Cell) -> str:
     if cell.low is None or cell.high is None:
         return f"n = {cell.blocks}"
-    return f"{cell.low:.2f} to {cell.high:.2f}"
+    return f"{ratio_text(cell.low)} to {ratio_text(cell.high)}"
 
 
-def _point_text(point: Point | None, panel: Panel) -> str:
+def _medians_text(baseline: Point | None, point: Point | None, panel: Panel) -> str:
+    """Return the medians of the baseline and of the challenger: `1.2 → 1.9 µs`."""
     if point is None:
         return "no value"
-    value = f"{value_text(point.median)} {unit_text(panel.curve.unit)}"
+    before = "" if baseline is None else f"{value_text(baseline.median)} → "
+    value = f"{before}{value_text(point.median)} {unit_text(panel.curve.unit)}"
     if point.percent_of_limit is None:
         return value
     return f"{value} ({limit_text(point.percent_of_limit)} %)"
@@ -304,22 +345,26 @@ def _every_size(comparison: Comparison, panel: Panel, judgement: ArmJudgement) -
         left, right = baseline.get(cell.size), points.get(cell.size)
         percent = None if right is None else right.percent_of_limit
         rows.append(
-            [
-                size_text(cell.size),
-                DASH if left is None else value_text(left.median),
-                DASH if right is None else value_text(right.median),
-                *((DASH if percent is None else limit_text(percent),) if limit else ()),
-                DASH if cell.ratio is None else f"{cell.ratio:.3f}",
-                DASH if cell.low is None else f"{cell.low:.3f} to {cell.high:.3f}",
-                percent_text(cell.margin),
-                DASH if cell.floor is None else percent_text(cell.floor),
-                str(cell.blocks),
-                DASH if cell.p is None else f"{cell.p:.2g}",
-                *(_tail_values(left, right, name) for name in tails),
-                tail_text(cell) or DASH,
-                element("td", badge(cell.verdict, cell.reads)),
-                f"{SLOWER} {why_text(cell)}" if cell.seems_slower else why_text(cell),
-            ]
+            table_row(
+                [
+                    size_text(cell.size),
+                    DASH if left is None else value_text(left.median),
+                    DASH if right is None else value_text(right.median),
+                    *((DASH if percent is None else limit_text(percent),) if limit else ()),
+                    DASH if cell.ratio is None else f"{cell.ratio:.3f}",
+                    DASH if cell.low is None else f"{cell.low:.3f} to {cell.high:.3f}",
+                    percent_text(cell.margin),
+                    DASH if cell.floor is None else percent_text(cell.floor),
+                    str(cell.blocks),
+                    DASH if cell.p is None else f"{cell.p:.2g}",
+                    *(_tail_values(left, right, name) for name in tails),
+                    tail_text(cell) or DASH,
+                    element("td", badge(cell.verdict, cell.reads)),
+                    f"{SLOWER} {why_text(cell)}" if cell.seems_slower else why_text(cell),
+                ],
+                class_=row_class([cell]),
+                id=row_id(comparison, panel, judgement.arm, cell.size),
+            )
         )
     caption = (
         f"{curve_label(comparison, panel.curve)}, {panel.curve.placement}: "

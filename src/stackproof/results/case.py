@@ -48,6 +48,7 @@ class Placement(Value):
     `interface` is the network interface the MPI must use between the nodes, None for any. `timed`
     False is for ranks that may share a CPU: what they receive is checked, and no time they take
     means anything. `gpus` says by which runtime the ranks' GPUs are numbered: `cuda` or `rocm`.
+    `membind` says that each rank may take memory of its own NUMA node only.
     """
 
     name: str
@@ -55,6 +56,11 @@ class Placement(Value):
     interface: str | None = None
     timed: bool = True
     gpus: str = ""
+    membind: bool = False
+
+    def bound(self, rank: Rank) -> bool:
+        """Return True if the memory of a rank is bound to its NUMA node."""
+        return self.membind and rank.numa is not None
 
     @property
     def nodes(self) -> tuple[str, ...]:

@@ -133,7 +133,9 @@ def state_of(chain: DigestChain, spec: ResultsSpec) -> ChainState:
     many = f", in {len(chain.entries)} parts" if len(chain.entries) > 1 else ""
     holds = "does not hold" if doubts else "holds"
     signed = _signed(chain)
-    whose = signed or "nobody signed it, so that who may write the folder could make it anew"
+    whose = (
+        signed or "nobody signed it: anyone who may write to the folder could have made it again"
+    )
     return ChainState(
         there=True,
         sentence=f"the hash chain of {count} launches{many} {holds}; {whose}",

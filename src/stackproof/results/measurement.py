@@ -61,7 +61,8 @@ class Series(Value):
     counts operations whose ranks did not start together, `skew_us` is how far apart their starts
     were in the others, and `clock_error_us` by how much a rank's idea of the common time was wrong
     at most. `disturbance` has for each number the worst rank's. `printed` are further statistics by
-    the names of their columns, of programs that print such.
+    the names of their columns, of programs that print such. `residuals` are a solver's after each
+    iteration, relative to the right-hand side.
     """
 
     benchmark: str
@@ -78,6 +79,7 @@ class Series(Value):
     clock_error_us: float | None = None
     disturbance: Disturbance | None = None
     printed: Mapping[str, float] = field(default_factory=dict)
+    residuals: tuple[float, ...] = ()
 
     def __hash__(self) -> int:
         return hash((self.benchmark, self.size, self.values))
@@ -165,12 +167,29 @@ class RankClock(Value):
     jump_us: float
 
 
+class RankHalo(Value):
+    """The exchanges of its halo that a rank of a solver made in one way.
+
+    It sent `messages` of together `bytes` in each of the `exchanges`; `residuals` are the first of
+    a solve of so many `iterations`. `histogram` counts exchanges of solves by how long they took,
+    from so many nanoseconds up to twice as many.
+    """
+
+    iterations: int
+    exchanges: int
+    messages: int
+    bytes: int
+    residuals: tuple[float, ...] = ()
+    histogram: Mapping[str, int] = field(default_factory=dict)
+
+
 class RankFacts(Value):
     """What one rank saw of itself.
 
     `cpus` is its affinity mask, `cpu` the processor it ran on and `numa` that one's NUMA node;
-    `devices` are the variables that told it which NIC and GPU to use, None where the program does
-    not tell. `libraries` the communication
+    `membind` is the NUMA node that its memory is bound to, -1 where it is to none, None where the
+    program does not tell; `devices` are the variables that told it which NIC and GPU to use, None
+    where the program does not tell. `libraries` the communication
     libraries mapped by the process (paths from /proc/self/maps), `build_ids` their GNU build-ids
     where they have one, `shared` the shared memory that it has mapped (files of /dev/shm and
     devices such as /dev/xpmem), `tx_bytes` what each network interface of its node sent during the
@@ -178,7 +197,8 @@ class RankFacts(Value):
     None where the program does not tell, as `clock`.
 
     One rank of each node also has `interfaces`, the node's by name, and `parts`: what each of them
-    sent during the timed part of a benchmark and size, keyed `latency 8`.
+    sent during the timed part of a benchmark and size, keyed `latency 8`. `halo` is how a solver's
+    rank exchanged its halo, by the names of the ways.
     """
 
     rank: int
@@ -186,6 +206,7 @@ class RankFacts(Value):
     cpus: tuple[int, ...] = ()
     cpu: int | None = None
     numa: int | None = None
+    membind: int | None = None
     devices: Mapping[str, str] | None = None
     libraries: tuple[str, ...] = ()
     build_ids: Mapping[str, str] = field(default_factory=dict)
@@ -196,6 +217,7 @@ class RankFacts(Value):
     parts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     memory: RankMemory | None = None
     clock: RankClock | None = None
+    halo: Mapping[str, RankHalo] = field(default_factory=dict)
 
 
 class Output(Value):

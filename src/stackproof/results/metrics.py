@@ -73,8 +73,21 @@ def _metric(name: str, kind: str) -> Metric:
     )
 
 
+HALO_MODES = ("indexed", "pack", "neighbour", "persistent", "onesided")
+"""Ways of `stackproof-solver` to exchange what a rank needs of its neighbours."""
+
+SOLVER: dict[str, Metric] = {
+    f"{part}_{mode}": Metric(
+        title=f"{title} ({mode})", unit="us", higher_is_better=False, kind="collective", sized=False
+    )
+    for mode in HALO_MODES
+    for part, title in (("halo", "halo exchange"), ("solve", "solver iteration"))
+}
+"""What `stackproof-solver` measures, until the slowest rank is done."""
+
 METRICS: dict[str, Metric] = {
     **CORE,
+    **SOLVER,
     **{name: _metric(name, "latency") for name in _LATENCIES},
     **{name: _metric(name, "bandwidth") for name in _BANDWIDTHS},
     **{name: _metric(name, "collective") for name in _COLLECTIVES},

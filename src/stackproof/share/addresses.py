@@ -90,7 +90,7 @@ def parse_address(text: str) -> RegistryAddress:
 
 
 def parse_remote(text: str, *, namespace: str = DEFAULT_NAMESPACE) -> RemoteLabel:
-    """Return what `[NS::]LABEL` names; raises `StackproofError` (USAGE) as `labels.parse`."""
+    """Return the label in `[NS::]LABEL`; raises `StackproofError` (USAGE) as `labels.parse`."""
     before, separator, rest = text.partition("::")
     found = before if separator else namespace
     if not _PART.fullmatch(found):

@@ -51,7 +51,7 @@ def _gear() -> tuple[int, ...]:
 
 
 def cut(blocks: Iterable[bytes]) -> Iterator[tuple[int, int]]:
-    """Yield where the chunks of a file begin and how long they are; its bytes come in blocks."""
+    """Yield the beginnings and lengths of a file's chunks, in bytes; its bytes come in blocks."""
     begin, at, before = 0, 0, b""
     for block in blocks:
         for end in _candidates(before + block, len(before), at):

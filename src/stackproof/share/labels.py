@@ -126,6 +126,34 @@ def parse(text: str) -> Label:
         at += 1
 
 
+def completed(label: Label, *sources: tuple[Label, str]) -> tuple[Label, str]:
+    """Return a label with system and uarch from the first source that has each, and a note on it.
+
+    The text beside a source says why it is taken; the note is empty for a label with both. Raises
+    `StackproofError` (USAGE) for a label that lacks another part.
+    """
+    notes = []
+    given, lacking = label, label.missing
+    for part in ("system", "uarch"):
+        for source, why in sources if part in lacking else ():
+            if part not in source.missing:
+                label = replace(label, **{part: getattr(source, part)})
+                notes.append(f"{part} `{getattr(label, part)}`, {why}")
+                break
+    if label.missing:
+        raise fail(
+            Reason.USAGE,
+            f"the label `{given}` lacks: {', '.join(label.missing)}",
+            hint="such as mpich/5.0.2:v1, or with all parts mpich/5.0.2:v1@daint%zen2",
+        )
+    return label, f"the label is of the {'; of the '.join(notes)}" if notes else ""
+
+
+def is_part(text: str) -> bool:
+    """Return true for a text that can be a part of a label."""
+    return bool(_PART.fullmatch(text)) and len(text) <= _MOST_CHARACTERS
+
+
 def _wrong(text: str, at: int, hint: str) -> StackproofError:
     shown = text[:200]
     return fail(
@@ -215,7 +243,7 @@ def date_text(record: LabelRecord) -> str:
 
 
 def guess(records: Sequence[LabelRecord], word: str, *, system: str = "") -> str:
-    """Return what may have been meant by a word that means nothing, as the beginning of a hint."""
+    """Return the labels near a word that means nothing, as the beginning of a hint."""
     elsewhere = chosen(records, word, system=ANY) if is_label(word) else ()
     if elsewhere:
         there = ", ".join(f"`{one.label}`" for one in elsewhere[:3])
@@ -229,7 +257,7 @@ def guess(records: Sequence[LabelRecord], word: str, *, system: str = "") -> str
 
 
 def is_label(word: str) -> bool:
-    """Return whether a word is written as a label is."""
+    """Return True for a word that is written as a label is."""
     try:
         parse(word)
     except StackproofError:

@@ -113,7 +113,7 @@ def digest_of(content: bytes) -> str:
 
 
 def is_digest(text: str) -> bool:
-    """Return whether a text is a digest of the one algorithm that is taken here."""
+    """Return True for a text that is a digest of the one algorithm that is taken here."""
     return _DIGEST.fullmatch(text) is not None
 
 
@@ -169,7 +169,7 @@ def _data(one: OciDescriptor) -> dict[str, Any]:
 
 
 def descriptor_of(what: OciManifest) -> OciDescriptor:
-    """Return how an index describes a manifest: with its annotations and its type."""
+    """Return the description of a manifest in an index: with its annotations and its type."""
     content = render(what)
     return OciDescriptor(
         media_type=MANIFEST, digest=digest_of(content), size=len(content),
@@ -178,7 +178,7 @@ def descriptor_of(what: OciManifest) -> OciDescriptor:
 
 
 def parse(content: bytes, *, where: str) -> OciManifest | OciIndex:
-    """Return what the bytes of a registry's answer are.
+    """Return the manifest or index in the bytes of a registry's answer.
 
     Raises `StackproofError` (REGISTRY_ANSWER) for what is none, naming the place `where`.
     """

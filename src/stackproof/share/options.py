@@ -17,7 +17,10 @@ class ImageAddOptions(
 ):
     """An image and its label."""
 
-    label: str = argument("LABEL", "name/version:tag@system%%uarch, with all five parts")
+    label: str = argument(
+        "LABEL", "name/version:tag@system%%uarch; without system that of CLUSTER_NAME, or `here`; "
+        "without uarch what the image was built for",
+    )  # fmt: skip
     image: str = argument("IMAGE", "an image file, or a label that it has already")
     move: bool = flag("take the file away from where it is, once it is there")
     force: bool = flag("give the label to this image though another has it")
@@ -32,8 +35,10 @@ class ImageRemoveOptions(
     """Labels that go."""
 
     labels: tuple[str, ...] = argument(
-        "LABEL", "a label that means one image; an id or a digest takes all labels of the image"
-    )
+        "LABEL", "a label, in full unless a terminal is asked; an id or a digest takes all labels "
+        "of the image",
+    )  # fmt: skip
+    yes: bool = flag("do not ask: each label is then given in full, or by id")
     json: bool = flag("print what went as JSON")
 
 

@@ -2,7 +2,7 @@
 
 A login node is asked what holds for the machine: what starts jobs and ranks, the vendor's software,
 compilers. A node in a job is asked what it is: its processor, GPUs, network cards, limits. What a
-person stated is kept, also where the machine says otherwise; what was asked before is asked anew.
+person stated is kept, also where the machine says otherwise; what was asked before is asked again.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Part(StrEnum):
     BOTH = "both"
 
 
-class KeptFact(Value):
-    """A fact that stays although the machine says something else."""
+class OtherFact(Value):
+    """A fact of a file that the machine says otherwise, whether it stays or is renewed."""
 
     fact: str
     stated: Any
@@ -56,8 +56,8 @@ class Completion(Value):
 
     changes: Mapping[Keys, Any]
     added: tuple[str, ...] = ()
-    renewed: tuple[str, ...] = ()
-    kept: tuple[KeptFact, ...] = ()
+    renewed: tuple[OtherFact, ...] = ()
+    kept: tuple[OtherFact, ...] = ()
 
 
 class Asking(Value):
@@ -74,8 +74,8 @@ def complete(data: Mapping[str, Any], found: Site, asking: Asking) -> Completion
     sources: dict[Keys, Any] = {}
     facts: dict[Keys, Any] = {}
     added: list[str] = []
-    renewed: list[str] = []
-    kept: list[KeptFact] = []
+    renewed: list[OtherFact] = []
+    kept: list[OtherFact] = []
     document = to_document(found)
     refused = _other_kinds(data, document, asking)
     for path, value in _asked(document, asking):
@@ -83,13 +83,13 @@ def complete(data: Mapping[str, Any], found: Site, asking: Asking) -> Completion
         fact = ".".join(path)
         if path[0] in refused:
             if path[1] == DECIDES[path[0]]:
-                kept.append(KeptFact(fact=fact, stated=old, asked=value))
+                kept.append(OtherFact(fact=fact, stated=old, asked=value))
             continue
         if stated and (old == value or _alike(old, value)):
             continue
         tag = asking.partition if _is_of_nodes(path) else _LOGIN
         if stated and not _is_ours(data, fact, tag):
-            kept.append(KeptFact(fact=fact, stated=old, asked=value))
+            kept.append(OtherFact(fact=fact, stated=old, asked=value))
             continue
         own = ".".join((path[0], PARTITION, *path[2:]) if path[0] == "partitions" else path)
         (name,) = found.facts[own]
@@ -97,7 +97,10 @@ def complete(data: Mapping[str, Any], found: Site, asking: Asking) -> Completion
         values[path] = value
         facts["facts", fact] = identifier
         sources["sources", identifier] = _source(replace(found.sources[name], host=asking.host))
-        (renewed if stated else added).append(fact)
+        if stated:
+            renewed.append(OtherFact(fact=fact, stated=old, asked=value))
+        else:
+            added.append(fact)
     return Completion(
         changes={**values, **sources, **facts},
         added=tuple(added),
@@ -226,13 +229,33 @@ def not_found(site: Site, asking: Asking) -> tuple[str, ...]:
             "Cray MPICH for GNU compilers, /opt/cray/pe/mpich/VERSION/ofi/gnu; state `externals: "
             "cray-mpich`, its version and path, if it lies elsewhere"
         )
-    node = site.partitions.get(asking.partition)
-    if asking.part is not Part.LOGIN and (node is None or not node.microarchitecture):
+    if asking.part is not Part.NODE and not site.launchers:
         found.append(
+            "a launcher: `srun --version` says nothing here; state `launchers: mpiexec` or "
+            "another one, with its version, if jobs have it"
+        )
+    if asking.part is not Part.LOGIN:
+        found += _not_found_of_nodes(site, asking.partition)
+    return tuple(found)
+
+
+def _not_found_of_nodes(site: Site, partition: str) -> Iterator[str]:
+    node = site.partitions.get(partition)
+    if node is None or not node.microarchitecture:
+        yield (
             "the microarchitecture, which archspec tells: install stackproof with its extra "
             "`spack`, or state what `spack arch --target` says"
         )
-    return tuple(found)
+    if node is None or (node.gpu is None and node.gpus is None):
+        yield (
+            f"GPUs: no driver shows one; state `partitions: {partition}: gpus: 0` if there is "
+            "none, or `gpu`, its maker's name"
+        )
+    if site.fabric.limit_mb_s is None:
+        yield (
+            "what a network card carries: state `fabric: limit-mb-s`, and reports compare "
+            "bandwidths with it"
+        )
 
 
 def has_prefix(site: Site, name: str) -> bool:

@@ -72,7 +72,7 @@ class SpackConfigOptions(
 
 ACTIONS = {
     "probe": SiteProbeOptions,
-    "list": SiteListOptions,
+    "ls": SiteListOptions,
     "show": SiteShowOptions,
     "check": SiteCheckOptions,
     "spack-config": SpackConfigOptions,

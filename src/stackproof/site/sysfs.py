@@ -39,6 +39,17 @@ def cpu_list(text: str) -> tuple[int, ...]:
     return tuple(found)
 
 
+def cpu_text(cpus: Iterable[int]) -> str:
+    """Return numbers of CPUs as the kernel writes them: `0-3,8`; empty for none."""
+    parts: list[list[int]] = []
+    for cpu in sorted(cpus):
+        if parts and cpu == parts[-1][1] + 1:
+            parts[-1][1] = cpu
+        else:
+            parts.append([cpu, cpu])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
+
+
 def gather(read: Read, names: Names) -> dict[str, object]:
     """Return what a node says of itself.
 

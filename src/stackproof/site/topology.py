@@ -108,7 +108,7 @@ def seen(topology: Topology, variables: Mapping[str, str]) -> Topology:
     """Return a topology with the GPUs that a task may use, by the variables that say so.
 
     Names in the place of numbers (`GPU-4f3e…`) only say how many there are. HIP counts what ROCr
-    shows it, so that behind ROCR_VISIBLE_DEVICES the numbers begin anew. Sources: CUDA C++
+    shows it, so that behind ROCR_VISIBLE_DEVICES the numbers begin again. Sources: CUDA C++
     Programming Guide, "CUDA Environment Variables"; ROCm documentation, "GPU isolation techniques".
     """
     gpus = topology.gpus

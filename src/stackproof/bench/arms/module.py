@@ -1,8 +1,8 @@
 """Modules of a machine, by Lmod, by Tcl's Environment Modules, or by PrgEnv above one of them.
 
-Loading fails in many voices, and often ends with 0. Lmod's sentences are those of its messages
+Loading fails in many voices, and often exits with 0. Lmod's sentences are those of its messages
 (github.com/TACC/Lmod, `messageDir/en.lua`), those of Environment Modules of its releases 3.2, which
-prints `ModuleCmd_Load.c(…):ERROR:…` and ends with 0, to 5 (github.com/envmodules/modules).
+prints `ModuleCmd_Load.c(…):ERROR:…` and exits with 0, to 5 (github.com/envmodules/modules).
 """
 
 from __future__ import annotations
@@ -92,12 +92,12 @@ def fault_of(load: ModuleLoad, later: tuple[str, ...], spider: str = "") -> Load
         return refusal
     message, hint = "", "load it by hand in a new login shell, and see what `module list` says"
     if is_error(load.said):
-        ended = f" and ended with {load.code}" if load.code else ", although it ended with 0"
+        ended = f" and exited with {load.code}" if load.code else ", although it exited with 0"
         message = f"loading the module `{name}` printed an error{ended}"
     elif load.code:
-        message = f"loading the module `{name}` ended with {load.code}"
+        message = f"loading the module `{name}` exited with {load.code}"
     elif not there:
-        message = f"loading the module `{name}` ended with 0, and it is not loaded"
+        message = f"loading the module `{name}` exited with 0, and it is not loaded"
     elif not is_loaded(name, later):
         message = f"the module `{name}` was loaded, and one after it took it away again"
         hint = "modules that exclude each other cannot be one arm; give each an arm of its own"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from stackproof.bench import specifying
@@ -34,7 +36,9 @@ def run(asked: BenchOptions) -> int:
     if asked.in_job:
         batch_job.work_in_job(folder, progress.monitor())
         return 0
-    spec = _specification(asked, measured=not (asked.dry_run or asked.cancel))
+    measured = not (asked.dry_run or asked.topology or asked.cancel)
+    begin = _look_around(asked) if measured else _begin_at_once
+    spec = _specification(asked, begin)
     if asked.dry_run or asked.topology:
         return _dry_run(spec, folder, asked)
     if asked.cancel:
@@ -45,7 +49,8 @@ def run(asked: BenchOptions) -> int:
     for text in notes(spec):
         _note(text)
     give_up = not asked.no_give_up
-    measure(spec, folder, progress.monitor(), command=tuple(sys.argv), give_up=give_up)
+    monitor, command = progress.monitor(), tuple(sys.argv)
+    measure(spec, folder, monitor, command=command, give_up=give_up, begin=begin)
     if asked.sign:
         signing.sign(folder, asked.sign)
     if asked.no_verdict:
@@ -54,10 +59,20 @@ def run(asked: BenchOptions) -> int:
     return _judged(spec, folder, asked)
 
 
-def _specification(options: BenchOptions, *, measured: bool) -> BenchSpec:
+def _look_around(options: BenchOptions) -> Callable[[], object]:
+    """Return the function that tells how busy this machine is, and waits; its first call counts."""
+    wait_s = specifying.wait_s(options)
+    return functools.cache(lambda: quiet.watch(_note, Verdict.INCONCLUSIVE.value, wait_s))
+
+
+def _begin_at_once() -> None:
+    """Stand for a look at a machine on which nothing is measured now."""
+
+
+def _specification(options: BenchOptions, begin: Callable[[], object]) -> BenchSpec:
     """Return the specification to measure; recipes in the place of images are built for it.
 
-    Where it is `measured` now and here, the machine is looked at before anything takes time.
+    `begin` is called before a build.
     """
     words = RecipeWords(
         swap=options.swapped,
@@ -72,9 +87,9 @@ def _specification(options: BenchOptions, *, measured: bool) -> BenchSpec:
             hint="a results folder keeps its specification",
         )
     spec = specification(options, _note)
-    if measured and not REGISTRY[spec.on].queues:
-        quiet.watch(_note, Verdict.INCONCLUSIVE.value, specifying.wait_s(options))
-    return spec if options.resume else build_recipes(spec, words, progress.monitor())
+    if options.resume:
+        return spec
+    return build_recipes(spec, words, progress.monitor(), begin=begin)
 
 
 def _judged(spec: BenchSpec, folder: Path, asked: BenchOptions) -> int:

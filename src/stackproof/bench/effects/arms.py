@@ -70,7 +70,7 @@ def make_ready(spec: BenchSpec) -> Arms:
 def check_unchanged(ready: ReadyArm) -> None:
     """Raise `StackproofError` (IMAGE_DAMAGED) when an image, or a library, is another file.
 
-    Every launch mounts it anew, and numbers of the other one would stand under the name and the
+    Every launch mounts it again, and numbers of the other one would stand under the name and the
     digest of the first.
     """
     for path, stamp in ready.stamps.items():

@@ -14,7 +14,7 @@ from stackproof.results.measurement import Measurement
 from stackproof.results.model import LAUNCHES, SET_ASIDE
 
 _LONGEST_CUT = dt.timedelta(hours=1)
-"""A block that was cut longer ago is made anew: its launches belong to one time."""
+"""A block that was cut longer ago is made again: its launches belong to one time."""
 
 
 def set_aside(

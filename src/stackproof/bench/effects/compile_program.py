@@ -13,30 +13,22 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from stackproof.bench.arms.installation import PROBE
+from stackproof.bench.programs import solver
 from stackproof.bench.ready import MpiWrappers
 from stackproof.build.benchmark import FLAGS, LIBRARIES, NATIVE
+from stackproof.build.programs import ProgramSource
 from stackproof.core.command import Command
 from stackproof.core.effects import cache_folder, cache_kinds, files, shipped
 from stackproof.core.effects.run import check
-from stackproof.core.value import Value
 
 _KIND = "programs"
+# What of the benchmark program the solver is made of, too.
+_SHARED = (
+    "clocks", "disturb", "emit", "evidence", "gpu", "mapped", "memory", "network", "parse",
+    "pattern", "tell",
+)  # fmt: skip
 _KEPT_BYTES = 2 << 30
 _TIMEOUT_S = 1800.0
-
-
-class ProgramSource(Value):
-    """A program to compile: files by their path, commands, and the paths of what they make.
-
-    Commands run one after the other in the folder with the files; `{c}`, `{c++}` and `{fortran}`
-    in their words are the wrappers, `{jobs}` the number of CPUs. Outputs are files or folders; the
-    sources stay beside them: whoever doubts a number can read the program that made it.
-    """
-
-    name: str
-    files: Mapping[str, str | bytes]
-    commands: tuple[tuple[str, ...], ...]
-    outputs: tuple[str, ...]
 
 
 def native_source() -> ProgramSource:
@@ -48,6 +40,21 @@ def native_source() -> ProgramSource:
         files=sources,
         commands=(("{c}", *FLAGS, "-o", NATIVE, *units, *LIBRARIES),),
         outputs=(NATIVE,),
+    )
+
+
+def solver_source() -> ProgramSource:
+    """Return our own solver, which tells what the benchmark program tells by the same files."""
+    shared = shipped.benchmark_sources()
+    own = {f"solver/{name}": text for name, text in shipped.benchmark_sources("solver").items()}
+    units = (*(f"{name}.c" for name in _SHARED), *(name for name in own if name.endswith(".c")))
+    return ProgramSource(
+        name=solver.NAME,
+        files=shared | own,
+        commands=(
+            ("{c}", *FLAGS, "-DSTACKPROOF_SOLVER", "-I.", "-o", solver.NAME, *units, *LIBRARIES),
+        ),
+        outputs=(solver.NAME,),
     )
 
 

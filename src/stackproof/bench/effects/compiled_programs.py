@@ -7,11 +7,11 @@ import sys
 from collections.abc import Iterable, Mapping
 from itertools import groupby
 
-from stackproof.bench.effects import program_source
 from stackproof.bench.effects.arms import Arms
-from stackproof.bench.effects.compile_program import compile_program
-from stackproof.bench.program_spec import Program
+from stackproof.bench.effects.compile_program import compile_program, solver_source
+from stackproof.bench.program_spec import SHIPPED, Program
 from stackproof.bench.ready import MpiWrappers, ReadyArm
+from stackproof.build.programs import place_of, source_of
 from stackproof.core import mountlist
 from stackproof.core.effects import cache_kinds
 from stackproof.core.errors import Problem, StackproofError
@@ -32,8 +32,10 @@ def with_programs(arms: Arms, programs: Iterable[Program]) -> Arms:
     wanted = [program for program in programs if program.source]
     if not wanted:
         return arms
+    from stackproof.build.effects import program_files  # noqa: PLC0415 - for sources alone
+
     sources = {
-        one.source: program_source.load_sources(one)
+        one.source: {} if one.source == SHIPPED else program_files.load_sources(one.sources)
         for one in {(one.source, one.sha256): one for one in wanted}.values()
     }
     problems: dict[Problem, None] = {}
@@ -60,8 +62,12 @@ def _with(
 ) -> ReadyArm:
     """Return an arm with programs of the same sources, which are compiled together."""
     compilers = _compilers(ready)
-    source, places = program_source.source_of(programs, files_of, compilers)
-    folder = compile_program(compilers, source)
+    first = programs[0]
+    plus = "c++" in compilers.wrappers
+    ours = first.source == SHIPPED
+    source = solver_source() if ours else source_of(first.sources, files_of, plus=plus)
+    places = {one.name: place_of(one.name, source, first.source) for one in programs}
+    folder = compile_program(compilers, replace(source, outputs=tuple(sorted(places.values()))))
     paths = {name: str(folder / place) for name, place in places.items()}
     return ready.carrying(str(folder), paths)
 

@@ -159,11 +159,9 @@ def launcher_problems(arms: Arms, place: LaunchNodes) -> list[Problem]:
     for name, ready in arms.by_name.items():
         mpi, wanted, allocation = ready.deployment.mpi, ready.arm.launcher, place.allocation
         kind = ready.arm.pmi or families.pmi_of(mpi.family, SRUN)
-        if place.job and (wanted or ready.step or ready.deployment.mounts):
+        if place.job and (wanted or ready.step):
             said = f"{place.job.scheduler} starts ranks by {place.job.launcher}, and `{name}` "
-            said += "needs srun or an mpirun" if wanted or ready.step else "is an image to mount"
-            hint = "leave `launcher` out, and name an MPI by `prefix`, `module` or its folder"
-            found.append((said, hint))
+            found.append((f"{said}needs srun or an mpirun", "leave the arm's `launcher` out"))
         elif allocation is None and ready.step:
             said = f"`{name}` is started by srun, a part of which `{ready.arm.runtime}` is"
             found.append((f"{said}, and this is no Slurm job", "say `on: slurm`"))
@@ -297,7 +295,8 @@ def _mpiexec(
         oversubscribe=not case.placement.timed,
         labelled=labelled,
         in_slurm_job=allocation is not None,
-        helper_words=allocations.task_words((), mounts, {}, {}) if by_words else (),
+        helper_words=allocations.task_words(None, mounts, {}, {}) if by_words else (),
+        binder=(*allocations.TASK, "run", "--memory"),
     )
     launcher = launchers.REGISTRY[starter(place, ready)]
     patch = patch.then(launcher.environment(request))
@@ -337,7 +336,7 @@ def _step(
     base = allocations.base_of(allocation)
     program = bench_programs.REGISTRY[case.program].argv(deployment.programs[case.program], case)
     ahead = allocations.task_words(
-        tuple(rank.cpu for rank in placement.ranks),
+        placement,
         "" if allocation.plugin else mounts,
         base,
         patch.apply(base),
@@ -390,21 +389,28 @@ def _by_scheduler(
 ) -> tuple[Command, EnvPatch]:
     """Return the command of the launcher of Flux, or of PALS under PBS.
 
-    The scheduler pins the ranks. Variables are set before the program, for it alone: the launcher
-    is the site's. Raises `StackproofError` (UNSUPPORTED) for a placement that it cannot say.
+    As in a step of Slurm, tasks make themselves ready: the launcher is the site's. Raises
+    `StackproofError` (UNSUPPORTED) for a placement that it cannot say.
     """
     deployment, launcher = ready.deployment, launchers.REGISTRY[job.launcher]
     patch = patch.then(EnvPatch(set=dict(ready.arm.env)))
-    base = {} if deployment.wrapped else base_environment()
-    wanted = {name: text for name, text in patch.apply(base).items() if base.get(name) != text}
+    base = {**base_environment(), **job.environment}
     program = bench_programs.REGISTRY[case.program].argv(deployment.programs[case.program], case)
+    ahead = allocations.task_words(
+        case.placement,
+        _mounts(deployment),
+        base,
+        patch.apply(base),
+        _own(ready, case, patch),
+        rank=job.rank,
+    )
     request = LaunchRequest(
         prefix=deployment.mpi.prefix,
-        program=(*deployment.wrapped, *requests.setting(wanted), *program),
+        program=(*ahead, *deployment.wrapped, *program),
         placement=case.placement,
-        own=_own(ready, case, patch),
         family=deployment.mpi.family,
         pmi=ready.arm.pmi,
+        pinned=True,
         oversubscribe=not case.placement.timed,
         labelled=labelled,
     )
@@ -446,9 +452,11 @@ def _facts(place: LaunchNodes, ready: ReadyArm, case: Case) -> dict[str, str]:
         facts["memory"] = BufferPlace.DEVICE.value
     if not deployment.mounts:
         facts["image"] = ready.found.get("tier") or "a plain folder; nothing is mounted"
-    elif place.allocation:
-        tasks = "the tasks" if starter(place, ready) == SRUN else "the launcher's helpers"
-        how = "Slurm's plug-in (srun --image)" if place.allocation.plugin else tasks
+    elif place.allocation or place.job:
+        tasks = place.job or starter(place, ready) == SRUN
+        how = "the tasks" if tasks else "the launcher's helpers"
+        if place.allocation and place.allocation.plugin:
+            how = "Slurm's plug-in (srun --image)"
         facts["image"] = f"mounted by {how}"
     if place.job:
         facts["job"] = place.job.job

@@ -180,4 +180,5 @@ def _state(spec: BenchSpec) -> ClusterState | None:
     found = up.status(name)
     if found is None and only_here:
         return None
-    return up.require(name)
+    instead = "; or measure within this machine alone: --placement intra-node"
+    return up.require(name, instead=instead, named=spec.cluster is not None)

@@ -18,6 +18,7 @@ from stackproof.bench.effects import launching
 from stackproof.bench.effects.arms import Arms
 from stackproof.bench.effects.nodes import LaunchNodes
 from stackproof.bench.path_verdict import Probed
+from stackproof.bench.programs.osu_test import OSU_TESTS
 from stackproof.bench.ready import ReadyArm
 from stackproof.bench.schedule import Launch
 from stackproof.bench.spec import BenchSpec
@@ -38,6 +39,9 @@ from stackproof.results.path import MessagePaths, Statement
 _PROGRAM = "stackproof-bench"
 """The program that tells most of its ranks; another one where an arm does not have it."""
 _LONGEST_S = 60.0
+# OSU's programs repeat by themselves for minutes on a busy machine; 20 times is their own number
+# for large messages of a bandwidth.
+_FEW_REPEATS = ("-i", "20")
 _SIZES = (8, 64 << 10, 1 << 20)
 _ALL_PAIRS = "alltoall"
 """Two ranks meet in `latency`; more of them all meet in this."""
@@ -122,11 +126,13 @@ def _case(probing: Probing, ready: ReadyArm, launch: Launch, placement: Placemen
     """Return the case of a probe: few messages, but enough to be seen on an interface."""
     ranks = len(placement.ranks)
     all_pairs = (_ALL_PAIRS,) if 2 < ranks <= _MANY_RANKS else ()
+    known = schedule.PROGRAM_BENCHMARKS[launch.program]
+    osu = launch.program in {test.program for test in OSU_TESTS.values()}
     spec = replace(
         probing.spec,
-        programs=(),
-        benchmarks=("latency", *all_pairs),
-        sizes=_SIZES if ranks <= _FEW_RANKS else _SIZES[:-1],
+        programs=tuple(replace(program, benchmarks=()) for program in probing.spec.programs),
+        benchmarks=("latency", *all_pairs) if "latency" in known else known[:1],
+        sizes=_SIZES if ranks <= _FEW_RANKS and not osu else _SIZES[:-1],
         samples=2,
         seconds_per_size=0.002,
         validate=False,
@@ -134,7 +140,8 @@ def _case(probing: Probing, ready: ReadyArm, launch: Launch, placement: Placemen
     )
     transport = schedule.transport_for(placement, ready.arm.transports)
     case = schedule.case_for(spec, launch, placement, transport)
-    return replace(case, fabric=launching.fabric_of(probing.place))
+    options = _FEW_REPEATS if osu else case.options
+    return replace(case, fabric=launching.fabric_of(probing.place), options=options)
 
 
 def _identity(place: LaunchNodes, ready: ReadyArm, case: Case) -> str:

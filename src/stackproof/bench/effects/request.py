@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,9 @@ from stackproof.bench.effects.kinds import Tell
 from stackproof.bench.effects.run import Bench, prepare, run_bench
 from stackproof.bench.options import BenchOptions
 from stackproof.bench.spec import Arm, BenchSpec, parse_bench
+from stackproof.cluster.effects import up
+from stackproof.cluster.effects.state import describe_owner
+from stackproof.cluster.model import ClusterSpec
 from stackproof.core import mountlist
 from stackproof.core.document import Document, schema
 from stackproof.core.effects import shipped
@@ -29,6 +32,7 @@ from stackproof.core.value import Value, replace
 from stackproof.image.effects.image_file import load_head
 from stackproof.launch.effects import launch_folder
 from stackproof.launch.schedulers import REGISTRY
+from stackproof.results.case import Locality
 from stackproof.results.model import LAUNCHES
 
 if TYPE_CHECKING:
@@ -37,6 +41,10 @@ if TYPE_CHECKING:
 _ENDINGS = (".yaml", ".yml")
 # What stands for the swapped baseline's image until there is one: no path is empty.
 _SWAPPED = ""
+_WITHIN = (
+    "{}, so this is measured within this machine alone; with `stackproof cluster up` it is "
+    "measured between two nodes as well"
+)
 
 
 def specification(options: BenchOptions, tell: Tell = lambda _: None) -> BenchSpec:
@@ -55,6 +63,9 @@ def specification(options: BenchOptions, tell: Tell = lambda _: None) -> BenchSp
 
 
 def _specification(options: BenchOptions, tell: Tell) -> BenchSpec:
+    if note := _without_cluster(options):
+        options = options.changed(placements=(Locality.INTRA.value,))
+        tell(note)
     if options.spec:
         specifying.refuse_short_form(options)
         folder = os.path.dirname(os.path.abspath(options.spec))
@@ -79,6 +90,17 @@ def _specification(options: BenchOptions, tell: Tell) -> BenchSpec:
     if note := specifying.untimed_note(options, cpus):
         tell(note)
     return replace(spec, **changes)
+
+
+def _without_cluster(options: BenchOptions) -> str:
+    """Return the note on what stays within this machine for want of a cluster, else nothing.
+
+    A first look is content with that, and so is a user who sees somebody else's cluster.
+    """
+    if not specifying.may_stay_here(options) or up.status() is not None:
+        return ""
+    reason = describe_owner(ClusterSpec().name) or ("no cluster is up" if options.quick else "")
+    return _WITHIN.format(reason) if reason else ""
 
 
 def _arm(text: str, tell: Tell) -> Arm:
@@ -128,9 +150,11 @@ def measure(
     *,
     command: tuple[str, ...] = (),
     give_up: bool = True,
+    begin: Callable[[], object] = lambda: None,
 ) -> None:
     """Have every launch made that has no result in the folder yet, here or by a batch job.
 
+    `begin` is called before the first launch that is made here, when all has been checked.
     Raises `StackproofError` as `run_bench` and `bench_job.run_as_job` do, and INTERRUPTED.
     """
     if REGISTRY[spec.on].queues:
@@ -138,6 +162,7 @@ def measure(
     else:
         with launch_folder.held() as scratch:
             bench = prepare(spec)
+            begin()
             place = replace(bench.place, scratch=scratch)
             bench = replace(bench, place=place)
             _measure_here(bench, folder, monitor, command, give_up=give_up)
@@ -171,10 +196,15 @@ class RecipeWords(Value):
 
 
 def build_recipes(
-    spec: BenchSpec, words: RecipeWords, monitor: Monitor, folder: Path | None = None
+    spec: BenchSpec,
+    words: RecipeWords,
+    monitor: Monitor,
+    folder: Path | None = None,
+    begin: Callable[[], object] = lambda: None,
 ) -> BenchSpec:
     """Return a specification with images in the place of recipes; they are built for it.
 
+    `begin` is called before the first build, where launches are made on this machine.
     With `words.swap` the baseline once more, swapped, is one more challenger, and challengers must
     be equal to the baseline. Raises `StackproofError`: USAGE where there is no recipe to change,
     and what builds raise.
@@ -200,6 +230,8 @@ def build_recipes(
     if words.swap:
         wanted[_SWAPPED] = (recipes[spec.baseline.image], words.swap)
     loaded = _all_loaded(arms, wanted, words)
+    if not REGISTRY[spec.on].queues:
+        begin()
     files = {
         image: os.fspath(images.make_image(one, monitor, folder).absolute())
         for image, one in loaded.items()

@@ -33,6 +33,7 @@ from stackproof.bench.effects import (
     deciding,
     host_facts,
     launching,
+    mounts,
     nodes,
     path_probe,
 )
@@ -92,12 +93,14 @@ class Bench(Value):
 def prepare(spec: BenchSpec, arms: Arms | None = None, place: LaunchNodes | None = None) -> Bench:
     """Read the images, find the nodes, and refuse at once what cannot work.
 
-    Raises `StackproofError` with the problems of all arms and of the nodes at once.
+    Raises `StackproofError` with the problems of all arms and of the nodes at once; for a `place`
+    that is given nobody asks whether this machine mounts images.
     """
+    here = place is None
     try:
         arms = arms or bench_arms.make_ready(spec)
     except StackproofError as error:
-        more = nodes.problems(spec) if place is None else ()
+        more = nodes.problems(spec) if here else ()
         raise StackproofError(*error.problems, *more) from None
     place = place or nodes.here(spec)
     placements = schedules.placements_for(
@@ -107,6 +110,8 @@ def prepare(spec: BenchSpec, arms: Arms | None = None, place: LaunchNodes | None
         topologies=place.topologies,
         one_machine=place.one_machine,
     )
+    if here and (unmounted := mounts.find_problems(arms, place)):
+        raise StackproofError(*unmounted)
     arms = with_work(spec, arms)
     problems = launching.launcher_problems(arms, place)
     problems += launching.transport_problems(arms, place, placements, spec.memory)
@@ -431,7 +436,7 @@ def _made(run: Run, launch: Launch) -> tuple[Measurement, Completed, Event]:
 
     Raises `SpentPatienceError` where it makes no sense to go on.
     """
-    if run.patience and run.patience.is_spent(run.clock()):
+    if run.patience and run.patience.is_spent(run.clock(), lambda: quiet.look().is_busy):
         raise SpentPatienceError
     event = Event(
         what="progress",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from stackproof.bench.programs import imb, native, osu_test
+from stackproof.bench.programs import imb, native, osu_test, solver
 from stackproof.results.case import Case
 from stackproof.results.measurement import Output
 
@@ -21,14 +21,19 @@ class Benchmark(Protocol):
         """Return the program's name, as recipes and bench specifications write it."""
 
     def problems(self, case: Case) -> tuple[str, ...]:
-        """Return what of a case this program cannot do, in words."""
+        """Return the parts of a case that this program cannot do, in words."""
 
     def argv(self, program: str, case: Case) -> tuple[str, ...]:
         """Return the command line of one rank; `program` is the path of the executable."""
 
     def parse(self, stdout: bytes, case: Case) -> Output:
-        """Return what the program printed; never raises, whatever the bytes are."""
+        """Return the results that the program printed; never raises, whatever the bytes are."""
 
 
-_MEMBERS: tuple[Benchmark, ...] = (native.BENCHMARK, imb.BENCHMARK, *osu_test.BENCHMARKS)
+_MEMBERS: tuple[Benchmark, ...] = (
+    native.BENCHMARK,
+    solver.BENCHMARK,
+    imb.BENCHMARK,
+    *osu_test.BENCHMARKS,
+)
 REGISTRY: dict[str, Benchmark] = {program.name: program for program in _MEMBERS}

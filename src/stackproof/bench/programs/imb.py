@@ -77,7 +77,7 @@ class ImbMpi1(Value, kw_only=False):
     name: str = "IMB-MPI1"
 
     def problems(self, case: Case) -> tuple[str, ...]:
-        """Return what of a case this program cannot do, in words."""
+        """Return the parts of a case that this program cannot do, in words."""
         host = "IMB-MPI1 sends from the host's memory; ask for stackproof-bench or OSU's programs"
         return (*_problems(case), *((host,) if case.memory else ()))
 
@@ -100,7 +100,7 @@ class ImbMpi1(Value, kw_only=False):
         )  # fmt: skip
 
     def parse(self, stdout: bytes, case: Case) -> Output:
-        """Return what the program printed; never raises.
+        """Return the results that the program printed; never raises.
 
         A row counts only when it is written exactly as the program writes it, at its place in a
         table that is whole, as are all tables before it.

@@ -33,7 +33,7 @@ from stackproof.bench.programs.native_lines import (
 from stackproof.core.value import Value
 from stackproof.results.case import Case
 from stackproof.results.measurement import Output
-from stackproof.results.metrics import CORE
+from stackproof.results.metrics import CORE, METRICS
 
 EXIT_USAGE = 2
 """Exit code of the program for a bad option."""
@@ -51,7 +51,8 @@ _MAX_SIZE = 2**31 - 1
 _SIDES = 2
 _MAX_SIZES = 1024
 _MAX_WINDOW = 1 << 16
-_MAX_SAMPLES = 100_000
+MAX_SAMPLES = 100_000
+"""Samples that our programs take at most: SAMPLES_MAX of their sources."""
 _BEGIN = re.compile(rb'\{"kind":"')
 _END = re.compile(rb',"crc":"([0-9a-f]{8})"\}')
 _MAX_TRIES = 64
@@ -67,7 +68,7 @@ class StackproofBench(Value, kw_only=False):
     name: str = "stackproof-bench"
 
     def problems(self, case: Case) -> tuple[str, ...]:
-        """Return what of a case this program cannot do, in words."""
+        """Return the parts of a case that this program cannot do, in words."""
         return (*_problems(case), *_memory_problems(case), *_limits(case))
 
     def argv(self, program: str, case: Case) -> tuple[str, ...]:
@@ -87,48 +88,49 @@ class StackproofBench(Value, kw_only=False):
         )  # fmt: skip
 
     def parse(self, stdout: bytes, case: Case) -> Output:
-        """Return what the program printed; never raises.
-
-        A record counts only when its checksum is right and it belongs to the case. When more than
-        one world spoke (singletons), no series is returned: it could not be said whose it is.
-        """
-        found = _read(stdout)
-        records = _one_of_each(found)
-        series = [r for r in records if isinstance(r, SeriesLine) and _fits(r, case)]
-        strangers = [r for r in records if isinstance(r, SeriesLine) and not _fits(r, case)]
-        for stranger in strangers:
-            found.garbage.add(f"a series that was not asked for: {stranger}")
-        for error in (r for r in records if isinstance(r, ErrorLine)):
-            found.garbage.add(f"{self.name}: {error.message}")
-        ranks = [r for r in records if isinstance(r, RankLine)]
-        start = next((r for r in records if isinstance(r, StartLine)), None)
-        end = next((r for r in records if isinstance(r, EndLine)), None)
-        one_world = len(found.worlds) == 1
-        wrong = sum(r.errors for r in series)
-        complete = one_world and not strangers and _is_complete(records, case)
-        return Output(
-            program=self.name,
-            program_version=start.version if start else "",
-            mpi_library=start.mpi_library if start else "",
-            world_size=start.world_size if start else 0,
-            worlds=len(found.worlds),
-            clock=start.clock if start else {},
-            ranks=tuple(facts_of(r) for r in ranks) if one_world else (),
-            series=tuple(series_of(r) for r in series) if one_world else (),
-            complete=complete,
-            validation_errors=max(wrong, end.errors if end else 0),
-            wrong=tuple(wrong_of(r) for r in records if isinstance(r, WrongLine))
-            if one_world
-            else (),
-            garbage=found.garbage.lines,
-            skipped={
-                f"{r.benchmark} {r.size}": r.reason for r in records if isinstance(r, SkipLine)
-            },
-            refused={r.reason: r.message for r in records if isinstance(r, ErrorLine)},
-        )
+        """Return the results that the program printed; never raises."""
+        return read_lines(self.name, stdout, case)
 
 
 BENCHMARK = StackproofBench()
+
+
+def read_lines(program: str, stdout: bytes, case: Case) -> Output:
+    """Return the results that a program printed in such lines; never raises.
+
+    A record counts only when its checksum is right and it belongs to the case. When more than
+    one world spoke (singletons), no series is returned: it could not be said whose it is.
+    """
+    found = _read(stdout)
+    records = _one_of_each(found)
+    series = [r for r in records if isinstance(r, SeriesLine) and _fits(r, case)]
+    strangers = [r for r in records if isinstance(r, SeriesLine) and not _fits(r, case)]
+    for stranger in strangers:
+        found.garbage.add(f"a series that was not asked for: {stranger}")
+    for error in (r for r in records if isinstance(r, ErrorLine)):
+        found.garbage.add(f"{program}: {error.message}")
+    ranks = [r for r in records if isinstance(r, RankLine)]
+    start = next((r for r in records if isinstance(r, StartLine)), None)
+    end = next((r for r in records if isinstance(r, EndLine)), None)
+    one_world = len(found.worlds) == 1
+    wrong = sum(r.errors for r in series)
+    complete = one_world and not strangers and _is_complete(records, case)
+    return Output(
+        program=program,
+        program_version=start.version if start else "",
+        mpi_library=start.mpi_library if start else "",
+        world_size=start.world_size if start else 0,
+        worlds=len(found.worlds),
+        clock=start.clock if start else {},
+        ranks=tuple(facts_of(r) for r in ranks) if one_world else (),
+        series=tuple(series_of(r) for r in series) if one_world else (),
+        complete=complete,
+        validation_errors=max(wrong, end.errors if end else 0),
+        wrong=tuple(wrong_of(r) for r in records if isinstance(r, WrongLine)) if one_world else (),
+        garbage=found.garbage.lines,
+        skipped={f"{r.benchmark} {r.size}": r.reason for r in records if isinstance(r, SkipLine)},
+        refused={r.reason: r.message for r in records if isinstance(r, ErrorLine)},
+    )
 
 
 def _check_level(case: Case) -> str:
@@ -173,8 +175,8 @@ def _limits(case: Case) -> Iterator[str]:
         yield f"a message size must be between 0 and {_MAX_SIZE} bytes"
     if not 1 <= case.window <= _MAX_WINDOW:
         yield f"the window must be between 1 and {_MAX_WINDOW} messages"
-    if not 1 <= case.samples <= _MAX_SAMPLES:
-        yield f"the number of samples must be between 1 and {_MAX_SAMPLES}"
+    if not 1 <= case.samples <= MAX_SAMPLES:
+        yield f"the number of samples must be between 1 and {MAX_SAMPLES}"
     if not 0 < case.seconds_per_size <= 86400:
         yield "the seconds per size must be more than 0 and at most 86400"
 
@@ -282,7 +284,7 @@ def _one_of_each(found: _Found) -> list[AnyLine]:
 
 
 def _fits(record: SeriesLine, case: Case) -> bool:
-    metric = CORE.get(record.benchmark)
+    metric = METRICS.get(record.benchmark)
     return (
         metric is not None
         and record.benchmark in case.benchmarks
@@ -306,7 +308,7 @@ def _is_complete(records: list[AnyLine], case: Case) -> bool:
     wanted = {
         (name, size)
         for name in case.benchmarks
-        for size in (case.sizes if name not in CORE or CORE[name].sized else (0,))
+        for size in (case.sizes if name not in METRICS or METRICS[name].sized else (0,))
     }
     return (
         numbers == list(range(len(records)))

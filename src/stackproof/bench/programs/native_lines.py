@@ -15,6 +15,7 @@ from stackproof.results.measurement import (
     NodeInterface,
     RankClock,
     RankFacts,
+    RankHalo,
     RankMemory,
     Series,
     WrongBytes,
@@ -58,6 +59,7 @@ class SeriesLine(BenchLine, tag="series", frozen=True):
     skew_us: float | None = None
     clock_error_us: float | None = None
     disturbance: Disturbance | None = None
+    residuals: tuple[float, ...] = ()
 
 
 class WrongLine(BenchLine, tag="wrong", frozen=True):
@@ -98,12 +100,14 @@ class RankLine(BenchLine, tag="rank", frozen=True):
     build_ids: dict[str, str] = {}
     shared: tuple[str, ...] = ()
     numa: int = -1
+    membind: int | None = None
     devices: dict[str, str] | None = None
     disturbance: Disturbance | None = None
     interfaces: dict[str, NodeInterface] = {}
     parts: dict[str, dict[str, int]] = {}
     memory: RankMemory | None = None
     clock: RankClock | None = None
+    halo: dict[str, RankHalo] = {}
 
 
 class ErrorLine(BenchLine, tag="error", frozen=True):
@@ -150,6 +154,7 @@ def facts_of(record: RankLine) -> RankFacts:
         cpus=_cpus(record.cpus),
         cpu=record.cpu_start if stayed else None,
         numa=record.numa if stayed and record.numa >= 0 else None,
+        membind=record.membind,
         devices=record.devices,
         libraries=record.libraries,
         build_ids=record.build_ids,
@@ -160,6 +165,7 @@ def facts_of(record: RankLine) -> RankFacts:
         parts=record.parts,
         memory=record.memory,
         clock=record.clock,
+        halo=record.halo,
     )
 
 

@@ -19,9 +19,6 @@ from stackproof.results.case import Case, Timing
 from stackproof.results.measurement import Output, Series
 from stackproof.results.metrics import METRICS
 
-SUITE = "OSU"
-"""The name by which a specification asks for several of its tests."""
-
 _PAIR = 2
 _SLOWEST = "Max Latency(us)"
 _ITERATIONS = "Iterations"
@@ -141,7 +138,7 @@ class OsuBenchmark(Value, kw_only=False):
         return self.test.program
 
     def problems(self, case: Case) -> tuple[str, ...]:
-        """Return what of a case this program cannot do, in words."""
+        """Return the parts of a case that this program cannot do, in words."""
         return tuple(_problems(self.test, case))
 
     def argv(self, program: str, case: Case) -> tuple[str, ...]:
@@ -158,7 +155,7 @@ class OsuBenchmark(Value, kw_only=False):
         )
 
     def parse(self, stdout: bytes, case: Case) -> Output:
-        """Return what the program printed; never raises.
+        """Return the results that the program printed; never raises.
 
         A table counts only below the test's own title, with a column that holds what it measures;
         one with `nan`, or with a failed validation, counts not at all.

@@ -10,6 +10,9 @@ from stackproof.bench.runtimes.start import (
     mounts,
 )
 
+WITHOUT_RIGHTS = "`options`, such as [--userns] where root lacks a capability"
+"""How both heirs of Singularity start where root may not do everything, as in a container."""
+
 
 class Apptainer(WithProgram):
     """apptainer-exec(1), and apptainer.org/docs/user, "Apptainer and MPI applications"."""
@@ -19,6 +22,7 @@ class Apptainer(WithProgram):
         program="apptainer",
         sources=frozenset({ImageSource.SIF, ImageSource.SQUASHFS, ImageSource.FOLDER}),
         gpu="--nv, or --rocm",
+        settings=WITHOUT_RIGHTS,
     )
 
     def words(self, start: ContainerStart) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from stackproof.bench.runtimes.start import (
     RuntimeFacts,
     StepStart,
 )
-from stackproof.inject.container import edf_mounts, edf_table, edf_text
+from stackproof.image.container import edf
 
 
 class Edf(InSteps):
@@ -32,14 +32,15 @@ class Edf(InSteps):
 
         Its entrypoint would stand between srun and the program.
         """
-        lines = [
-            f"image = {edf_text(start.image)}",
-            edf_mounts(start.binds),
-            "entrypoint = false",
-            "writable = false",
-            'workdir = "/"',
-            *edf_table("env", start.environment),
-            *edf_table("annotations", start.annotations),
-        ]
-        options = ("--environment={file}", *start.options)
-        return StepStart(options=options, file="\n".join(lines) + "\n")
+        text = edf.render(
+            edf.JobContainer(
+                image=edf.literal(start.image),
+                mounts=tuple(edf.mount(one, place) for place, one in sorted(start.binds.items())),
+                workdir="/",
+                entrypoint=False,
+                writable=False,
+                env={name: edf.literal(value) for name, value in start.environment.items()},
+                annotations={key: edf.literal(text) for key, text in start.annotations.items()},
+            )
+        )
+        return StepStart(options=("--environment={file}", *start.options), file=text)

@@ -26,6 +26,7 @@ class Podman(WithProgram):
         sources=frozenset({ImageSource.NAME, ImageSource.OCI}),
         gpu="--device=nvidia.com/gpu=all, or --device=/dev/kfd and --device=/dev/dri",
         hooks=True,
+        settings="`options`, or `env` with CONTAINERS_CONF",
     )
 
     def words(self, start: ContainerStart) -> tuple[str, ...]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from stackproof.bench.runtimes.apptainer import exec_words
+from stackproof.bench.runtimes.apptainer import WITHOUT_RIGHTS, exec_words
 from stackproof.bench.runtimes.start import ContainerStart, ImageSource, RuntimeFacts, WithProgram
 
 
 class Singularity(WithProgram):
     """singularity-exec(1) of SingularityCE 4.1, which has no `--sharens`.
 
-    Not run by the tests here: the command line is that of the manual. Without a setuid starter each
-    rank is in a user namespace of its own, in which MPICH's copies between processes are refused.
+    Without a setuid starter each rank is in a user namespace of its own, in which MPICH's copies
+    between processes are refused (seen with 4.1.5): it aborts unless MPIR_CVAR_CH4_CMA_ENABLE is 0.
     """
 
     name = "singularity"
@@ -18,6 +18,7 @@ class Singularity(WithProgram):
         program="singularity",
         sources=frozenset({ImageSource.SIF, ImageSource.SQUASHFS, ImageSource.FOLDER}),
         gpu="--nv, or --rocm",
+        settings=WITHOUT_RIGHTS,
     )
 
     def words(self, start: ContainerStart) -> tuple[str, ...]:

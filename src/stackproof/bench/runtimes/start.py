@@ -24,7 +24,7 @@ class RuntimeFacts(Value):
     """What a runtime is: its program, the images it starts, and how a user asks it for a GPU.
 
     `hooks` says whether containers can be annotated for a hook; `in_steps` whether it is a part of
-    srun, and has no program of its own.
+    srun, and has no program of its own; `settings` how an arm says the runtime's own settings.
     """
 
     program: str
@@ -32,6 +32,7 @@ class RuntimeFacts(Value):
     gpu: str
     hooks: bool = False
     in_steps: bool = False
+    settings: str = "`options`"
 
 
 class ContainerStart(Value):

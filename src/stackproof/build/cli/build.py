@@ -58,7 +58,7 @@ def _one(loaded: Loaded, asked: BuildRequest, monitor: Monitor) -> _Result:
     target = _target(loaded, asked)
     if not asked.stop_after:
         _check_target(target)
-        images.check_machine(loaded.stack.architecture)
+        images.check_machine(loaded)
     given = {"build-dir": asked.build.build_dir, "on": asked.build.on != "local"}
     builders.refuse(builders.of(loaded), *(name for name, value in given.items() if value))
     built, lock = images.made(

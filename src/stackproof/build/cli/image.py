@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from pathlib import Path
 
 from stackproof.build import containerfile
 from stackproof.build.containerfile import ContainerfileRequest, Files
-from stackproof.build.effects import builders, locking, stacks, visible
+from stackproof.build.effects import builders, contexts, locking, stacks, visible
 from stackproof.build.effects.loaded import Loaded
 from stackproof.build.engine import OCI, OWN, Container
 from stackproof.build.options import ContainerfileOptions
@@ -33,7 +34,7 @@ def run(asked: ContainerfileOptions) -> int:
     builders.refuse_wrong(builder.engine.problems(stack, None, loaded.where))
     lock = locking.need(builder, loaded)
     needs = builder.engine.container(stack, lock)
-    view = _view(asked.view, stack.default_view, needs.views) or ""
+    view = chosen_view(asked.view, stack.default_view, needs.views) or ""
     progress.print_notes(*needs.notes)
     # Caches are this machine's own; a container gets sources from where they are published.
     plan = builder.engine.plan(stack, lock, replace(loaded.sources, caches=None))
@@ -61,7 +62,14 @@ def run(asked: ContainerfileOptions) -> int:
         activate=needs.scripts.get(view, ""),
         labels={key: value for key, value in labels.items() if value},
     )
-    text = containerfile.render(plan, wish, needs, _carried(needs, loaded))
+    carried = _carried(needs, loaded)
+    if asked.folder is not None:
+        context = containerfile.render_folder(plan, wish, needs, carried)
+        contexts.write_folder(Path(asked.folder), context)
+        print(f"{asked.folder}: {stack.name} {stack.version} on {asked.base}", file=sys.stderr)
+        print(f"next: buildah bud -t {stack.name} {shlex.quote(asked.folder)}", file=sys.stderr)
+        return 0
+    text = containerfile.render(plan, wish, needs, carried)
     if asked.output:
         files.write(asked.output, text)
         print(f"{asked.output}: {stack.name} {stack.version} on {asked.base}", file=sys.stderr)
@@ -85,6 +93,14 @@ def _faults(asked: ContainerfileOptions) -> tuple[Problem, ...]:
     packages = [*asked.package, *asked.builder_package]
     checks = ((containerfile.check_base, bases), (containerfile.check_package, packages))
     found: list[Problem] = []
+    if asked.output is not None and asked.folder is not None:
+        found.append(
+            Problem(
+                reason=Reason.USAGE,
+                message="`-o` and `--folder` are two ways to write one Containerfile",
+                hint="leave one of them out",
+            )
+        )
     for check, words in checks:
         for word in words:
             try:
@@ -94,7 +110,7 @@ def _faults(asked: ContainerfileOptions) -> tuple[Problem, ...]:
     return tuple(found)
 
 
-def _view(asked: str | None, default: str | None, names: tuple[str, ...]) -> str | None:
+def chosen_view(asked: str | None, default: str | None, names: tuple[str, ...]) -> str | None:
     """Return the name of the view to set; None where there is none and none is asked for."""
     if asked is not None and asked not in names:
         raise fail(

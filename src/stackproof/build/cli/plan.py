@@ -1,6 +1,7 @@
 """`stackproof plan RECIPE`: the resolved stack and every step, before anything is done.
 
-With `--explain KEY`: which file set a value, and what it took the place of.
+With `--explain KEY`: which file set a value, and what it took the place of. With `--graph`: a chart
+of what is built on what.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from stackproof.build import graph, tail
 from stackproof.build.effects import builders, locking, stacks
 from stackproof.build.effects.builders import Solving
 from stackproof.build.effects.loaded import Loaded
@@ -18,6 +20,8 @@ from stackproof.build.plan import Plan, Step
 from stackproof.build.stack import AnyLock
 from stackproof.core import noun
 from stackproof.core.cli import progress
+from stackproof.core.effects import files
+from stackproof.core.errors import Reason, fail
 from stackproof.core.ids import short
 
 if TYPE_CHECKING:  # imported where a site is named
@@ -36,6 +40,7 @@ def run(asked: PlanOptions) -> int:
     A lock that is a question away is asked for. One that takes minutes is not made here: there
     are the steps that make it.
     """
+    _check(asked)
     loaded = stacks.load_recipe(asked.recipe)
     if asked.explain is not None:
         _show(loaded, asked.recipe, asked.explain, as_json=asked.json)
@@ -50,14 +55,15 @@ def run(asked: PlanOptions) -> int:
     if lock is None and builder.solving is not Solving.STEPS:
         lock = builder.solve(loaded, BuildOptions(mirror=asked.recipe.mirror), progress.monitor())
     made = engine.plan(stack, lock, loaded.sources)
+    if asked.graph is not None:
+        _draw(made, asked.graph, asked.output)
+        return 0
     if lock is not None:
-        progress.print_notes(*engine.problems(stack, lock, loaded.where).notes)
+        findings = engine.problems(stack, lock, loaded.where)
+        changed = (each for each in findings.problems if each.reason is Reason.DIGEST_MISMATCH)
+        progress.print_notes(*findings.notes, *changed)
     clones = (clone for step in made.steps for clone in step.clones)
-    told = None
-    if asked.recipe.site is not None:
-        from stackproof.build.effects import site_needs  # noqa: PLC0415 - for a site alone
-
-        told = site_needs.ask(loaded, made, asked.recipe.site, locked=lock is not None)
+    told = _site_needs(loaded, made, asked.recipe.site, locked=lock is not None)
     known = lock is not None or all(_FULL_COMMIT.fullmatch(clone.commit) for clone in clones)
     if asked.json:
         _print_json(loaded, lock, made, told, known=known)
@@ -74,6 +80,34 @@ def run(asked: PlanOptions) -> int:
     if not known:
         print(f"note: {_LOOK_UP_FIRST}", file=sys.stderr)
     return 0
+
+
+def _check(asked: PlanOptions) -> None:
+    """Refuse options that do not go together."""
+    if asked.graph is not None and asked.json:
+        raise fail(Reason.USAGE, "a chart is no JSON", hint="leave out --graph, or --json")
+    if asked.output is not None and asked.graph is None:
+        raise fail(Reason.USAGE, "`-o` names the file of a chart", hint="say `--graph svg`")
+
+
+def _site_needs(loaded: Loaded, made: Plan, site: str | None, *, locked: bool) -> SiteNeeds | None:
+    if site is None:
+        return None
+    from stackproof.build.effects import site_needs  # noqa: PLC0415 - for a site alone
+
+    return site_needs.ask(loaded, made, site, locked=locked)
+
+
+def _draw(made: Plan, form: str, output: str | None) -> None:
+    bills = (step.files.get(tail.BILL) for step in made.steps)
+    bill = next((text for text in bills if text is not None), None)
+    if bill is None:
+        raise fail(Reason.UNSUPPORTED, "without a lock nothing is known to draw", hint=_SOLVE_FIRST)
+    text = graph.RENDERERS[form](graph.of_bill(bill))
+    if output is None:
+        print(text, end="")
+    else:
+        files.write(output, text)
 
 
 def _lock_place(loaded: Loaded, recipe: RecipeOptions, *, there: bool) -> str:

@@ -31,6 +31,7 @@ REGISTRY: dict[str, str] = {
     "easybuild": "stackproof.build.engines.easybuild.effects.builder",
     "wheel": "stackproof.build.engines.wheel.effects.builder",
     "vendor": "stackproof.build.engines.vendor.effects.builder",
+    "guix": "stackproof.build.engines.guix.effects.builder",
 }
 """The module of each engine's builder, which has it as `BUILDER`."""
 FACTS = "stackproof.build.engines.spack.effects.recipe_files"
@@ -43,7 +44,8 @@ OF_FOLDERS = "spack"
 
 NO_RPMS = Problem(
     reason=Reason.USAGE,
-    message="`--from` names a folder of RPMs, which only recipes with `engine: vendor` are made of",
+    message="`--from` names a folder of RPMs or a pack of Guix, of which only recipes with "
+    "`engine: vendor` or `engine: guix` are made",
 )
 """Why an engine refuses `from`."""
 
@@ -53,6 +55,18 @@ NO_ROOT = Problem(
     hint="run stackproof itself on the older system, for example in a container of it",
 )
 """Why an engine refuses `root`."""
+
+NO_NODES = Problem(reason=Reason.USAGE, message="`--on slurm` is for recipes with `engine: spack`")
+"""Why an engine refuses `on`."""
+
+
+def build_dir_problem(content: str, assembly: str) -> Problem:
+    """Return the refusal of `build-dir` by an engine whose content was built elsewhere."""
+    return Problem(
+        reason=Reason.USAGE,
+        message=f"`--build-dir` is for builds from source, and this recipe is of {content}",
+        hint=f"{assembly} in the cache: set STACKPROOF_CACHE to move it",
+    )
 
 
 class Solving(StrEnum):
@@ -78,6 +92,12 @@ class Reading(Value):
     facts: Mapping[str, str]
     chain: tuple[Document, ...] = ()
     composed: Composed | None = None
+
+    def require_file(self) -> Composed:
+        """Return the meaning of a file; raises `TypeError` for a folder."""
+        if self.composed is None:
+            raise TypeError(f"{self.path} is a folder")
+        return self.composed
 
 
 class Builder(Protocol):

@@ -149,9 +149,16 @@ def _explain_full(error: StackproofError, space: Workspace, *, movable: bool) ->
     return fail(
         Reason.DISK_FULL,
         f"no space left for the build in {place}: {free:.1f} GB are free",
-        detail=error.problems[0].detail,
+        detail=_said_full(error.problems[0].detail),
         hint=advice,
     )
+
+
+def _said_full(detail: str | None) -> str | None:
+    """Return the line of a program's output that says it, as a rest of its trace says nothing."""
+    lines = (detail or "").splitlines()
+    said = [line for line in lines if "No space left" in line or "Disk quota" in line]
+    return said[-1].strip() if said else detail
 
 
 def _finish(work: _Work, image: Path) -> int:
@@ -309,7 +316,7 @@ def fetch(
         if files.sha256(target) == artefact.sha256:
             cache_folder.used(target.parent)
             return target
-        files.remove(target)  # torn or tampered with: the download below brings it anew
+        files.remove(target)  # torn or tampered with: the download below brings it again
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(dir=target.parent))

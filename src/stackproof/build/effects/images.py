@@ -9,16 +9,18 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from stackproof.build.effects import builders, cache_entries, locking, stacks
+from stackproof.build.effects import builders, cache_entries, locking, rootfs, stacks
+from stackproof.build.effects.build_record import load_build_record
 from stackproof.build.effects.executor import Built, deliver, execute
 from stackproof.build.effects.loaded import Loaded
 from stackproof.build.options import BuildOptions, RecipeOptions
 from stackproof.build.swap import Depth
 from stackproof.core import ids, noun
-from stackproof.core.effects import files, outputs
-from stackproof.core.errors import Problem, Reason, fail
+from stackproof.core.effects import documents, files, outputs
+from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.core.monitor import Event, Monitor
 from stackproof.core.value import Value, replace
+from stackproof.image.effects.image_file import load_described
 from stackproof.inject.options import CheckOptions, ProgramOptions
 from stackproof.site.effects import toolchain
 
@@ -26,7 +28,7 @@ from stackproof.site.effects import toolchain
 def load_for_here(recipe: RecipeOptions) -> Loaded:
     """Return a recipe whose image this machine can build; raises `StackproofError` otherwise."""
     loaded = stacks.load_recipe(recipe)
-    check_machine(loaded.stack.architecture)
+    check_machine(loaded)
     return loaded
 
 
@@ -45,8 +47,37 @@ def make_image(loaded: Loaded, monitor: Monitor, target: Path | None = None) -> 
     return put(built, loaded, target / f"{loaded.stack.name}.squashfs", monitor)[0]
 
 
+def write_recipe_of(image: str, folder: Path) -> Path:
+    """Write the recipe that an image carries into a folder; return its file.
+
+    Raises `StackproofError`: IMAGE_NO_META for an image that says not how it was built, and
+    UNSUPPORTED where its recipe alone does not say what is in it.
+    """
+    held = load_build_record(image).recipe
+    names = [name for name in held if name.endswith((".yaml", ".yml")) and "/" not in name]
+    if len(names) != 1 or len(held) != 1:
+        why = "it was made of several files" if held else "it carries none"
+        raise _no_recipe(image, why)
+    path = folder / names[0]
+    files.write(path, held[names[0]])
+    data = documents.load(os.fspath(path)).data
+    missing = [key for key in ("inherit", "programs") if isinstance(data, dict) and key in data]
+    if missing:
+        raise _no_recipe(image, f"its `{missing[0]}` names files that the image does not hold")
+    return path
+
+
+def _no_recipe(image: str, why: str) -> StackproofError:
+    return fail(
+        Reason.UNSUPPORTED,
+        f"the recipe of image `{image}` cannot be built from the image alone: {why}",
+        where=Location(file=image),
+        hint="name the recipe in the place of the image; it is built then",
+    )
+
+
 class LockUse(Value):
-    """What is done about the lock: made anew, never made, or all that is wanted."""
+    """The use of a lock: made again, never made, or made and nothing else."""
 
     update: bool = False
     locked: bool = False
@@ -120,15 +151,32 @@ def check_injected(image: str) -> None:
 def put(built: Built, loaded: Loaded, target: Path, monitor: Monitor) -> tuple[Path, bool]:
     """Put an image and the record of its digest where they are wanted.
 
-    Return the file, and whether it was not there already.
+    Return the file, and whether it was not there already. `monitor` gets a note where an image of
+    another recipe or lock was there.
     """
     place = Path(outputs.claim(target, "image", inputs=[loaded.lock_path]))
+    before = _describe_difference(place, built.path)
     written = deliver(built, place)
+    if written and before:
+        monitor(Event(what="note", name=target.name, text=f"replaces an image of another {before}"))
     outputs.write(record_of(place), f"{built.sha256}  {place.name}\n", "digest")
     for entry in cache_entries.give_up_superseded(built.home):
         text = f"{entry.name}, which newer builds of this recipe took the place of"
         monitor(Event(what="note", name="removed", text=text))
     return place, written
+
+
+def _describe_difference(old: Path, new: Path) -> str:
+    """Return in what an image that will be replaced is another one; empty where it is not."""
+    try:
+        if not old.stat().st_size:
+            return ""
+        before, after = (load_described(os.fspath(path)) for path in (old, new))
+    except (OSError, StackproofError):  # there is none, or it says nothing of itself
+        return ""
+    if before.lock_digest != after.lock_digest:
+        return f"lock: {before.name}, lock {ids.short(before.lock_digest) or 'not known'}"
+    return f"recipe: {before.name}" if before.stack_id != after.stack_id else ""
 
 
 def record_of(image: Path) -> Path:
@@ -142,12 +190,15 @@ def tell_swaps(loaded: Loaded, monitor: Monitor) -> None:
         monitor(Event(what="note", name="swap", text=str(swap)))
 
 
-def check_machine(architecture: str) -> None:
-    """Raise `StackproofError` (UNSUPPORTED) for an image of another machine."""
-    here = toolchain.architecture()
-    if architecture != here:
+def check_machine(loaded: Loaded) -> None:
+    """Raise `StackproofError` (UNSUPPORTED) for an image of another machine than builds it."""
+    here = toolchain.architecture(rootfs.make_sandbox(loaded.root) if loaded.root else None)
+    if loaded.stack.architecture != here:
+        place = f"the root `{loaded.root}`" if loaded.root else "this machine"
         raise fail(
             Reason.UNSUPPORTED,
-            f"this machine is {here}; an image for {architecture} is built on such a machine",
-            hint="`stackproof plan --site` works anywhere; run `build` at the site",
+            f"{place} is {here}; an image for {loaded.stack.architecture} is built on such a "
+            "machine",
+            hint="`stackproof plan --site` works anywhere; run `build` at the site, or in a root "
+            "of such a machine (--root) where this one starts its programs by an emulator",
         )

@@ -17,7 +17,7 @@ from stackproof.core.effects.sandbox import packages
 from stackproof.core.errors import Problem, Reason, StackproofError, fail
 from stackproof.site.effects import toolchain
 
-_NEEDED = ("gcc", "getconf")
+_NEEDED = ("gcc", "getconf", "uname")
 _FOLDERS = ("usr/bin", "usr/local/bin", "bin", "usr/sbin", "sbin")
 _TIMEOUT_S = 20
 
@@ -70,10 +70,16 @@ def facts(root: Path) -> dict[str, str]:
 
     Raises `StackproofError` (UNSUPPORTED) where that is not glibc.
     """
-    binds, links = visible.system(network=False, root=root)
-    box = Sandbox(binds=tuple(binds), links=links)
+    box = make_sandbox(root)
+    known = toolchain.build_facts(box)
     asked = Command(argv=("getconf", "GNU_LIBC_VERSION"), sandbox=box, timeout_s=_TIMEOUT_S)
     name, _, release = run(asked).stdout.decode().strip().partition(" ")
     if name != "glibc":
         raise fail(Reason.UNSUPPORTED, f"the root `{root}` has another C library than glibc")
-    return {**toolchain.build_facts(box), "glibc": release}
+    return {**known, "glibc": release}
+
+
+def make_sandbox(root: Path) -> Sandbox:
+    """Return the closed view in which programs of a root run."""
+    binds, links = visible.system(network=False, root=root)
+    return Sandbox(binds=tuple(binds), links=links)

@@ -23,6 +23,7 @@ from stackproof.recipe.conditions import Truth
 from stackproof.site.effects import toolchain
 
 if TYPE_CHECKING:  # what one kind of recipe needs is imported where it is read
+    from stackproof.build.programs import StackProgram
     from stackproof.recipe.composition import Composed
 
 # What a word must look like to be the name of a shipped recipe: no path and no file's name.
@@ -232,6 +233,20 @@ def variant(composed: Composed, facts: Mapping[str, str]) -> str:
     rest = [facts.get(name, "") for name in tested if "architecture" not in name]
     words = [machine, *rest, *composed.choice.values()]
     return "-".join(word for word in words if word and word != "none")
+
+
+def variant_of_architecture(composed: Composed, architecture: str) -> str:
+    """Return the variant of packages that fit every processor of their architecture."""
+    return variant(composed, {**composed.facts, "microarchitecture": architecture})
+
+
+def programs_of(document: Document) -> tuple[tuple[StackProgram, ...], Mapping[str, Path]]:
+    """Return the programs of a recipe, and where their sources lie, as `load_programs` does."""
+    if not document.data.get("programs"):
+        return (), {}
+    from stackproof.build.effects import program_files  # noqa: PLC0415 - reads archives
+
+    return program_files.load_programs(document)
 
 
 def _root(options: RecipeOptions) -> Path | None:

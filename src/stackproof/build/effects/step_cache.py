@@ -40,8 +40,8 @@ def restore(step: Step, space: Workspace, folder: Path) -> bool:
 
 
 def keep(step: Step, space: Workspace, folder: Path) -> None:
-    """Keep the result of a step that reports and has outputs, in one piece."""
-    if not (step.reports and step.outputs):
+    """Keep the outputs of a step that reports or makes a program, in one piece."""
+    if not (step.outputs and (step.reports or step.makes_program)):
         return
     target = _path(step, folder)
     try:

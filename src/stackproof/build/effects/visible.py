@@ -77,7 +77,8 @@ def programs() -> dict[str, Path]:
     These names are part of what steps are: `worker.py` of an engine is `ENGINE_worker.py`.
     """
     engines = Path(__file__).parents[1] / "engines"
-    every = (*engines.glob("*/effects/worker.py"), *engines.glob("*/effects/hooks.py"))
+    names = ("worker", "hooks", "together")
+    every = [path for name in names for path in engines.glob(f"*/effects/{name}.py")]
     workers = {f"{path.parents[1].name}_{path.name}": path for path in sorted(every)}
     return {**workers, TREE_DIGEST: Path(tree_digest.__file__)}
 

@@ -433,6 +433,8 @@ def environment(step: Step, setup: BuildSetup) -> EnvPatch:
     names = (*_NETWORK_VARIABLES, *setup.passed) if _online(step, setup) else ()
     given = {name: os.environ[name] for name in names if name in os.environ}
     given["HOME"] = HOME
+    if step.makes_program:
+        given["MAKEFLAGS"] = f"-j{available_cores()}"
     if step.reports:
         given["PYTHONUNBUFFERED"] = "1"  # else its progress would come in blocks, late
     return EnvPatch(set=given)

@@ -9,7 +9,7 @@ from typing import Any
 
 from stackproof.cluster import model
 from stackproof.cluster.effects import exec as cluster_exec
-from stackproof.cluster.effects import plugin, power, up
+from stackproof.cluster.effects import plugin, power, rights, up
 from stackproof.cluster.effects import slurm as cluster_slurm
 from stackproof.cluster.effects import state as cluster_state
 from stackproof.cluster.model import ClusterSpec, ClusterState
@@ -55,12 +55,16 @@ def run_down(asked: ClusterDownOptions) -> int:
     else:
         said = "is down" if existed else "was not up"
         print(f"cluster `{asked.name}` {said}", file=sys.stderr)
+    if not existed and (owner := cluster_state.describe_owner(asked.name)):
+        print(f"note: {owner}", file=sys.stderr)
     return int(ExitCode.DONE)
 
 
 def run_status(asked: ClusterStatusOptions) -> int:
     """Print the state of a cluster; NOT_POSSIBLE when it is not up or has lost something."""
     state = up.status(asked.name)
+    if state is None and asked.name == ClusterSpec().name and _show_owner(as_json=asked.json):
+        return int(ExitCode.NOT_POSSIBLE)  # as of every cluster that is not up for this user
     if state is not None:
         _show(state, as_json=asked.json)
     elif asked.json:
@@ -75,16 +79,33 @@ def run_status(asked: ClusterStatusOptions) -> int:
     return int(ExitCode.DONE)
 
 
+def _show_owner(*, as_json: bool) -> bool:
+    """Print whose the cluster is that is up and not this user's; return whether there is one."""
+    name = ClusterSpec().name
+    owner = cluster_state.list_of_others().get(name)
+    if owner is None:
+        return False
+    if as_json:
+        print(json.dumps({"name": name, "up": True, "owner": owner}, indent=1))
+        return True
+    print(f"cluster  {name}, {owner}'s; you have none that is up")
+    use = f"; for {owner}'s: {rights.as_root('cluster status')}" if owner == "root" else ""
+    print(f"note: to have your own: stackproof cluster up{use}", file=sys.stderr)
+    return True
+
+
 def run_list(asked: ClusterListOptions) -> int:
     """Print a line for each cluster, also for what is left of one that is not up."""
-    found = cluster_state.every()
+    found, others = cluster_state.every(), cluster_state.list_of_others()
     if asked.json:
-        print(json.dumps([_brief(name, state) for name, state in found.items()], indent=1))
+        rows = [_brief(name, state) for name, state in found.items()]
+        rows += [{"name": name, "up": True, "owner": owner} for name, owner in others.items()]
+        print(json.dumps(rows, indent=1))
         return int(ExitCode.DONE)
-    if not found:
+    if not found and not others:
         print("note: there is no cluster", file=sys.stderr)
         return int(ExitCode.DONE)
-    width = max(len("CLUSTER"), *map(len, found))
+    width = max(len("CLUSTER"), *map(len, (*found, *others)))
     print(f"{'CLUSTER':<{width}}  NODES  {'RATE':<9}  {'SLURM':<7}  STATE")
     for name, state in found.items():
         if state is None:
@@ -96,6 +117,11 @@ def run_list(asked: ClusterListOptions) -> int:
         slurm = state.slurm.version if state.slurm else "-"
         rate = state.spec.rate or "unlimited"
         print(f"{name:<{width}}  {len(state.nodes):<5}  {rate:<9}  {slurm:<7}  {alive}")
+    for name, owner in others.items():
+        way = ": sudo" if owner == "root" else ""
+        print(f"{name:<{width}}  {'-':<5}  {'-':<9}  {'-':<7}  up, {owner}'s{way}")
+    if "root" in others.values():
+        print(f"note: for root's: {rights.as_root('cluster ls')}", file=sys.stderr)
     return int(ExitCode.DONE)
 
 

@@ -60,14 +60,22 @@ def with_own(spec: SlurmSpec | None, options: SlurmOptions) -> tuple[SlurmSpec |
     return replace(spec, spank=(*spec.spank, own)), ""
 
 
+def missing() -> tuple[str, ...]:
+    """Return what building the plug-in needs and is not installed; none where it is not built."""
+    if not (_SOURCES / "spank").is_dir():
+        return ()
+    names = tuple(name for name in _TOOLS if not _tool(name))
+    header = f"{_HEADERS}/slurm/spank.h"
+    return names if os.path.isfile(header) else (header, *names)
+
+
 def _built() -> tuple[Path | None, str]:
     """Return the plug-in made from the sources beside this package, or why that cannot be."""
     if not (_SOURCES / "spank").is_dir():
         return None, "this installation has no sources of the plug-in, and none is installed"
-    if not os.path.isfile(f"{_HEADERS}/slurm/spank.h"):
-        return None, f"Slurm's headers are not installed ({PACKAGES})"
-    if missing := [name for name in _TOOLS if not _tool(name)]:
-        return None, f"`{'`, `'.join(missing)}` is not installed ({PACKAGES})"
+    if names := missing():
+        command = f"apt-get install {' '.join(PACKAGES)}"
+        return None, f"`{'`, `'.join(names)}` is not installed (on Debian and Ubuntu: {command})"
     place = cache_kinds.home(_KIND) / _digest()
     try:
         with cache_folder.alone(place):

@@ -17,7 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from stackproof.cluster import model, slurm, slurm_conf
-from stackproof.cluster.effects import link
+from stackproof.cluster.effects import link, rights
+from stackproof.cluster.effects import plugin as cluster_plugin
 from stackproof.cluster.model import ClusterNode, ClusterSpec, ClusterState
 from stackproof.cluster.slurm import NodeState, SlurmFacts, SlurmSpec
 from stackproof.core.command import Command
@@ -45,17 +46,8 @@ def problems(spec: SlurmSpec, *, root: bool) -> tuple[Problem, ...]:
             Problem(
                 reason=Reason.NOT_PERMITTED,
                 message="a cluster with Slurm needs root: its daemons start jobs as other users",
-                hint="run it as root (sudo), or leave out --slurm: a cluster without it needs none",
-            )
-        )
-    missing = [name for name in _TOOLS if not _find(name)]
-    if missing:
-        names = ", ".join(f"`{name}`" for name in missing)
-        found.append(
-            Problem(
-                reason=Reason.TOOL_MISSING,
-                message=f"a cluster with Slurm needs what is not installed: {names}",
-                hint=slurm.PACKAGES,
+                hint=f"run it as root: {rights.as_root('cluster up --slurm …')}; or leave out "
+                "--slurm: a cluster without it needs none",
             )
         )
     files = [(plugin.path, "SPANK plug-in") for plugin in spec.spank]
@@ -77,6 +69,15 @@ def problems(spec: SlurmSpec, *, root: bool) -> tuple[Problem, ...]:
         if user.name in known
     ]
     return tuple(found)
+
+
+def missing() -> tuple[str, ...]:
+    """Return what Slurm needs and is not installed; with it what its plug-in for images needs.
+
+    What the plug-in alone lacks keeps no cluster down, so that is nothing.
+    """
+    names = tuple(name for name in _TOOLS if not _find(name))
+    return (*names, *cluster_plugin.missing()) if names else ()
 
 
 def files(spec: ClusterSpec, folder: Path) -> dict[str, str]:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pwd
 import select
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 from stackproof.cluster import model
-from stackproof.cluster.effects import cgroups, slurm
+from stackproof.cluster.effects import cgroups, rights, slurm
 from stackproof.cluster.effects.agent import started
 from stackproof.cluster.model import ClusterSpec, ClusterState
 from stackproof.core import noun
@@ -143,22 +144,72 @@ def _heads(folder: Path) -> list[int]:
     Only processes of this user count. The script's folder is not compared, so that a cluster of
     another installation of this package is found too.
     """
-    found: list[int] = []
     mark = os.fsencode(folder)
+    return [pid for pid, owner, mine in _all_heads() if (owner, mine) == (os.geteuid(), mark)]
+
+
+def _all_heads() -> Iterator[tuple[int, int, bytes]]:
+    """Yield the heads of every user's clusters: pid, user and folder."""
     for entry in os.scandir("/proc"):
         if not entry.name.isdigit():
             continue
         try:
-            if entry.stat().st_uid != os.geteuid():
-                continue
+            owner = entry.stat().st_uid
             with open(f"{entry.path}/cmdline", "rb") as stream:
                 words = stream.read().split(b"\0")
         except OSError:
             continue
         # … node.py head SOCKET FOLDER, and the zero byte at the end
-        if len(words) > 5 and words[-4] == b"head" and words[-2] == mark:
-            found += [int(entry.name)] if words[-5].endswith(_SCRIPT) else []
-    return found
+        if len(words) > 5 and words[-4] == b"head" and words[-5].endswith(_SCRIPT):
+            yield int(entry.name), owner, words[-2]
+
+
+ROOT = "root"
+"""The owner of clusters that others may use as well, by sudo."""
+
+
+def list_of_others() -> dict[str, str]:
+    """Return the clusters that other users brought up, with their owners; none for root.
+
+    Their folders are the owners' alone, so the processes tell, where everybody may look at them.
+    Where several have a cluster of a name, root's counts: it is the one that sudo gives.
+    """
+    mine = os.geteuid()
+    if mine == 0:
+        return {}
+    owners: dict[str, str] = {}
+    for _, owner, folder in sorted(_all_heads(), key=lambda head: -head[1]):
+        name = os.path.basename(os.fsdecode(folder))
+        if owner != mine and not model.problems(ClusterSpec(name=name)):
+            owners[name] = ROOT if owner == 0 else _name_user(owner)
+    return dict(sorted(owners.items()))
+
+
+def _name_user(number: int) -> str:
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return f"user {number}"
+
+
+def describe_owner(name: str) -> str:
+    """Return a sentence on the cluster of this name that somebody else has up, empty for none."""
+    owner = list_of_others().get(name)
+    return f"the cluster `{name}` that is up is {owner}'s, not yours" if owner else ""
+
+
+def refuse_of_root(name: str, verb: str) -> None:
+    """Raise `StackproofError` (NOT_PERMITTED) for a cluster that is up, but root's.
+
+    `verb` is the one of `cluster` that the hint has.
+    """
+    if list_of_others().get(name) == ROOT:
+        named = ("--name", name) if name != ClusterSpec().name else ()
+        raise fail(
+            Reason.NOT_PERMITTED,
+            f"the cluster `{name}` is root's",
+            hint=f"use it as root: {rights.as_root('cluster', verb, *named)}",
+        )
 
 
 def end_process(pid: int) -> None:

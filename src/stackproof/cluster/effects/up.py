@@ -26,18 +26,20 @@ from stackproof.cluster.effects.state import (
     STATE_FILE,
     base,
     checked_name,
+    describe_owner,
     locked,
     look,
     own_folder,
+    refuse_of_root,
     remove,
     write,
 )
 from stackproof.cluster.model import ClusterNode, ClusterSpec, ClusterState
-from stackproof.cluster.slurm import MOUNT_POINTS, SPOOL, SlurmFacts
+from stackproof.cluster.slurm import MOUNT_POINTS, PACKAGES, SPOOL, SlurmFacts
 from stackproof.core.command import Command
 from stackproof.core.effects import cache_kinds, files, shipped
 from stackproof.core.effects.run import run
-from stackproof.core.effects.sandbox import package_hint
+from stackproof.core.effects.sandbox import packages
 from stackproof.core.errors import Problem, Reason, StackproofError, fail
 from stackproof.core.monitor import Event, Monitor, null_monitor
 from stackproof.core.value import replace
@@ -62,7 +64,7 @@ def up(spec: ClusterSpec, monitor: Monitor = null_monitor) -> ClusterState:
     specification is up, or another start is under way) or CLUSTER_FAILED. Nothing is left
     behind then.
     """
-    wrong = model.problems(spec) + _missing_paths(spec) + _missing_tools()
+    wrong = model.problems(spec) + _missing_paths(spec) + _missing_tools(spec)
     if spec.slurm:
         wrong += slurm.problems(spec.slurm, root=_is_root())
     if wrong:
@@ -95,7 +97,10 @@ def down(name: str = "default") -> bool:
     Raises `StackproofError` (NOT_PERMITTED, BUSY, CLUSTER_FAILED).
     """
     with locked(name) as folder:
-        return remove(folder)
+        existed = remove(folder)
+    if not existed and name != ClusterSpec().name:  # who names none does not mean root's
+        refuse_of_root(name, "down")
+    return existed
 
 
 def status(name: str = "default") -> ClusterState | None:
@@ -107,27 +112,30 @@ def status(name: str = "default") -> ClusterState | None:
     return look(folder)
 
 
-def reach(name: str = "default") -> ClusterState:
+def reach(name: str = "default", *, instead: str = "", named: bool = True) -> ClusterState:
     """Return the state of a cluster that is up, whole or not.
 
-    Raises `StackproofError` (CLUSTER_DOWN) with the command that helps when it is not.
+    Raises `StackproofError` with the command that helps: CLUSTER_DOWN when it is not up, where
+    `instead` says how to do without, and NOT_PERMITTED when it is root's, and was `named`.
     """
     state = status(name)
     if state is None:
+        if named:
+            refuse_of_root(name, "status")
         raise fail(
             Reason.CLUSTER_DOWN,
-            f"the cluster `{name}` is not up",
-            hint=f"bring it up: {model.up_command(ClusterSpec(name=name))}",
+            describe_owner(name) or f"the cluster `{name}` is not up",
+            hint=f"bring it up: {model.up_command(ClusterSpec(name=name))}{instead}",
         )
     return state
 
 
-def require(name: str = "default") -> ClusterState:
+def require(name: str = "default", *, instead: str = "", named: bool = True) -> ClusterState:
     """Return the state of a cluster that is up and whole.
 
-    Raises `StackproofError` (CLUSTER_DOWN) with the command that helps when it is not.
+    Raises `StackproofError` as `reach`, and CLUSTER_DOWN for one that has lost a part.
     """
-    state = reach(name)
+    state = reach(name, instead=instead, named=named)
     if state.faults:
         raise fail(
             Reason.CLUSTER_DOWN,
@@ -401,15 +409,29 @@ def _same_or_busy(have: ClusterSpec, want: ClusterSpec) -> None:
 # ------------------------------------------------------------------------------------- the machine
 
 
-def _missing_tools() -> tuple[Problem, ...]:
-    return tuple(
-        Problem(
-            reason=Reason.TOOL_MISSING,
-            message=f"a cluster needs `{name}`, which is not installed",
-            hint=package_hint(name),
-        )
+def _missing_tools(spec: ClusterSpec) -> tuple[Problem, ...]:
+    """Return all that is not installed as one problem, with one command that installs it."""
+    names = [
+        name
         for name in ("ip", "tc", "unshare", "nsenter", "setsid")
         if not shutil.which(name, path=cluster_link.search_path())
+    ]
+    needed = tuple(dict.fromkeys(package for name in names for package in packages(name)))
+    for_slurm = slurm.missing() if spec.slurm else ()
+    if for_slurm:
+        needed = (*PACKAGES, *needed)
+    missing = tuple(dict.fromkeys((*names, *for_slurm)))
+    return (
+        (
+            Problem(
+                reason=Reason.TOOL_MISSING,
+                message=f"a cluster {'with Slurm ' if for_slurm else ''}needs what is not "
+                f"installed: `{'`, `'.join(missing)}`",
+                hint=f"on Debian and Ubuntu: apt-get install {' '.join(needed)}",
+            ),
+        )
+        if missing
+        else ()
     )
 
 

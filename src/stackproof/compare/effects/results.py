@@ -27,6 +27,8 @@ from stackproof.results.model import (
 from stackproof.results.path import MessagePaths
 from stackproof.results.record import read_record
 
+_FOLDER_HINT = "give the folder that `stackproof bench` wrote, the one with `bench.json`"
+
 
 def load_results(folder: os.PathLike[str] | str, *, signed_by: str | None = None) -> Results:
     """Return what a results folder holds.
@@ -39,18 +41,25 @@ def load_results(folder: os.PathLike[str] | str, *, signed_by: str | None = None
     place = Path(folder)
     specification = place / SPECIFICATION
     documents.refuse_other_kind(os.fspath(place), "results")
-    if place.exists() and not place.is_dir():
+    if not place.exists():
+        raise fail(
+            Reason.FILE_MISSING,
+            f"there is no results folder `{os.fspath(place)}`",
+            hint=_FOLDER_HINT,
+            where=Location(file=os.fspath(place)),
+        )
+    if not place.is_dir():
         raise fail(
             Reason.INVALID_VALUE,
             f"`{os.fspath(place)}` is not a results folder",
-            hint="give the folder that `stackproof bench` wrote, the one with `bench.json`",
+            hint=_FOLDER_HINT,
             where=Location(file=os.fspath(place)),
         )
-    if place.is_dir() and not specification.exists():
+    if not specification.exists():
         raise fail(
             Reason.FILE_MISSING,
             f"`{os.fspath(place)}` holds no `{SPECIFICATION}`",
-            hint="give the folder that `stackproof bench` wrote, the one with `bench.json`",
+            hint=_FOLDER_HINT,
             where=Location(file=os.fspath(specification)),
         )
     spec = noun.from_json(ResultsSpec, _read(specification), file=os.fspath(specification))

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     Declared = TypeVar("Declared", bound=Options)
 
 BEFORE_THE_VERB = ("--debug", "-V", "--version")
+# Actions by their former names.
+_RENAMED = {"list": "ls"}
 _NUMBERS = {int: "a whole number", float: "a number"}
 
 
@@ -41,7 +43,7 @@ class HelpFormatter(argparse.HelpFormatter):
         return help_of(action)
 
     def _format_args(self, action: argparse.Action, default_metavar: str) -> str:
-        """Return how values are shown: alternatives as words, also those of an enumeration."""
+        """Return the values as they are shown: alternatives as words, an enumeration's too."""
         if action.choices is not None and action.metavar is None and action.nargs is None:
             return f"{{{','.join(map(str, action.choices))}}}"
         return super()._format_args(action, default_metavar)
@@ -57,6 +59,7 @@ class Parser(argparse.ArgumentParser):
         options.setdefault("formatter_class", HelpFormatter)
         options.setdefault("allow_abbrev", False)
         self._usage: str | None = None
+        self.overview = ""
         self._given: Sequence[str] = ()
         super().__init__(*args, **options)
 
@@ -68,7 +71,7 @@ class Parser(argparse.ArgumentParser):
 
     @property
     def usage(self) -> str:
-        """How the command is called, on one line; in help all options follow anyway."""
+        """The call of the command, on one line; in help all options follow anyway."""
         return self._usage or short_usage(self).replace("%", "%%")
 
     @usage.setter
@@ -109,11 +112,14 @@ class Parser(argparse.ArgumentParser):
         )
 
     def format_help(self) -> str:
-        """Return the help, with examples at its end."""
-        from stackproof.core.cli.examples import EXAMPLES  # noqa: PLC0415 - for help only
+        """Return the help, with examples at its end; an `overview` stands in the place of both."""
+        if self.overview:
+            return self.overview
+        from stackproof.core.cli.examples import EXAMPLES, OUTPUTS  # noqa: PLC0415 - for help only
 
         text = super().format_help()
-        examples = EXAMPLES.get(self.prog.partition(" ")[2], ())
+        name = self.prog.partition(" ")[2]
+        examples, output = EXAMPLES.get(name, ()), OUTPUTS.get(name, ())
         if not examples:
             return text
         # A command stays whole, to be copied; what it does goes above it where both do not fit.
@@ -122,7 +128,8 @@ class Parser(argparse.ArgumentParser):
         for line, words in examples:
             both = f"  {line:<52} {words}".rstrip()
             lines += [both] if len(both) <= width or not words else [f"  # {words}", f"  {line}"]
-        return "\n".join([text.rstrip("\n"), "", "examples:", *lines, ""])
+        shown = ["", "output:", *(f"  {line}".rstrip() for line in output)] if output else []
+        return "\n".join([text.rstrip("\n"), "", "examples:", *lines, *shown, ""])
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is None or value in action.choices:
@@ -133,6 +140,10 @@ class Parser(argparse.ArgumentParser):
         guess = did_you_mean(str(value), names)
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - the only way to know
             kind = str(action.metavar or "choice").lower()
+            now = _RENAMED.get(str(value), "")
+            if now in names:  # what was renamed is not guessed
+                verb = self.prog.partition(" ")[2]
+                guess = f"`{verb} {value}` is `{verb} {now}`; "
             hint = f"{guess}{kind}s are: {', '.join(names)}; "
             raise self.wrong(f"`{value}` is no {kind} of {self.prog}", hint)
         message = f"{_named(action)} cannot be `{value}`"
@@ -159,21 +170,29 @@ class Parser(argparse.ArgumentParser):
         ]
 
     def _left_over(self, words: Sequence[str]) -> tuple[str, str]:
-        """Return what to say of words that nothing takes, and a hint."""
+        """Return a message for words that nothing takes, and a hint."""
         from stackproof.core.errors import did_you_mean  # noqa: PLC0415 - for failures only
 
         options = [word.partition("=")[0] for word in words if word.startswith("-") and word != "-"]
         if not options:
-            return f"`{words[0]}` is one argument too many", ""
+            return f"`{words[0]}` is one argument too many", self._list_hint()
         option = options[0]
         if option in BEFORE_THE_VERB:
             return f"`{option}` stands before the verb", f"write `stackproof {option} …`; "
         known = [name for name in self._option_string_actions if name.startswith("--")]
         return f"unknown option `{option}`", did_you_mean(option, known)
 
+    def _list_hint(self) -> str:
+        """Return how a command is called that takes a list, where several words were given."""
+        if all("[," not in metavar_of(one) for one in self._actions):
+            return ""
+        if "--" in self._given:
+            return "a command is run by `stackproof run IMAGE -- COMMAND`; "
+        return "several are one word, with commas: `IMAGE,IMAGE`; "
+
 
 def short_usage(parser: argparse.ArgumentParser) -> str:
-    """Return how a command is called, on one line: options that must be, and arguments."""
+    """Return the call of a command on one line: options that must be, and arguments."""
     words = [parser.prog]
     shown = [one for one in parser._actions if one.help != argparse.SUPPRESS]  # noqa: SLF001
     options = [one for one in shown if one.option_strings]
@@ -187,7 +206,7 @@ def short_usage(parser: argparse.ArgumentParser) -> str:
 
 
 def _given_as(option: argparse.Action) -> str:
-    """Return how an option is written: a switch has no value."""
+    """Return the option as it is written: a switch has no value."""
     name = option.option_strings[0]
     return name if option.nargs == 0 else f"{name} {metavar_of(option)}"
 
@@ -202,7 +221,7 @@ def _usage_of(action: argparse.Action) -> str:
 
 
 def metavar_of(action: argparse.Action) -> str:
-    """Return how the value of an option, or an argument, is called."""
+    """Return the name of an option's value, or of an argument."""
     if isinstance(action.metavar, tuple):
         return " ".join(action.metavar)
     if action.metavar is not None:
@@ -335,8 +354,10 @@ def _at_least(least: int, text: str) -> int:
 def finish(args: argparse.Namespace) -> None:
     """Take a command apart from what stands before it; raises `StackproofError` (USAGE)."""
     for name, (_, field) in args.options.option_fields.items():
-        # What may be left out, as of `shell`, its verb takes apart.
-        if isinstance(field, OptionPart) or not field or not {"rest", "must"} <= {*field.facts}:
+        # What is neither a must nor behind a `--`, as of `shell`, its verb takes apart.
+        if isinstance(field, OptionPart) or not field or not {"must", "between"} & {*field.facts}:
+            continue
+        if "rest" not in field.facts:
             continue
         words = getattr(args, name)
         if words[:1] == ["--"]:
@@ -344,7 +365,7 @@ def finish(args: argparse.Namespace) -> None:
         elif field.facts.get("between") and words and words[0].startswith("-"):
             words = _take_between(args, words)
         setattr(args, name, words)
-        if not words:
+        if not words and "must" in field.facts:
             raise args.parser.wrong("say what to run: -- COMMAND")
 
 

@@ -87,6 +87,6 @@ def _columns() -> int:
 
 
 def print_notes(*notes: Problem) -> None:
-    """Say what should be known and keeps nobody from going on."""
+    """Print notes: each should be known and keeps nobody from going on."""
     for note in notes:
         print(note.worded("note"), file=sys.stderr)

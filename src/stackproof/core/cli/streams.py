@@ -92,7 +92,7 @@ def _open_null(number: int) -> None:
 
 
 def _as_text(error: UnicodeError) -> tuple[str | bytes, int]:
-    """Return what stands for characters that cannot be encoded; see codecs.register_error."""
+    """Return the replacement of characters that cannot be encoded; see codecs.register_error."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     first = error.object[error.start]

@@ -18,7 +18,7 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def ago_text(when: float) -> str:
-    """Return how long ago a time is, in seconds since 1970: `3 d ago`, `now`."""
+    """Return the age of a time, which is in seconds since 1970: `3 d ago`, `now`."""
     seconds = max(0.0, time.time() - when)
     for name, unit in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
         if seconds >= unit:

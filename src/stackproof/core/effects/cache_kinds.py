@@ -335,7 +335,7 @@ def in_use() -> None:
 
 @contextlib.contextmanager
 def nobody_uses() -> Iterator[bool]:
-    """Tell whether no process is using the cache; while this holds, none begins to."""
+    """Yield True where no process is using the cache; while this holds, none begins to."""
     path = _lock_path()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

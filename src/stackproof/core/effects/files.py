@@ -87,7 +87,7 @@ def translate(error: OSError, path: os.PathLike[str] | str | bytes) -> Stackproo
 
 
 def _space_hint(path: str) -> str:
-    """Return what to do about a file system that is full: only what is kept can lie elsewhere."""
+    """Return the hint for a file system that is full: only what is kept can lie elsewhere."""
     if Path(os.path.abspath(path)).is_relative_to(os.path.abspath(cache_home())):
         return "free space, or set STACKPROOF_CACHE to a folder on a larger file system"
     return "free space there, or name a place on another file system"
@@ -112,7 +112,7 @@ def check_empty(folder: Path) -> None:
 
 
 def _permission_hint(path: str) -> str:
-    """Return what to do about a path that may not be read, or written."""
+    """Return the hint for a path that may not be read, or written."""
     if os.path.isfile(path) and not os.access(path, os.R_OK):
         return "make the file readable for you"
     return "choose a path you may write to"
@@ -145,6 +145,13 @@ def write(
             os.fchmod(handle, mode)  # by its name it may be another's file by now
             os.fsync(handle)
         os.replace(temporary, target)
+    except FileNotFoundError as error:  # of a folder that is there, such as /proc
+        raise fail(
+            Reason.NOT_PERMITTED,
+            f"no file can be made in `{folder}`",
+            where=Location(file=target),
+            hint="name one in another folder",
+        ) from error
     except OSError as error:
         raise translate(error, target) from error
     finally:
@@ -198,7 +205,7 @@ def _opened(path: os.PathLike[str] | str, most: int) -> bytes | None:
 
 
 def _of_pipe(descriptor: int, path: os.PathLike[str] | str, most: int) -> bytes:
-    """Return what comes through a pipe, at most so many bytes; silence has an end."""
+    """Return the bytes that come through a pipe, at most so many; silence has an end."""
     found = bytearray()
     poller = select.poll()
     poller.register(descriptor, select.POLLIN)
@@ -306,7 +313,7 @@ def held(
 
 
 def _is_still(descriptor: int, path: Path) -> bool:
-    """Return whether an open file is the one of that path."""
+    """Return True where an open file is the one of that path."""
     with contextlib.suppress(OSError):
         return os.path.samestat(os.fstat(descriptor), os.stat(path, follow_symlinks=False))
     return False

@@ -1,4 +1,4 @@
-"""The few system calls that mounting needs and Python 3.11 lacks, and how mounting fails.
+"""The few system calls that mounting and ranks need and Python 3.11 lacks, and how mounting fails.
 
 Imports nothing of ours and little of the standard library: see `mount_exec`.
 """
@@ -6,6 +6,7 @@ Imports nothing of ours and little of the standard library: see `mount_exec`.
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 
 # linux/sched.h, sys/mount.h
@@ -16,8 +17,13 @@ READ_ONLY = MS_RDONLY | MS_NOSUID | MS_NODEV
 _MNT_DETACH = 2
 _SYNC_FILE_RANGE_WRITE = 2  # linux/fs.h
 _FUSE_SUPER_MAGIC = 0x65735546  # linux/magic.h
+_MPOL_BIND = 2  # linux/mempolicy.h
+# set_mempolicy(2) has no function in the C library: its number by `uname -m` (asm/unistd.h).
+_SET_MEMPOLICY = {"x86_64": 238, "aarch64": 237, "riscv64": 237, "ppc64le": 261}
+_NUMA_BITS = 1 << 10  # CONFIG_NODES_SHIFT is 10 at most
 # The inode number of the first user namespace is fixed (linux/proc_ns.h, PROC_USER_INIT_INO).
 _FIRST_USER_NAMESPACE = 0xEFFFFFFD
+_MACHINES = {62: "x86_64", 183: "aarch64"}  # e_machine, as in `linking.elf.model`
 
 # As in `stackproof.core.errors`, which is not imported here; what is not in it is 6.
 _EXIT_CODES = {
@@ -80,14 +86,25 @@ def write_out(descriptor: int) -> None:
 
 
 def is_fuse(descriptor: int) -> bool:
-    """Say whether an open file lies on FUSE, by fstatfs(2); raises `OSError`."""
+    """Return True for an open file on FUSE, by fstatfs(2); raises `OSError`."""
     state = (ctypes.c_long * 64)()  # larger than struct statfs, whose first member is the kind
     _check("fstatfs", _libc.fstatfs(descriptor, state))
     return state[0] & 0xFFFFFFFF == _FUSE_SUPER_MAGIC
 
 
+def bind_memory(node: int) -> None:
+    """Take memory of a NUMA node only, here and in what this process becomes; raises `OSError`."""
+    number = _SET_MEMPOLICY.get(os.uname().machine)
+    if number is None or not 0 <= node < _NUMA_BITS:
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), "set_mempolicy")
+    mask = (1 << node).to_bytes(_NUMA_BITS // 8, "little")
+    # The kernel reads one bit less than it is told of.
+    bits = ctypes.c_ulong(_NUMA_BITS + 1)
+    _check("set_mempolicy", _libc.syscall(ctypes.c_long(number), _MPOL_BIND, mask, bits))
+
+
 def in_first_user_namespace() -> bool:
-    """Say whether this process is in the user namespace that the machine started with."""
+    """Return True in the user namespace that the machine started with."""
     return os.stat("/proc/self/ns/user").st_ino == _FIRST_USER_NAMESPACE
 
 
@@ -110,3 +127,14 @@ def _check(name: str, result: int) -> None:
     if result != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), name)
+
+
+def machine_of(program: str) -> str:
+    """Return the machine that a program in ELF is for, empty for a file that is none."""
+    try:
+        with open(program, "rb") as stream:
+            head = stream.read(20)
+    except OSError:
+        return ""
+    number = int.from_bytes(head[18:], "big" if head[5:6] == b"\x02" else "little")
+    return _MACHINES.get(number, f"ELF machine {number}") if head.startswith(b"\x7fELF") else ""

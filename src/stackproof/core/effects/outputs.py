@@ -38,13 +38,20 @@ KINDS: dict[str, tuple[str, bytes]] = {
     "verdicts": ("verdicts of ours (Markdown)", rb"# [^\n]*: (?:PASS|FAIL|INCONCLUSIVE)\n"),
     "bundle": ("a bundle of doctor", rb'[\s\S]*"schema": "stackproof/bundle/'),
     "containerfile": ("a Containerfile of ours", rb"# [^\n]*`stackproof image containerfile`"),
+    "edf": ("an environment definition of ours", rb"# [^\n]*`stackproof image edf`"),
     "manifest": ("an ABI manifest", _schema("abi-manifest")),
     "injection": ("a definition that `inject container` wrote", _INJECTION),
     "digest": ("a digest", rb"[0-9a-f]{64}  [^\n]*\n\Z"),
     "lock": ("a lock", _schema("(?:[a-z]+-)?lock")),
-    # Of zstd; an OCI layout as an archive; a program that mounts itself.
-    "pack": ("a pack", rb"\x28\xb5\x2f\xfd|blobs\0|\x7fELF[\s\S]*--pack-extract"),
+    # Of zstd; of gzip at its usual level, without name and time, where a bundle is at the highest;
+    # an OCI layout as an archive; a program that mounts itself.
+    "pack": (
+        "a pack",
+        rb"\x28\xb5\x2f\xfd|\x1f\x8b\x08\0\0\0\0\0\0\xff|blobs\0|\x7fELF[\s\S]*--pack-extract",
+    ),
     "provenance": ("the provenance of a pack", _schema("pack")),
+    "graph": ("a chart of ours", rb"(?:<svg [^>]*><!--|//) written by `stackproof plan"),
+    "guix": ("a file of ours for Guix", rb";; written by `stackproof build`"),
     "file": ("a file", rb""),
 }
 
@@ -52,13 +59,13 @@ KINDS: dict[str, tuple[str, bytes]] = {
 def claim(
     path: os.PathLike[str] | str, kind: str, *, inputs: Iterable[os.PathLike[str] | str] = ()
 ) -> str:
-    """Return where to write a file of a kind: the path, or what it leads to when it is a link.
+    """Return the path to write a file of a kind to: as given, or the target of a link.
 
     Raises `StackproofError`: NOT_REPLACED when it is one of the inputs, no plain file, or a file of
     another kind, as files are that cannot be read; FILE_MISSING when its folder is not there.
     """
     given = os.fspath(path)
-    real = _real(given)
+    real = follow_own_link(given)
     try:
         found = os.stat(real)
     except OSError:  # it is not there; or what makes it so is said where it is written
@@ -99,8 +106,8 @@ def write(
     files.write(claim(path, kind), content, beside=beside)
 
 
-def _real(given: str) -> str:
-    """Return the file that an output leads to; a link of somebody else is refused."""
+def follow_own_link(given: str) -> str:
+    """Return the path that an output leads to; raises NOT_REPLACED for a link of somebody else."""
     try:
         state = os.lstat(given)
         if not stat.S_ISLNK(state.st_mode):
@@ -125,7 +132,7 @@ def _same(found: os.stat_result, other: os.PathLike[str] | str) -> bool:
 
 
 def _head(path: str, kind: str) -> bytes:
-    """Return how a file begins, unpacked where its kind is packed."""
+    """Return the beginning of a file, unpacked where its kind is packed."""
     try:
         with Path(path).open("rb") as stream:
             head = stream.read(_HEAD)

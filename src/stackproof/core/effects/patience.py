@@ -85,7 +85,7 @@ class Budget:
 
 
 class TimedResponse(http.client.HTTPResponse):
-    """An answer that is read until a time, `until`, which is set anew for each piece of it."""
+    """An answer that is read until a time, `until`, which is set again for each piece of it."""
 
     def __init__(self, sock: socket.socket, *args: Any, until: float, **kwargs: Any) -> None:
         super().__init__(sock, *args, **kwargs)

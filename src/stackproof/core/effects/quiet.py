@@ -36,15 +36,16 @@ def watch(
     """Look at this machine, tell in a sentence if it is busy, and wait if that is asked for.
 
     `expected` is the outcome that a busy machine makes likely, such as INCONCLUSIVE; `option` is
-    how the caller is told to wait. Returns the last look.
+    how to wait, for a caller who did not ask for it. Returns the last look.
     """
     load = look()
-    if load.is_busy:
+    if load.is_busy and wait_s:
+        tell(busy.waiting_sentence(load, expected, wait_s))
+        began = time.monotonic()
+        load = wait_for_quiet(wait_s)
+        tell(busy.quiet_sentence(load, time.monotonic() - began))
+    elif load.is_busy:
         tell(busy.busy_sentence(load, expected, option))
-        if wait_s:
-            began = time.monotonic()
-            load = wait_for_quiet(wait_s)
-            tell(busy.quiet_sentence(load, time.monotonic() - began))
     return load
 
 

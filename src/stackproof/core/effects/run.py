@@ -209,7 +209,7 @@ def _opened(log: Path) -> io.FileIO:
 
 
 def _environment(command: Command) -> dict[str, str]:
-    """Return what the started program sees; for a sandbox that is bubblewrap, not the command."""
+    """Return the environment of the started program; in a sandbox that is bubblewrap."""
     base = base_environment()
     return base if command.sandbox else command.env.apply(base)
 

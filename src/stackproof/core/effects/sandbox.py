@@ -26,9 +26,12 @@ _PACKAGES = {
     "nsenter": "util-linux",
     "unshare": "util-linux",
     "prlimit": "util-linux",
+    "setsid": "util-linux",
     "debugfs": "e2fsprogs",
     "taskset": "util-linux",
     "gcc": "gcc libc6-dev",
+    "uname": "coreutils",
+    "clang++": "clang",
     "libtoolize": "libtool",
     "autoreconf": "autoconf automake libtool",
 }
@@ -67,7 +70,7 @@ def packages(program: str) -> tuple[str, ...]:
 
 
 def package_hint(program: str) -> str:
-    """Return how to get a missing program on Debian and Ubuntu."""
+    """Return the hint that gets a missing program on Debian and Ubuntu."""
     return f"install it, for example: apt-get install {' '.join(packages(program))}"
 
 
@@ -134,7 +137,7 @@ def _less_of_the_machine() -> list[str]:
 
 @functools.cache
 def _start(program: str, user: int, terminal: bool) -> tuple[str, ...]:  # noqa: FBT001 - cached
-    """Return how bubblewrap is started here; of it and of the kernel, by trying.
+    """Return the words that start bubblewrap here, found by trying it and the kernel.
 
     Releases before 0.8 and setuid ones cannot forbid further user namespaces: the filter does.
     Where none can be made, a step is in the caller's, without a capability.

@@ -33,7 +33,7 @@ def root(kind: str) -> Path:
 
 
 def names(kind: str) -> tuple[str, ...]:
-    """Return what can be asked for by name, sorted.
+    """Return the names that can be asked for, sorted.
 
     Sites and recipes are named without `.yaml`, those for Spack `spack/NAME`; knowledge is named by
     the path below its folder.
@@ -55,7 +55,9 @@ def find(kind: str, name: str) -> Path:
     """
     known = names(kind)
     if name not in known:
-        guess = did_you_mean(name, known)
+        file = name + _SUFFIX
+        here = kind != "knowledge" and Path(file).is_file()
+        guess = f"the file here is `./{file}`; " if here else did_you_mean(name, known)
         raise fail(
             Reason.FILE_MISSING,
             f"no {kind.removesuffix('s')} `{name}` comes with stackproof",
@@ -65,13 +67,13 @@ def find(kind: str, name: str) -> Path:
 
 
 def has(path: Path) -> bool:
-    """Return whether a file is one of the shipped recipes."""
+    """Return True for a file that is one of the shipped recipes."""
     return path.resolve().is_relative_to(root("recipes").resolve())
 
 
-def benchmark_sources() -> dict[str, str]:
-    """Return the C sources of the benchmark program by name, in order."""
-    folder = _PACKAGE / "bench" / "programs" / "csrc"
+def benchmark_sources(part: str = "") -> dict[str, str]:
+    """Return the C sources of the benchmark program, or of a folder of it, by name, in order."""
+    folder = _PACKAGE / "bench" / "programs" / "csrc" / part
     return {
         path.name: path.read_text(encoding="utf-8")
         for path in sorted(folder.iterdir())

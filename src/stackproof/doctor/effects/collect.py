@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import shutil
+import socket
+import sys
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,20 +18,29 @@ from stackproof.compare import path_words
 from stackproof.compare.curve_shapes import Mark
 from stackproof.compare.effects.results import load_results
 from stackproof.core import limits
-from stackproof.core.effects import documents, files
+from stackproof.core.command import Command
+from stackproof.core.effects import documents, files, run
+from stackproof.core.effects.run import Runner
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, did_you_mean, fail
 from stackproof.core.value import Value, replace
-from stackproof.doctor.effects import libraries, programs
+from stackproof.doctor.effects import libraries
 from stackproof.doctor.evidence import launches, log
 from stackproof.doctor.evidence import libraries as evidence_libraries
 from stackproof.doctor.evidence import results as evidence_results
-from stackproof.doctor.evidence.variables import of_variables
+from stackproof.doctor.evidence.programs import MACHINE, NVIDIA_VERSION, STACK, Reply, read_answers
+from stackproof.doctor.evidence.variables import (
+    fits_settings,
+    mpi_on_path,
+    of_another_host,
+    of_variables,
+)
 from stackproof.doctor.log.extract import LogExtract, LogReader
 from stackproof.doctor.log.story import story_of
 from stackproof.doctor.options import DoctorOptions
 from stackproof.doctor.spelling import of_spelling
 from stackproof.image.effects.load import load_image, read_member
 from stackproof.image.model import Image
+from stackproof.image.superblock import MAGIC
 from stackproof.knowledge.evidence import (
     FACTS,
     NUMBER,
@@ -70,7 +84,9 @@ def collect(options: DoctorOptions, knowledge: Knowledge) -> Collected:
     Raises `StackproofError` with what cannot be read, and USAGE for what is not there to be chosen.
     """
     if options.image is not None:
-        options = options.changed(image=naming.image_file(options.image))
+        image_file = naming.image_file(options.image)
+        _refuse_text(image_file)
+        options = options.changed(image=image_file)
     given = said(options, knowledge)
     results = load_results(Path(options.results)) if options.results is not None else None
     capture = None
@@ -83,9 +99,11 @@ def collect(options: DoctorOptions, knowledge: Knowledge) -> Collected:
     mounted = _mounted(variables) if options.site is None else ()
     chosen = options.image or _with_mpi(mounted)
     vendor = chosen is None and options.program is None and results is None
-    evidence = evidence_results.of_site(site, vendor=vendor and options.site is not None)
-    if options.site is None:
-        evidence = merged(evidence, merged(programs.driver(), libraries.machine()))
+    vendor = vendor and fits_settings(site.vendor_mpi, variables, knowledge)
+    elsewhere = bool(options.env) and of_another_host(variables, socket.gethostname())
+    evidence = _of_place(site if options.site or not elsewhere else None, options, vendor=vendor)
+    if vendor:
+        evidence = merged(evidence, mpi_on_path(variables))
     image, bill = _image(chosen, options.view)
     if image is not None:
         found = evidence_results.of_bill(bill, f"bill of materials of {image.name}")
@@ -93,12 +111,13 @@ def collect(options: DoctorOptions, knowledge: Knowledge) -> Collected:
     evidence = merged(job, evidence) if options.env is None else evidence
     evidence = merged(evidence, _loaded(options, (chosen, image), variables, mounted))
     if options.probe:
-        evidence = merged(evidence, programs.ask(options.image))
+        evidence = merged(evidence, ask_programs(options.image))
     if results is not None:
         evidence = merged(evidence, _measured(results, _arm(results, options.arm), knowledge))
     if options.env is not None:
         evidence = merged(evidence, job)
-    evidence = merged(evidence, _of_variables(options, results, evidence, knowledge))
+    here = results is None and options.site is None and not elsewhere
+    evidence = merged(evidence, _of_variables(evidence, knowledge, here=here))
     taken = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     evidence = merged(merged(evidence, given), Evidence(taken=taken))
     evidence = merged(evidence, of_variables(evidence, knowledge))
@@ -114,6 +133,30 @@ def collect(options: DoctorOptions, knowledge: Knowledge) -> Collected:
         bill=bill,
         results=results,
     )
+
+
+def _of_place(site: Site | None, options: DoctorOptions, *, vendor: bool) -> Evidence:
+    """Return the facts of a site, or of this machine; none where a job was on another."""
+    if site is None:
+        return Evidence()
+    if options.site is not None:
+        return evidence_results.of_site(site, vendor=vendor)
+    machine = merged(gpu_driver(), libraries.machine())
+    return merged(evidence_results.of_site(site, vendor=False), machine)
+
+
+def _refuse_text(path: str) -> None:
+    """Raise `StackproofError` for a text in the place of an image: a log, most likely."""
+    with contextlib.suppress(OSError), open(path, "rb") as stream:
+        head = stream.read(limits.KIND.bytes)
+        if head and not _is_binary(head) and not head.startswith(MAGIC):
+            documents.refuse_other_kind(path, "image", Reason.IMAGE_NOT_SQUASHFS)
+            raise fail(
+                Reason.IMAGE_NOT_SQUASHFS,
+                f"`{path}` is a text, and not an image of stackproof",
+                where=Location(file=path),
+                hint=f"what a job printed is given by --log {path}, its environment by --env",
+            )
 
 
 def said(options: DoctorOptions, knowledge: Knowledge) -> Evidence:
@@ -147,8 +190,11 @@ def logs_of(path: str) -> LogExtract:
     """Return the kept lines of a log that was named; raises `StackproofError` (FILE_MISSING, …)."""
     documents.refuse_other_kind(path, "log", texts=False)
     reader = LogReader()
+    empty = True
     if not os.path.isfile(path):  # a pipe, whose writer may be slow
-        reader.feed(files.read_bounded(path, limits.LOG_PIPE, hint=_LOG_HINT))
+        piece = files.read_bounded(path, limits.LOG_PIPE, hint=_LOG_HINT)
+        _refuse_nothing(path, empty=not piece.strip(_BLANKS))
+        reader.feed(piece)
         return reader.extract()
     try:
         with open(path, "rb") as stream:
@@ -160,10 +206,40 @@ def logs_of(path: str) -> LogExtract:
                     hint=_LOG_HINT,
                 )
             for piece in iter(lambda: stream.read(_PIECE), b""):
+                if empty and _is_binary(piece[: limits.KIND.bytes]):
+                    raise fail(
+                        Reason.INVALID_VALUE,
+                        f"`{path}` is not text",
+                        where=Location(file=path),
+                        hint="give what the job printed",
+                    )
+                empty = empty and not piece.strip(_BLANKS)
                 reader.feed(piece)
     except OSError as error:
         raise files.translate(error, path) from error
+    _refuse_nothing(path, empty=empty)
     return reader.extract()
+
+
+def _refuse_nothing(path: str, *, empty: bool) -> None:
+    """Raise `StackproofError` for a log without a word: nothing can be concluded from it."""
+    if empty:
+        raise fail(
+            Reason.INVALID_VALUE,
+            f"`{path}` is empty",
+            where=Location(file=path),
+            hint="standard error belongs to it: srun … >job.log 2>&1",
+        )
+
+
+def _is_binary(head: bytes) -> bool:
+    """Return true for bytes of which more than a twentieth are control characters of no text."""
+    return sum(head.count(byte) for byte in _NO_TEXT) > len(head) // 20
+
+
+# Without bell, blanks and escape; a file of which parts were never written has holes of NUL.
+_NO_TEXT = (*range(1, 7), *range(14, 27), *range(28, 32))
+_BLANKS = b"\0 \t\r\n\v\f"
 
 
 def text_of(path: str) -> str:
@@ -196,14 +272,15 @@ def _measured(results: Results, arm: str, knowledge: Knowledge) -> Evidence:
     return merged(evidence, evidence_results.of_nodes(results, arm))
 
 
-def _of_variables(
-    options: DoctorOptions, results: Results | None, evidence: Evidence, knowledge: Knowledge
-) -> Evidence:
-    """Return what is wrong with the names and the values of variables."""
+def _of_variables(evidence: Evidence, knowledge: Knowledge, *, here: bool) -> Evidence:
+    """Return the faults of variables' names and values.
+
+    With `here` they are of a job on this machine, whose interfaces they may name.
+    """
     if evidence.variables is None:
         return Evidence()
     found = of_spelling(evidence.variables, knowledge)
-    if results is not None or options.site is not None or not evidence.variables:
+    if not here or not evidence.variables:
         return found
     # Those of results are held against the nodes that the ranks ran on.
     there = evidence_results.of_interfaces(
@@ -309,7 +386,11 @@ def _pairs(
         name, equals, value = word.partition("=")
         if not equals or not value:
             problems.append(
-                Problem(reason=Reason.USAGE, message=f"`{option} {word}` is not NAME=VALUE")
+                Problem(
+                    reason=Reason.USAGE,
+                    message=f"`{option} {word}` is not NAME=VALUE",
+                    hint=f"such as {option} {_EXAMPLES[option]}",
+                )
             )
         elif name not in known:
             guess = did_you_mean(name, known)
@@ -322,6 +403,9 @@ def _pairs(
             )
         else:
             yield name, value
+
+
+_EXAMPLES = {"--have": "openmpi=5.0.8", "--fact": "transport=lnx"}
 
 
 def _wrong_values(texts: Mapping[str, str]) -> Iterator[Problem]:
@@ -365,3 +449,50 @@ def _value(name: str, text: str) -> FactValue:
         return text == "true"
     several = FACTS[name].form == NUMBERS or "," in text
     return tuple(text.split(",")) if several else text
+
+
+_TIMEOUT_S = 20.0
+_NOT_FOUND = 127
+
+
+def ask_programs(image: str | None, runner: Runner = run.run) -> Evidence:
+    """Return what the programs of an image (or of this shell) and of this machine say.
+
+    A program that is not there, does not end in 20 s or cannot be started tells nothing.
+    """
+    inside = (sys.executable, "-P", "-m", "stackproof", "run", image, "--") if image else ()
+    commands: dict[str, tuple[str, ...]] = {
+        **{name: (*inside, *argv) for name, argv in STACK.items()},
+        **MACHINE,
+    }
+    there = {name: argv for name, argv in commands.items() if shutil.which(argv[0])}
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        found = pool.map(lambda argv: _ask(argv, runner), there.values())
+    replies: Mapping[str, Reply] = {
+        name: reply for name, reply in zip(there, found, strict=True) if reply is not None
+    }
+    return read_answers(replies)
+
+
+def gpu_driver() -> Evidence:
+    """Return what a file of NVIDIA's driver says; nothing is run."""
+    return read_answers({}, _driver())
+
+
+def _ask(argv: tuple[str, ...], runner: Runner) -> Reply | None:
+    try:
+        done = runner(Command(argv=argv, timeout_s=_TIMEOUT_S))
+    except StackproofError:
+        return None
+    if done.timed_out or done.returncode == _NOT_FOUND:
+        return None
+    text = (done.stdout or done.stderr)[: limits.ANSWER.bytes].decode(errors="replace")
+    return Reply(text=text, returncode=done.returncode)
+
+
+def _driver() -> str:
+    try:
+        with open(NVIDIA_VERSION, encoding="utf-8", errors="replace") as stream:
+            return stream.read(4096)
+    except OSError:
+        return ""

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from stackproof.core.errors import Reason
-from stackproof.core.numbers import size_text
+from stackproof.core.numbers import ratio_text, size_text
 from stackproof.doctor.evidence.results import curves_of
 from stackproof.knowledge.shape_curve import ShapeCurve
 from stackproof.results.measurement import State
@@ -74,17 +74,18 @@ def _shape(shares: dict[int, float]) -> str:
     sizes = sorted(shares)
     values = [shares[size] for size in sizes]
     if len(sizes) == 1:
-        return f"{values[0]:.2f} at {size_text(sizes[0])}"
+        return f"{ratio_text(values[0])} at {size_text(sizes[0])}"
     if max(values) <= _FLAT * min(values):
-        return f"{statistics.median(values):.2f} at every size"
+        return f"{ratio_text(statistics.median(values))} at every size"
     lowest = min(sizes, key=lambda size: shares[size])
-    least = f"least {shares[lowest]:.2f} at {size_text(lowest)}"
+    least = f"least {ratio_text(shares[lowest])} at {size_text(lowest)}"
     if len(sizes) < 2 * _FEWEST:
-        return f"{min(values):.2f} to {max(values):.2f}, {least}"
+        return f"{ratio_text(min(values))} to {ratio_text(max(values))}, {least}"
     steps = range(_FEWEST, len(sizes) - _FEWEST + 1)
     step = max(steps, key=lambda index: _contrast(values[:index], values[index:]))
-    before, after = statistics.median(values[:step]), statistics.median(values[step:])
-    return f"{before:.2f} below {size_text(sizes[step])} and {after:.2f} from there on, {least}"
+    before, after = (statistics.median(part) for part in (values[:step], values[step:]))
+    begin = f"{ratio_text(before)} below {size_text(sizes[step])}"
+    return f"{begin} and {ratio_text(after)} from there on, {least}"
 
 
 def _contrast(left: Sequence[float], right: Sequence[float]) -> float:

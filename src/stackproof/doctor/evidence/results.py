@@ -13,6 +13,7 @@ from stackproof.build.engines.spack.stackinator.facts import facts_of_site
 from stackproof.compare.curve_shapes import Mark, is_slingshot, look, memory_of
 from stackproof.core.errors import Reason
 from stackproof.doctor.evidence import log
+from stackproof.doctor.evidence.cores import of_cores
 from stackproof.image.model import Image
 from stackproof.knowledge.evidence import Evidence, FactValue, merged, relevant
 from stackproof.knowledge.model import Knowledge
@@ -48,11 +49,6 @@ _NO_INTERFACES = re.compile(r"all$|mlx|any$|lo$")
 
 LOCAL = "local"
 """The site that stands for the machine stackproof runs on."""
-
-_SHARED_CORE = 0.2
-"""Share of a core's time, taken by others, from which on a rank that polls is held up."""
-_SHARED_OFTEN = 10
-"""One rank of so many is enough for a core that is shared, and not only looked at by a daemon."""
 
 _SMALL = 1024
 _LARGE = 4 << 20
@@ -258,7 +254,7 @@ def of_interfaces(variables: Mapping[str, str], there: Sequence[str], origin: st
 
 
 def of_nodes(results: Results, arm: str) -> Evidence:
-    """Return what the nodes of results tell: their interfaces, and who else was on the cores.
+    """Return evidence of the nodes of results: their interfaces, and others on the cores.
 
     Variables are held against the interfaces of the nodes that the ranks ran on, and not against
     those of the machine that asks.
@@ -269,33 +265,7 @@ def of_nodes(results: Results, arm: str) -> Evidence:
     hosts = sorted({rank.host for rank in ranks})
     variables = {name: value for one in launches for name, value in one.env.items()}
     found = of_interfaces(variables, there, f"the nodes ({', '.join(hosts)})")
-    return merged(found, _cores(launches))
-
-
-def _cores(launches: Sequence[Measurement]) -> Evidence:
-    """Return whether something else ran on the cores of an arm while it was timed."""
-    told = [
-        (one, rank, rank.disturbance)
-        for one in launches
-        for rank in one.output.ranks
-        if rank.disturbance is not None and rank.disturbance.other_load is not None
-    ]
-    if not told:
-        return Evidence()
-    shared = [
-        (one, rank, seen.other_load) for one, rank, seen in told
-        if seen.other_load is not None and seen.other_load > _SHARED_CORE
-    ]  # fmt: skip
-    text = f"{len(told)} ranks of all launches"
-    if shared:
-        one, rank, load = max(shared, key=lambda item: item[2])
-        blocks = len({(one.block, one.case.placement.name) for one, _, _ in shared})
-        text = (
-            f"others took {load:.0%} of CPU {rank.cpu} of {rank.host} in block {one.block}, "
-            f"{one.case.placement.name}, and a core in {blocks} blocks"
-        )
-    many = len(shared) >= max(1, len(told) // _SHARED_OFTEN)
-    return Evidence(facts={"core-shared": many}, origins={"fact core-shared": text})
+    return merged(found, of_cores(results, arm))
 
 
 # --- results --------------------------------------------------------------------------------

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from stackproof.core.versions import Versions, versions
 from stackproof.knowledge.evidence import Evidence, FactValue
 from stackproof.knowledge.model import Knowledge
 from stackproof.mpi import families
 from stackproof.mpi.families.cray_mpich import CRAY_MPICH
+from stackproof.site.model import VendorMpi
 
 _LISTS = {
     variable: family.name
@@ -53,6 +54,57 @@ def names_in(text: str) -> tuple[bool, tuple[str, ...]]:
     words = text.strip().removeprefix("^")
     names = (word.strip().lower() for word in re.split(r"[,;]", words))
     return text.strip().startswith("^"), tuple(name for name in names if name)
+
+
+def mpi_on_path(variables: Mapping[str, str]) -> Evidence:
+    """Return the MPI, and its release, whose folder comes first among a job's search paths.
+
+    A folder is known by a part of its path such as `openmpi-5.0.8` or `mpich/4.3`. Those below
+    /opt/cray are left out: Cray's programs lie in folders of MPICH's name.
+    """
+    for variable in ("PATH", "LD_LIBRARY_PATH"):
+        for folder in variables.get(variable, "").split(":"):
+            match = None if folder.startswith("/opt/cray/") else _ON_PATH.search(folder.lower())
+            if match:
+                family, release = match["family"], match["release"].rstrip(".")
+                text = f"{variable} has {folder}"
+                return Evidence(
+                    versions={family: release},
+                    facts={"mpi": family},
+                    origins={"fact mpi": text, f"version {family}": text},
+                )
+    return Evidence()
+
+
+_ON_PATH = re.compile(
+    rf"/(?P<family>{'|'.join(map(re.escape, families.REGISTRY))})[/_-]v?(?P<release>\d[.\d]*)"
+    r"(?=[/_+-]|$)"
+)
+
+
+def fits_settings(
+    vendor: VendorMpi | None, variables: Mapping[str, str], knowledge: Knowledge
+) -> bool:
+    """Return false where a job sets variables for MPIs of other ABIs than the site's own MPI."""
+    family = families.REGISTRY.get(vendor.family) if vendor is not None else None
+    if family is None:
+        return True
+    components = {
+        s.component for s in knowledge.settings if not variables.keys().isdisjoint(s.names)
+    }
+    abis = {families.REGISTRY[name].abi for name in components & families.REGISTRY.keys()}
+    return not abis or family.abi in abis
+
+
+def of_another_host(variables: Mapping[str, str], host: str) -> bool:
+    """Return true for the environment of a job that ran on other nodes than this host."""
+    short = host.partition(".")[0]
+    names = [variables.get(name, "") for name in ("SLURMD_NODENAME", "HOSTNAME")]
+    hosts = [name for name in names if name]
+    if hosts:
+        return all(name.partition(".")[0] != short for name in hosts)
+    nodes = variables.get("SLURM_JOB_NODELIST", "")
+    return bool(nodes) and re.search(rf"(?:^|,){re.escape(short)}(?:,|$)", nodes) is None
 
 
 def of_variables(evidence: Evidence, knowledge: Knowledge) -> Evidence:

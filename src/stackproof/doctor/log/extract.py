@@ -1,6 +1,6 @@
 """A log of any length to the part that is kept: its beginning, its end, and what complains between.
 
-Of a line that a progress bar wrote anew again and again, what it showed last is kept, and each
+Of a line that a progress bar rewrote again and again, what it showed last is kept, and each
 state that complains, with carriage returns between them; of a very long one its two ends.
 
 Bytes come in pieces, so that a log of gigabytes needs the memory of a small one. Words that a

@@ -1,6 +1,6 @@
 """Printed text to plain lines: without labels of launchers, times and colours.
 
-A line that a progress bar wrote anew, with carriage returns, is one line for each of its states.
+A line that a progress bar rewrote, with carriage returns, is one line for each of its states.
 Line numbers stay those of the text, so that a line can be quoted by its number.
 """
 

@@ -94,7 +94,7 @@ def parse_archived(content: bytes, *, file: str) -> tuple[Archived, ...]:
 
 
 def parse_config(content: bytes, *, file: str) -> ImageConfig:
-    """Return what the configuration of an image says."""
+    """Return the facts in the configuration of an image."""
     data = _mapping(_json(content, file), file)
     run = _mapping(data.get("config") or {}, file)
     words = [_text(word, file) for word in _list(run.get("Env") or [], file)]
@@ -137,7 +137,7 @@ def chosen_archived(images: tuple[Archived, ...], tag: str, *, file: str) -> Arc
 
 
 def _names(full: str) -> set[str]:
-    """Return what a user may call an image: its whole name, or just what is behind the colon."""
+    """Return the names that a user may give an image: the whole, or the part behind the colon."""
     return {full, full.rpartition(":")[2]}
 
 

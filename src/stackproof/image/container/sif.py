@@ -43,12 +43,12 @@ class DescriptorTable(NamedTuple):
 
 
 def looks_like_sif(head: bytes) -> bool:
-    """Return whether a file that begins so is a SIF file."""
+    """Return True for the beginning of a SIF file."""
     return head[MAGIC_OFFSET : MAGIC_OFFSET + len(MAGIC)] == MAGIC
 
 
 def parse_header(head: bytes, *, file_size: int, file: str) -> DescriptorTable:
-    """Return where the descriptors are; raises `StackproofError` (IMAGE_UNREADABLE, TOO_LARGE)."""
+    """Return the descriptors' place; raises `StackproofError` (IMAGE_UNREADABLE, TOO_LARGE)."""
     if len(head) < HEADER_BYTES or not looks_like_sif(head):
         raise damaged(file, "it is no SIF file, or ends within its header")
     fields = _HEADER.unpack_from(head)

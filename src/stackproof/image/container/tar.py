@@ -32,7 +32,7 @@ class Stream(Protocol):
         """Pass over the next `count` bytes."""
 
     def tell(self) -> int:
-        """Return how many bytes have been passed."""
+        """Return the number of bytes that have been passed."""
 
 
 class MemoryStream:
@@ -53,7 +53,7 @@ class MemoryStream:
         self._at += count
 
     def tell(self) -> int:
-        """Return how many bytes have been passed."""
+        """Return the number of bytes that have been passed."""
         return self._at
 
 
@@ -81,7 +81,7 @@ def damaged(name: str, message: str) -> StackproofError:
 
 
 def looks_like_tar(head: bytes) -> bool:
-    """Return whether a file that begins so can be a tar archive."""
+    """Return True for the beginning of a file that can be a tar archive."""
     return len(head) >= BLOCK and head[257:263] in _MARKS[257]
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def load_described(path: str, *, bare: bool = False) -> Described:
-    """Return what an image says of itself, with its absolute path; `bare`: it may say nothing.
+    """Return the facts of an image, with its absolute path; `bare`: it may have none.
 
     Raises `StackproofError`: IMAGE_MISSING, IMAGE_UNREADABLE, IMAGE_NOT_SQUASHFS, IMAGE_TRUNCATED,
     IMAGE_NO_META, and TOOL_MISSING without unsquashfs.
@@ -54,7 +54,7 @@ def load_head(path: str) -> tuple[bytes, int]:
         finally:
             os.close(descriptor)
     except (FileNotFoundError, NotADirectoryError):
-        hint = "make one with `stackproof build`"
+        hint = "make one with `stackproof build`; `stackproof image ls` lists labels"
         raise _failure("image-missing", f"there is no image `{path}`", path, hint) from None
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error

@@ -18,7 +18,7 @@ from stackproof.inject.effects.wanted import (
 from stackproof.inject.judge import Question, judge
 from stackproof.inject.model import Judgement
 from stackproof.inject.options import ApplyOptions
-from stackproof.inject.replacement import Replacement, find_replacement
+from stackproof.inject.replacement import Replacement, find_replacement, require_use
 from stackproof.inject.wrapper import Wrapping, plan_wrapping
 from stackproof.linking.effects.view import RootView
 
@@ -34,13 +34,13 @@ def apply(options: ApplyOptions) -> Done:
         raise fail(
             Reason.USAGE,
             "`--family`, `--compiler`, `--accelerator`, `--level` and `--shs` are for EESSI only",
-            hint="leave them out, or say `--eessi` or `--site`",
+            hint="leave them out, or say `--eessi` or `--eessi-here`",
         )
     if options.settings and not options.site:
         raise fail(
             Reason.USAGE,
-            "`--set` is what the site's hook sets, which only `--site` writes",
-            hint="say `--site`, or set it where the programs are started",
+            "`--set` is what the site's hook sets, which only `--eessi-here` writes",
+            hint="say `--eessi-here`, or set it where the programs are started",
         )
     if not options.wrapper:
         return override.fill_override(options)
@@ -75,7 +75,8 @@ def _wrapped(options: ApplyOptions, scripts: str) -> Done:
             hint="name a folder that is not there yet",
         )
     programs, view = load_programs(options), RootView()
-    replacement = find_replacement(view, named.load_prefix(options.replacement).path)
+    prefix = named.load_prefix(options.replacement).path
+    replacement = require_use(find_replacement(view, prefix))
     question = Question(machine=machine_of(options.isa), releases=known_releases.load_releases)
     judgements = [judge(view, one.path, replacement, question) for one in programs]
     refuse(judgements, accept_unknown=options.accept_unknown)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+import posixpath
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from stackproof.core import harmless, limits
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.value import Value, replace
 from stackproof.image.container.effects import roots
-from stackproof.inject.effects import hosts, known_releases, named, scripts
+from stackproof.inject.effects import known_releases, named, scripts
 from stackproof.inject.effects import target as inject_target
 from stackproof.inject.effects.equal_programs import EqualPrograms
 from stackproof.inject.effects.named import NamedPath
@@ -19,10 +20,10 @@ from stackproof.inject.judge import Question
 from stackproof.inject.manifest import Manifest, MergedView, describe
 from stackproof.inject.model import Judgement
 from stackproof.inject.options import CheckOptions, ProgramOptions
-from stackproof.inject.replacement import Replacement, find_replacement
-from stackproof.inject.startup import Startup
+from stackproof.inject.replacement import Replacement, find_replacement, require_use
+from stackproof.inject.startup import Startup, follow
 from stackproof.linking.effects.view import RootView
-from stackproof.linking.loader import FileView, LoaderSettings, Machine, load_program
+from stackproof.linking.loader import Closure, FileView, LoaderSettings, Machine, load_program
 
 
 def question_of(of: ProgramOptions, options: CheckOptions) -> Question:
@@ -154,6 +155,8 @@ def manifest_of(name: str, of: ProgramOptions) -> Manifest:
         if error.reason is not Reason.NO_MPI:
             raise
     path = place.prefix or place.path
+    if of.root == "/" and os.path.isdir(path):
+        path = os.path.realpath(path)  # files are known by their real paths, below it
     if place.image:
         with contextlib.suppress(StackproofError):  # it has no MPI, or several
             path = named.mpi_of(place, view)
@@ -170,7 +173,7 @@ def _started_by(view: FileView, path: str) -> tuple[str, Startup | None]:
     startup: Startup | None = None
     program = path
     for _ in range(limits.SCRIPTS.count):
-        found = hosts.started_by(view, program)
+        found = started_by(view, program)
         if found is None or not found.program.startswith("/") or not view.look(found.program):
             break
         program, startup = found.program, found if found.changes or startup is None else startup
@@ -195,7 +198,7 @@ def _host(view: FileView, program: str, question: Question) -> Startup | None:
         closure = load_program(view, program, machine=question.machine, setting=question.setting)
     except StackproofError:  # whoever judges it says what is wrong with it
         return None
-    return hosts.startup_of(view, closure)
+    return startup_of(view, closure)
 
 
 def _tell_skipped(view: FileView, say: Callable[[str], None]) -> None:
@@ -242,8 +245,74 @@ def _joined(place: NamedPath, other: NamedPath, root: str) -> tuple[FileView, Re
         if (root != "/" or place.image) and not other.binds:
             more[other.path] = other.path
         view = place.view(root, more)
-        return view, find_replacement(view, target)
+        return view, require_use(find_replacement(view, target))
     above = other.view("/")
     prefix = find_replacement(above, named.mpi_of(other, above)).prefix
     merged = MergedView(place.view(root), above, prefix)
-    return merged, find_replacement(merged, prefix if other.image else target)
+    return merged, require_use(find_replacement(merged, prefix if other.image else target))
+
+
+_R_FOLDERS = ("/usr/lib/R", "/usr/lib64/R", "/usr/local/lib/R", "/usr/local/lib64/R")
+
+
+def text_of(view: RootView, path: str) -> str:
+    """Return the text of a file, empty where it is none that can be read."""
+    file = view.look(path)
+    try:
+        content = view.head(file, limits.SMALL_RECORD.bytes) if file else b""
+    except StackproofError:
+        return ""
+    return content.decode(errors="replace")
+
+
+def started_by(view: RootView, script: str) -> Startup | None:
+    """Return the effects of a shell's script, None for another language."""
+    line, _, _ = text_of(view, script).partition("\n")
+    words = line.removeprefix("#!").split()
+    shell = posixpath.basename(words[-1]) if words and line.startswith("#!") else ""
+    if shell not in {"sh", "bash", "dash", "ksh"}:
+        return None
+    return follow(script, lambda path: text_of(view, path))
+
+
+def startup_of(view: RootView, closure: Closure) -> Startup | None:
+    """Return the start of a program by its host, None without such a host."""
+    for script, known in (*_of_r(view, closure), *_of_conda(view, closure)):
+        startup = follow(script, lambda path: text_of(view, path), known)
+        if startup.changes:
+            return startup
+    return None
+
+
+def _of_r(view: RootView, closure: Closure) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield the script that R reads its folders from, and where R is."""
+    homes = [
+        posixpath.dirname(posixpath.dirname(loaded.file.path))
+        for loaded in closure.objects
+        if (loaded.elf.soname or posixpath.basename(loaded.path)) == "libR.so"
+    ]
+    path = closure.program.path
+    is_module = not closure.program.elf.is_program
+    if is_module and any(
+        symbol.name == "R_registerRoutines" for symbol in closure.program.elf.imports
+    ):
+        above = [path[:at] + "/R" for at in range(len(path)) if path.startswith("/R/", at)]
+        homes += [*reversed(above), *_R_FOLDERS]
+    for home in homes:
+        script = f"{home}/etc/ldpaths"
+        if view.look(script) is not None:
+            yield script, {"R_HOME": home, "R_ARCH": ""}
+            return
+
+
+def _of_conda(view: RootView, closure: Closure) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield the scripts that run when the environment of a program is activated."""
+    folder = posixpath.dirname(closure.program.path)
+    while folder not in {"", "/"}:
+        if view.listing(f"{folder}/conda-meta"):
+            place = f"{folder}/etc/conda/activate.d"
+            for name in view.listing(place):
+                if name.endswith(".sh"):
+                    yield f"{place}/{name}", {"CONDA_PREFIX": folder}
+            return
+        folder = posixpath.dirname(folder)

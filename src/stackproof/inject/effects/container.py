@@ -52,6 +52,11 @@ def definition(of: ProgramOptions, options: ContainerOptions, say: Callable[[str
         words = [f"--annotation={ANNOTATION}={made.hook.name}"]
         words += [f"--env={name}={value}" for name, value in made.environment.items()]
         say(f"for containers that are started with: {' '.join(words)}")
+        if not os.path.isfile(options.hook):
+            say(
+                f"note: there is no hook program `{options.hook}` on this machine: containers here "
+                "do not start with the definition; --hook names it where it lies"
+            )
         return HOOKS[options.form](made.hook)
     if inject_named.is_artefact(options.replacement):
         return _bind(of, options, _asked(options), question)
@@ -76,7 +81,8 @@ def _asked(options: ContainerOptions) -> _Asked:
             Reason.UNSUPPORTED,
             f"`{options.replacement}` is not mounted",
             where=Location(file=options.replacement),
-            hint="mount it where containers are started, and name that folder",
+            hint="mount it where containers are started, and name that folder; or make a folder "
+            f"of it, `unsquashfs -d DIR {options.replacement}`",
         )
     variant = levels.chosen(held, options.shs)
     compact = held.compacts[variant.folder]

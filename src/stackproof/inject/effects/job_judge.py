@@ -20,7 +20,7 @@ from stackproof.inject.job import PLUG_IN_FOLDERS, JobInjection
 from stackproof.inject.judge import Question, judge
 from stackproof.inject.model import InjectionVerdict, Judgement
 from stackproof.inject.program import calls_mpi
-from stackproof.inject.replacement import Replacement, find_replacement
+from stackproof.inject.replacement import Replacement, find_replacement, require_use
 from stackproof.linking.effects.view import RootView
 from stackproof.linking.loader import File
 
@@ -50,7 +50,7 @@ def decide(case: JobCase, links: str) -> JobInjection:
 def examine(case: JobCase, links: str) -> Examined:
     """Return the same with all that it was decided from."""
     view = RootView() if case.mounted else view_of((*case.parts, case.injected))
-    replacement = find_replacement(view, _target(case, view))
+    replacement = require_use(find_replacement(view, _target(case, view)))
     own = _own_view(case.injected)
     if replacement.mains and not case.injected.described:
         folder = f"{replacement.home}/bin"

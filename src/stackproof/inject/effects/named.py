@@ -84,9 +84,10 @@ def load_place(text: str, root: str = "/") -> NamedPath:
     if not os.path.exists(text):
         raise fail(
             Reason.FILE_MISSING,
-            f"`{text}` does not exist",
+            f"`{text}` does not exist"
+            + ("" if naming.looks_like_a_file(text) else f": {naming.describe_missing()}"),
             where=Location(file=text),
-            hint="name a program, a folder, an image or a manifest",
+            hint="name a program, a folder, an image or its label, or a manifest",
         )
     return NamedPath(path=os.path.abspath(text))
 
@@ -131,9 +132,11 @@ def load_prefix(text: str) -> NamedPath:
             Reason.UNSUPPORTED,
             f"`{text}` is not a prefix on this machine",
             where=Location(file=text),
-            hint=f"mount it first, `stackproof start {image}`, and there name {place.prefix}"
+            hint=f"make a folder of it, `stackproof install {image} --to DIR`, and name DIR; or "
+            f"mount it, `stackproof start {image}`, and there name {place.prefix}"
             if place.prefix and place.binds
-            else "name a folder: mount an image first, `stackproof start IMAGE`, and work in there",
+            else "name a folder: `stackproof install IMAGE --to DIR` makes one of an image; or "
+            "mount it, `stackproof start IMAGE`, and work in there",
         )
     return place
 
@@ -306,7 +309,13 @@ def launcher_kind(name: str, known: Mapping[str, str]) -> str:
 
 
 def kind_of_file(path: str) -> str:
-    """Return which launcher a program is, a key of `starting.OFFERS`; empty for none."""
+    """Return which launcher a program is, a key of `starting.OFFERS`; empty for none.
+
+    An entry point of a pack is the launcher that it starts, which lies beside its folder.
+    """
+    folder, name = os.path.split(path)
+    entered = os.path.join(os.path.dirname(folder), f".{os.path.basename(folder)}", name)
+    path = entered if os.path.isfile(entered) else path
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from stackproof.core.errors import StackproofError
 from stackproof.inject.findings import opening
+from stackproof.inject.findings.packed import packed_finding
 from stackproof.inject.findings.symbols import InjectionAttempt
 from stackproof.inject.manifest import is_borrowed
 from stackproof.inject.model import Cause, Effect, Finding, Way
@@ -24,7 +25,7 @@ def start_findings(case: InjectionAttempt) -> Iterator[Finding]:
     program = case.after.program
     elf = program.elf
     if not elf.dynamic:
-        yield Finding(
+        yield packed_finding(case.view, program, Cause.STATIC) or Finding(
             cause=Cause.STATIC,
             effect=Effect.FAILS,
             message="the program is linked statically: nothing of it can be replaced",
@@ -32,8 +33,22 @@ def start_findings(case: InjectionAttempt) -> Iterator[Finding]:
             remedy="link it dynamically, or build it with the other MPI",
         )
         return
-    if elf.interpreter and case.view.look(elf.interpreter) is None:
+    kinds = set(_kinds(case))
+    if kinds and (elf.machine, elf.bits) not in kinds:
+        other, bits = min(kinds)
+        same = other == elf.machine
         yield Finding(
+            cause=Cause.OTHER_MACHINE,
+            effect=Effect.FAILS,
+            message=f"the program is for {elf.machine}, and the replacement for {other}"
+            + (f" with {bits} bits" if same else ""),
+            file=program.path,
+            provider=case.replacement.prefix,
+            remedy=f"take a build of the replacement for {elf.machine}",
+        )
+        return
+    if elf.interpreter and case.view.look(elf.interpreter) is None:
+        yield packed_finding(case.view, program, Cause.NO_LOADER) or Finding(
             cause=Cause.NO_LOADER,
             effect=Effect.FAILS,
             message=f"its loader `{elf.interpreter}` does not exist",
@@ -52,6 +67,16 @@ def start_findings(case: InjectionAttempt) -> Iterator[Finding]:
         )
     if case.main is not None and not case.demand.users:
         yield opening.by_name(case) or _no_mpi(case.after)
+
+
+def _kinds(case: InjectionAttempt) -> Iterator[tuple[str, int]]:
+    """Yield the machines that a replacement is for, with their bits: its MPI alone if it is one."""
+    for main in case.replacement.mains:
+        yield main.elf.machine, main.elf.bits
+    for path in () if case.replacement.mains else case.replacement.names.values():
+        if file := case.view.look(path):
+            elf = case.view.elf(file)
+            yield elf.machine, elf.bits
 
 
 # The C library opens its own plug-ins (iconv, names of hosts), as every program has it.
@@ -232,7 +257,7 @@ def taken_findings(case: InjectionAttempt, way: Way) -> Iterator[Finding]:
         stays.append((bound.elf.soname or posixpath.basename(bound.path), bound))
     for name, loaded in stays:
         yield _stays(case, name, loaded)
-    taken = any(case.is_injected(loaded) for loaded in case.after.objects)
+    taken = any(case.is_injected(loaded) for loaded in case.after.objects[1:])
     offered = (name for name, path in case.replacement.names.items() if case.replacement.owns(path))
     asked = case.demand.users or any(map(case.before.named, offered))
     if not taken and not stays and not case.after.missing and asked:

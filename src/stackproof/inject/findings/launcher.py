@@ -18,7 +18,8 @@ from stackproof.linking.loader import Closure, LoaderSettings, MappedObject, loa
 from stackproof.mpi import abi
 from stackproof.mpi.abi import Abi
 
-# Which way each launcher offers; Slurm's srun depends on --mpi, so that it must be said.
+# Which way each launcher offers; it depends on --mpi of srun, `-o pmi=` of Flux, --pmi of PALS, so
+# that it must be said. Flux's simple one is MPICH's (flux-shell-options(7)), PALS's own is Cray's.
 OFFERS = {
     "hydra": "pmi",
     "intel-hydra": "pmi",
@@ -27,6 +28,11 @@ OFFERS = {
     "srun:pmi2": "pmi2",
     "srun:pmix": "pmix",
     "srun:cray_shasta": "cray",
+    "flux:simple": "pmi",
+    "flux:pmix": "pmix",
+    "flux:cray-pals": "cray",
+    "pals": "cray",
+    "pals:pmix": "pmix",
 }
 """Launchers by name, and the way that they offer."""
 
@@ -66,7 +72,7 @@ def launcher_findings(case: InjectionAttempt, launcher: str, file: str = "") -> 
                 message=f"`{file}` is of another Open MPI 4: two releases may wait for each other "
                 "forever, as 4.1.7 and 4.1.8 do",
                 file=main.path,
-                remedy=f"start it with the MPI's own mpiexec, in `{case.replacement.prefix}/bin`",
+                remedy=f"start it with the MPI's own mpiexec, in `{case.replacement.home}/bin`",
             )
         return
     if offer == "cray":
@@ -152,7 +158,7 @@ def _refused(case: InjectionAttempt, launcher: str, why: str) -> Finding:
         effect=Effect.FAILS,
         message=f"`{launcher}` would start N jobs of one rank each, or none: {why}",
         file=main.path if main else "",
-        remedy=f"start it with the MPI's own mpiexec, in `{case.replacement.prefix}/bin`",
+        remedy=f"start it with the MPI's own mpiexec, in `{case.replacement.home}/bin`",
     )
 
 

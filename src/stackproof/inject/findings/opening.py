@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from stackproof.core.errors import StackproofError
 from stackproof.inject.findings.libraries import fault_of
 from stackproof.inject.findings.symbols import InjectionAttempt
+from stackproof.inject.findings.tools import named_tool
 from stackproof.inject.model import Cause, Effect, Finding, Way
 from stackproof.inject.replacement import find_replacement
 from stackproof.inject.startup import Startup
@@ -26,12 +27,16 @@ def nothing_findings(case: InjectionAttempt) -> Iterator[Finding]:
     """Yield what follows where a program loads nothing of a replacement at its start."""
     later = [*_opened_later(case)] if case.main is None else []
     if not later:
+        tool = named_tool(case)
         yield Finding(
             cause=Cause.NOT_INJECTED,
             effect=Effect.FAILS,
-            message=f"the program loads nothing of `{case.replacement.prefix}`",
+            message=f"the program loads nothing of `{case.replacement.prefix}`"
+            + (f": `{tool}` is a tool of MPI's profiling interface, and no MPI" if tool else ""),
             file=case.after.program.path,
-            remedy="check which names it asks for: the tree shows them",
+            remedy=f"preload it, and name the MPI: --with MPI --env LD_PRELOAD={tool}"
+            if tool
+            else "check which names it asks for: the tree shows them",
         )
         return
     for path, (opener, who) in dict(later).items():
@@ -137,8 +142,8 @@ def startup_findings(case: InjectionAttempt, way: Way, startup: Startup) -> Iter
         yield Finding(
             cause=Cause.HOST,
             effect=Effect.CANNOT_TELL,
-            message=f"`{script}` runs before it and may set LD_LIBRARY_PATH anew, without the "
-            "folders of the injection",
+            message=f"`{script}` runs before it and may set LD_LIBRARY_PATH to something else, "
+            "without the folders of the injection",
             file=script,
             remedy="set it in that script, behind the line that does; or start the program itself",
         )

@@ -139,7 +139,7 @@ def _remedy_for_missing(
 ) -> str:
     if releases := abi.releases_of_part(name):
         return (
-            f"it is a part of {releases}: link the program anew with the MPI that it is to run "
+            f"it is a part of {releases}: link the program again with the MPI that it is to run "
             "with; beside another release that part crashes"
         )
     if before:
@@ -421,7 +421,7 @@ def partial_findings(case: InjectionAttempt) -> Iterator[Finding]:
             continue  # of another MPI, which the program has loaded all the time and does not call
         fits = _fits(case, main, promise[1])
         releases = abi.releases_of_part(name)
-        anew = f"; it is a part of {releases}: or link the program anew" if releases else ""
+        relink = f"; it is a part of {releases}: or link the program again" if releases else ""
         yield Finding(
             cause=Cause.PARTIAL,
             effect=Effect.NOTE if fits else Effect.CANNOT_TELL,
@@ -431,7 +431,7 @@ def partial_findings(case: InjectionAttempt) -> Iterator[Finding]:
             provider=main.path,
             remedy=""
             if fits
-            else f"inject an MPI that has `{name}` too: parts of two releases may not fit{anew}",
+            else f"inject an MPI that has `{name}` too: parts of two releases may not fit{relink}",
         )
 
 

@@ -19,15 +19,16 @@ from stackproof.core.command import Command, Completed, EnvPatch
 from stackproof.core.effects.run import base_environment, failure, run
 from stackproof.core.errors import Reason, StackproofError, fail
 from stackproof.core.value import Value
-from stackproof.launch.effects import slurm_task
+from stackproof.launch.effects import task
 from stackproof.launch.schedulers import slurm
+from stackproof.results.case import Placement
 from stackproof.site import topology as site_topology
 from stackproof.site.topology import Topology
 
 _ANSWER_S = 60.0
 # What srun must know to find the allocation; all else is on its command line.
 _KEPT = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JOB_ID")
-_TASK = (sys.executable, "-I", "-S", slurm_task.__file__)
+TASK = (sys.executable, "-I", "-S", task.__file__)
 
 
 class NodeReply(Value):
@@ -131,12 +132,12 @@ def enter() -> Allocation:
 def look(allocation: Allocation, names: tuple[str, ...]) -> dict[str, NodeReply]:
     """Return the nodes that answer, with one CPU of each core that a task there may run on.
 
-    What srun says of its own success is not believed: it ends with 0 when a node has died.
+    What srun says of its own success is not believed: it exits with 0 when a node has died.
     """
     argv = (
         allocation.srun, f"--nodes={len(names)}", f"--ntasks={len(names)}", "--ntasks-per-node=1",
         f"--nodelist={','.join(names)}", "--mpi=none", "--cpu-bind=none", "--export=ALL",
-        *_TASK, "look",
+        *TASK, "look",
     )  # fmt: skip
     done = _run(allocation, argv)
     found: dict[str, NodeReply] = {}
@@ -186,26 +187,33 @@ def end_steps(allocation: Allocation) -> None:
 
 
 def task_words(
-    cpus: tuple[int | None, ...],
+    placement: Placement | None,
     mounts: str,
     base: Mapping[str, str],
     wanted: Mapping[str, str],
     own: Sequence[Mapping[str, str]] = (),
+    *,
+    rank: str = "",
 ) -> tuple[str, ...]:
     """Return the words before a program that make a task of a step ready for it.
 
-    `base` is the environment that srun has, `wanted` that of the program, `own` what each rank has
-    for itself: no value of these has a comma.
+    `placement` is None for what pins itself. `base` is the environment that the launcher has,
+    `wanted` that of the program, `own` what each rank has for itself: no value of these has a
+    comma. `rank` names the variable with the number of a task, where the launcher is not srun.
     """
-    pinned = tuple(str(cpu) for cpu in cpus if cpu is not None)
-    words = ["--cpus", ",".join(pinned)] if pinned and len(pinned) == len(cpus) else []
+    words = ["--rank", rank] if rank else []
+    ranks = placement.ranks if placement else ()
+    pinned = [str(place.cpu) for place in ranks if place.cpu is not None]
+    words += ["--cpus", ",".join(pinned)] if pinned and len(pinned) == len(ranks) else []
+    numa = [str(place.numa) for place in ranks if placement and placement.bound(place)]
+    words += ["--memory", ",".join(numa)] if numa else []
     words += ["--mounts", mounts] if mounts else []
     for name in sorted({name for variables in own for name in variables}):
         words += ["--each", name, ",".join(variables.get(name, "") for variables in own)]
     for name in sorted(set(base) - set(wanted)):
         words += ["--unset", name]
     words += [f"{k}={v}" for k, v in sorted(wanted.items()) if base.get(k) != v]
-    return (*_TASK, "run", *words, "--")
+    return (*TASK, "run", *words, "--")
 
 
 def base_of(allocation: Allocation) -> dict[str, str]:

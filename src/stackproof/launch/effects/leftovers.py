@@ -4,7 +4,7 @@ MPI libraries remove their files in /dev/shm when a rank ends in good order; a r
 leaves them for ever. A file goes when it has a name that such a library gives, is this user's, is
 not older than is said, and no process has it open or mapped.
 
-Imports little of the standard library: `slurm_task` needs it on every node.
+Imports little of the standard library: `task` needs it on every node.
 """
 
 from __future__ import annotations

@@ -34,6 +34,14 @@ class SchedulerJob(Value):
     nodes: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def rank(self) -> str:
+        """Return the variable that tells a task its number.
+
+        flux-environment(7); PALS's is in flux-shell-cray-pals(1), which sets it as well.
+        """
+        return {"flux": "FLUX_TASK_RANK", "pals": "PALS_RANKID"}[self.launcher]
+
 
 def enter() -> SchedulerJob | None:
     """Return the job of Flux or PBS that this process runs in, None outside of one.

@@ -12,8 +12,9 @@ from stackproof.mpi import families
 class Flux:
     """`flux run`, inside an instance that has the nodes.
 
-    Written after flux-run(1) and flux-shell(1) of flux-core and never run: no machine with Flux was
-    at hand. The tests have a stand-in that takes this command line.
+    Written after flux-run(1) and flux-shell-options(7) of flux-core, and the page of the plug-in
+    mpibind (LLNL), whose option shells without it pass over; never run: no machine with Flux was at
+    hand. The tests have a stand-in that takes this command line.
     """
 
     name = "flux"
@@ -21,7 +22,8 @@ class Flux:
     def argv(self, request: LaunchRequest) -> tuple[str, ...]:
         """Return the command line.
 
-        One map of CPUs holds for all nodes; GPUs are left to the ranks' own variables. Raises
+        One map of CPUs holds for all nodes; GPUs are left to the ranks' own variables. Nodes are
+        asked for as a whole, since Flux gives a task one core and no GPU otherwise. Raises
         `StackproofError` (UNSUPPORTED) for a placement that is neither in blocks of equal size nor
         in turns.
         """
@@ -37,11 +39,11 @@ class Flux:
         kind = request.pmi or families.pmi_of(request.family, self.name)
         return (
             "flux", "run", f"--nodes={len(nodes)}", f"--ntasks={len(placement.ranks)}",
-            f"--requires=hosts:{','.join(nodes)}",
+            "--exclusive", f"--requires=hosts:{','.join(nodes)}",
             *(("--taskmap=cyclic",) if turns else ()),
             *(("-o", f"pmi={kind}") if kind else ()),
             "-o", f"cpu-affinity={'map:' + ';'.join(cpus) if cpus else 'off'}",
-            "-o", "gpu-affinity=off", "-o", "exit-on-error",
+            "-o", "gpu-affinity=off", "-o", "mpibind=off", "-o", "exit-on-error",
             *(("--label-io",) if request.labelled else ()),
             *request.program,
         )  # fmt: skip

@@ -30,6 +30,9 @@ class LaunchRequest(Value):
     latency. `labelled` puts the rank before each line that it writes (`launch.launchers.labels`
     takes that apart).
 
+    `binder` are the words that bind memory, before the number of a NUMA node and `--`, for a
+    placement that asks for it.
+
     `in_slurm_job` says that the nodes are those of the Slurm job that the launcher runs in, whose
     srun starts its helpers on them; `helper_words` are then put before each helper, to mount what
     it and its ranks are in.
@@ -51,6 +54,7 @@ class LaunchRequest(Value):
     family: str = ""
     oversubscribe: bool = False
     labelled: bool = False
+    binder: tuple[str, ...] = ()
     in_slurm_job: bool = False
     helper_words: tuple[str, ...] = ()
     pmi: str | None = None
@@ -124,7 +128,7 @@ def segments(request: LaunchRequest) -> tuple[Segment, ...]:
     """Return the job as segments in rank order; neighbours that do not differ are one."""
     ranks = request.placement.ranks
     wants = [
-        (rank.node, (*setting(own), *pin(rank.cpu), *request.program))
+        (rank.node, (*setting(own), *pin(rank.cpu), *_bind(request, rank), *request.program))
         for rank, own in zip(ranks, request.own or [{}] * len(ranks), strict=True)
     ]
     return tuple(
@@ -166,6 +170,11 @@ def setting(variables: Mapping[str, str]) -> tuple[str, ...]:
 def pin(cpu: int | None) -> tuple[str, ...]:
     """Return the words before a program that keep it on one CPU; none for None."""
     return () if cpu is None else ("taskset", "-c", str(cpu))
+
+
+def _bind(request: LaunchRequest, rank: Rank) -> tuple[str, ...]:
+    """Return the words before a program that bind its memory; none where that is not asked for."""
+    return (*request.binder, str(rank.numa), "--") if request.placement.bound(rank) else ()
 
 
 def joined(parts: list[tuple[str, ...]]) -> tuple[str, ...]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from stackproof.core import limits
-from stackproof.linking.elf import notes, symbols, versions
+from stackproof.linking.elf import symbols
 from stackproof.linking.elf.layout import (
     DT_AUDIT,
     DT_AUXILIARY,
@@ -16,18 +18,33 @@ from stackproof.linking.elf.layout import (
     DT_RPATH,
     DT_RUNPATH,
     DT_SONAME,
+    DT_VERDEF,
+    DT_VERDEFNUM,
+    DT_VERNEED,
+    DT_VERNEEDNUM,
     DT_VERSYM,
     MAGIC,
     PF_X,
     PT_DYNAMIC,
+    PT_GNU_PROPERTY,
     PT_GNU_STACK,
     PT_INTERP,
+    PT_NOTE,
+    ElfSegment,
     Frame,
     ReadableFile,
     damaged,
     open_frame,
 )
-from stackproof.linking.elf.model import EXECUTABLE, MACHINES, ElfFile, Glance
+from stackproof.linking.elf.model import (
+    EXECUTABLE,
+    HIDDEN,
+    MACHINES,
+    ElfFile,
+    Glance,
+    VersionDefinition,
+    VersionNeed,
+)
 
 __all__ = ["MAGIC", "glance", "read"]
 
@@ -64,15 +81,15 @@ def read(source: ReadableFile) -> ElfFile:
         bind_now=bool(flags & _DF_BIND_NOW or flags_1 & _DF_1_NOW or DT_BIND_NOW in frame.dynamic),
         no_default_libraries=bool(flags_1 & _DF_1_NODEFLIB),
         executable_stack=any(s.kind == PT_GNU_STACK and s.flags & PF_X for s in frame.segments),
-        build_id=notes.build_id(frame),
-        isa=notes.isa(frame),
+        build_id=build_id(frame),
+        isa=isa_level(frame),
         imports=tuple(dynamic.imports),
         exports=dynamic.exports,
         more_exports=dynamic.more,
         objects=dynamic.objects,
         copies=tuple(dynamic.copies) if program else (),
-        version_needs=versions.needs(frame),
-        version_definitions=versions.definitions(frame),
+        version_needs=version_needs(frame),
+        version_definitions=version_definitions(frame),
         version_table=frame.one(DT_VERSYM) is not None,
         mpi_inside=program and symbols.defines_in_full_table(frame, b"MPI_Init"),
     )
@@ -110,3 +127,125 @@ def _interpreter(frame: Frame) -> str:
         raise damaged(frame.source.name, "the name of its interpreter is too long")
     content = frame.bytes_at(segment.offset, segment.file_size)
     return content.split(b"\0", 1)[0].decode("utf-8", "backslashreplace")
+
+
+_GNU_BUILD_ID, _GNU_PROPERTY = 3, 5
+# x86-64 psABI, "Program Property": GNU_PROPERTY_X86_ISA_1_NEEDED; bit n demands level n + 1.
+_ISA_1_NEEDED = 0xC0008002
+_LEVELS = ((8, "x86-64-v4"), (4, "x86-64-v3"), (2, "x86-64-v2"))
+
+
+def build_id(frame: Frame) -> str:
+    """Return the build id as hexadecimal digits, empty without one."""
+    for name, kind, content in _notes(frame, PT_NOTE):
+        if name == b"GNU\0" and kind == _GNU_BUILD_ID:
+            return content[:64].hex()
+    return ""
+
+
+def isa_level(frame: Frame) -> str:
+    """Return the level of x86-64 that the object demands, empty when it demands none."""
+    if frame.machine != 62:
+        return ""
+    for name, kind, content in _notes(frame, PT_GNU_PROPERTY):
+        if name != b"GNU\0" or kind != _GNU_PROPERTY:
+            continue
+        for tag, value in _properties(frame, content):
+            if tag == _ISA_1_NEEDED and len(value) >= 4:
+                bits = frame.unpack("I", value)[0]
+                return next((level for bit, level in _LEVELS if bits & bit), "")
+    return ""
+
+
+def _notes(frame: Frame, kind: int) -> Iterator[tuple[bytes, int, bytes]]:
+    for segment in frame.segments:
+        if segment.kind == kind:
+            yield from _of_segment(frame, segment)
+
+
+def _of_segment(frame: Frame, segment: ElfSegment) -> Iterator[tuple[bytes, int, bytes]]:
+    """Yield the notes of a segment as (owner, type, content); a cut one ends the list."""
+    content = frame.source.read(segment.offset, min(segment.file_size, limits.ELF_NOTES.bytes))
+    # Notes are padded to 4 bytes; those with properties, of 64-bit files, to 8.
+    align = 8 if segment.kind == PT_GNU_PROPERTY and frame.bits == 64 else 4
+    at = 0
+    while at + 12 <= len(content):
+        name_size, size, kind = frame.unpack("III", content, at)
+        start = at + 12 + _up(name_size, 4)
+        yield content[at + 12 : at + 12 + name_size], kind, content[start : start + size]
+        at = start + _up(size, align)
+
+
+def _properties(frame: Frame, content: bytes) -> Iterator[tuple[int, bytes]]:
+    at = 0
+    while at + 8 <= len(content):
+        tag, size = frame.unpack("II", content, at)
+        yield tag, content[at + 8 : at + 8 + size]
+        at += 8 + _up(size, 8 if frame.bits == 64 else 4)
+
+
+def _up(number: int, align: int) -> int:
+    return -(-number // align) * align
+
+
+_BASE, _WEAK = 1, 2
+
+
+def version_needs(frame: Frame) -> tuple[VersionNeed, ...]:
+    """Return the version nodes that must be defined by others."""
+    address, count = frame.one(DT_VERNEED), frame.one(DT_VERNEEDNUM)
+    if address is None or not count:
+        return ()
+    table = frame.rest(address, limits.ELF_VERSIONS.bytes)
+    found: list[VersionNeed] = []
+    at = 0
+    for _ in range(_checked(frame, count)):
+        _, nodes, file, first, following = frame.unpack("HHIII", table, at)
+        inner = at + first
+        for _ in range(nodes):
+            _, flags, index, name, next_node = frame.unpack("IHHII", table, inner)
+            found.append(
+                VersionNeed(
+                    library=frame.text(file),
+                    name=frame.text(name),
+                    number=index & ~HIDDEN,
+                    weak=bool(flags & _WEAK),
+                    hidden=bool(index & HIDDEN),
+                )
+            )
+            _checked(frame, len(found))
+            if not next_node:
+                break
+            inner += next_node
+        if not following:
+            break
+        at += following
+    return tuple(found)
+
+
+def version_definitions(frame: Frame) -> tuple[VersionDefinition, ...]:
+    """Return the version nodes that the object defines."""
+    address, count = frame.one(DT_VERDEF), frame.one(DT_VERDEFNUM)
+    if address is None or not count:
+        return ()
+    table = frame.rest(address, limits.ELF_VERSIONS.bytes)
+    found = []
+    at = 0
+    for _ in range(_checked(frame, count)):
+        _, flags, index, _, _, first, following = frame.unpack("HHHHIII", table, at)
+        name, _ = frame.unpack("II", table, at + first)
+        found.append(
+            VersionDefinition(
+                name=frame.text(name), number=index & ~HIDDEN, base=bool(flags & _BASE)
+            )
+        )
+        if not following:
+            break
+        at += following
+    return tuple(found)
+
+
+def _checked(frame: Frame, count: int) -> int:
+    if count > limits.ELF_VERSIONS.count:
+        raise damaged(frame.source.name, f"it has {count} version nodes")
+    return count

@@ -19,6 +19,9 @@ _FLAGS = {
     "x86-64-v3": {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"},
     "x86-64-v4": {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"},
 }
+# AT_PLATFORM and the important bits of AT_HWCAP (glibc before 2.37, elf/dl-hwcaps.c). LSE atomics,
+# of ARMv8.1, are taken as there: no processor of a cluster since 2018 lacks them.
+_LEGACY = {"x86_64": ("x86_64", "x86_64"), "aarch64": ("aarch64", "atomics")}
 _DEFAULT_FOLDERS = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
 _DEFAULT_CACHE = "/etc/ld.so.cache"
 
@@ -71,16 +74,21 @@ class Interpreter(Value):
     def subfolders(self, machine: Machine) -> tuple[str, ...]:
         """Return the subfolders of every folder of a search, in order; the last one is none."""
         found: list[str] = []
-        x86 = machine.architecture == "x86_64"
-        if x86 and self.minor is not None and self.minor >= _FIRST_HWCAPS:
+        if self.minor is not None and self.minor >= _FIRST_HWCAPS:
             found += [f"glibc-hwcaps/{name}" for name in hwcaps(machine)]
-        if x86 and (self.minor is None or self.minor <= _LAST_LEGACY):
-            found += _legacy("tls", "x86_64", "x86_64")
+        words = _LEGACY.get(machine.architecture)
+        if words and (self.minor is None or self.minor <= _LAST_LEGACY):
+            found += _legacy("tls", *words)
         return (*found, "")
 
 
 def hwcaps(machine: Machine) -> tuple[str, ...]:
-    """Return the names below `glibc-hwcaps` that a machine uses, the best first."""
+    """Return the names below `glibc-hwcaps` that a machine uses, the best first.
+
+    glibc has none for aarch64.
+    """
+    if machine.architecture != "x86_64":
+        return ()
     return tuple(reversed(LEVELS[1 : LEVELS.index(machine.level) + 1]))
 
 

@@ -20,7 +20,7 @@ _SHOWN = 3
 
 
 def rows(found: AttachedFacts) -> list[tuple[str, str]]:
-    """Return what is beside an image, a word and a line for each."""
+    """Return the documents beside an image, a word and a line for each."""
     lines: list[tuple[str, str]] = []
     plain = []
     for one in found.documents:
@@ -113,7 +113,7 @@ def _measured(one: AttachedDocument, said: AttestedVerdict) -> list[tuple[str, s
 
 
 def data(found: AttachedFacts) -> dict[str, object]:
-    """Return what is beside an image as JSON."""
+    """Return the documents beside an image as JSON."""
     decision = found.decision
     return {
         "documents": [_document(one) for one in found.documents],

@@ -81,7 +81,7 @@ def _check_digest(text: str) -> None:
 
 
 def _other_kind(path: str, error: StackproofError) -> StackproofError | None:
-    """Return what is said of a file or folder of another kind of ours; None where it is none."""
+    """Return the error that names a file or folder of another kind of ours; None for any other."""
     from stackproof.image.container.effects import roots  # noqa: PLC0415 - slow, and for failures alone
     from stackproof.inject.effects import named  # noqa: PLC0415 - slow, and for failures alone
     from stackproof.results.model import SPECIFICATION  # noqa: PLC0415
@@ -166,6 +166,7 @@ def render(
         ("file", f"{image.path}"),
         *_listed("labels", list(labels)),
         ("size", f"{image.size} bytes, {head.compressor}, {head.inodes} files and folders"),
+        ("machine", image.architecture),
         ("mount point", image.mount),
     ]
     if why := mountlist.bad_mount_point(image.mount):
@@ -200,7 +201,10 @@ def _lined(rows: Sequence[tuple[str, str]]) -> str:
 
 
 def _view_text(image: Image, name: str) -> str:
-    text = f"{name}: {image.views[name].description}".rstrip(": ")
+    view = image.views[name]
+    text = f"{name}: {view.description}".rstrip(": ")
+    if view.features:
+        text = f"{text} [{', '.join(view.features)}]"
     return f"{text} (default)" if name == image.default_view else text
 
 

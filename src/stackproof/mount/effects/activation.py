@@ -94,7 +94,7 @@ def activated(
 def _load(
     requests: Sequence[MountRequest], say: Callable[[str], None], *, optional: bool
 ) -> tuple[Described | None, ...]:
-    """Return what the images say of themselves.
+    """Return the facts of the images about themselves.
 
     None for one that is not on this machine, when `optional` (nothing of it is needed here) and its
     mount point is named: the nodes may have it.

@@ -131,7 +131,8 @@ def _by_itself(
     places: list[tuple[Described, str]] = []
 
     def place(item: mount_exec.Wanted, meta: bytes | None, size: int) -> str:
-        image = _described(item, meta, size, bare=options.views is None)
+        bare = _may_be_silent(options, asked, len(places), len(wanted))
+        image = _described(item, meta, size, bare=bare)
         places.append((image, _mount_point(item, image)))
         if asked.injected and len(places) == len(wanted):
             from stackproof.mount.effects import job_mpi  # noqa: PLC0415 - see above
@@ -166,7 +167,7 @@ def _tell_of_others(asked: EntryRequest, points: Sequence[str], path: str) -> No
 def _by_helper(
     options: StartOptions | PlainOptions, wanted: Sequence[mount_exec.Wanted], asked: EntryRequest
 ) -> Entered | None:
-    """Return how to start the helper; None where it cannot serve and nobody insists on it."""
+    """Return the way by the helper; None where it cannot serve and nobody insists on it."""
     from stackproof.mount.effects import helper  # noqa: PLC0415 - see above
 
     program = helper.choose(options.how, os.environ)
@@ -177,10 +178,15 @@ def _by_helper(
     if options.how == "auto" and not squash.can_read():
         return None
     images = [
-        image_file.load_described(item.image, bare=bool(options.views is None and item.mount_point))
-        for item in wanted
+        image_file.load_described(
+            item.image,
+            bare=bool(item.mount_point and _may_be_silent(options, asked, place, len(wanted))),
+        )
+        for place, item in enumerate(wanted)
     ]
-    points = [_mount_point(item, image) for item, image in zip(wanted, images, strict=True)]
+    points = [
+        _mount_point(item, _for_here(image)) for item, image in zip(wanted, images, strict=True)
+    ]
     if asked.injected:
         from stackproof.mount.effects import job_mpi  # noqa: PLC0415 - see above
 
@@ -243,13 +249,20 @@ def _environment(
     return undo.entered(os.environ, change), words
 
 
+def _may_be_silent(
+    options: StartOptions | PlainOptions, request: EntryRequest, place: int, count: int
+) -> bool:
+    """Return true for an image that need not say its content: tools behind the first one."""
+    return options.views is None or 0 < place < count - request.injected
+
+
 def _described(
     wanted: mount_exec.Wanted, meta: bytes | None, size: int, *, bare: bool
 ) -> Described:
-    """Return what an image says; one of others says nothing, and is mounted where it is told."""
+    """Return the facts of an image; one of others has none, and is mounted where it is told."""
     path = wanted.image
     if meta is not None:
-        return described.parse(meta, path=path, size=size)
+        return _for_here(described.parse(meta, path=path, size=size))
     if bare and wanted.mount_point:
         return described.silent(path, size)
     raise _wrong(
@@ -257,7 +270,20 @@ def _described(
         f"image `{path}` has no `{described.META}`, so nothing tells what is in it",
         file=path,
         hint="make images with `stackproof build`; a SquashFS file of others is mounted by "
-        "`IMAGE:MOUNT` with --no-view",
+        "`IMAGE:MOUNT` behind an image of a build, or with --no-view",
+    )
+
+
+def _for_here(image: Described) -> Described:
+    """Return an image; raises `StackproofError` (UNSUPPORTED) for one of another architecture."""
+    here = os.uname().machine
+    if image.architecture in {"", here}:
+        return image
+    raise _wrong(
+        "unsupported",
+        f"the image is for {image.architecture}, and this machine is {here}",
+        file=image.path,
+        hint=f"use it on a machine that is {image.architecture}, or build its recipe here",
     )
 
 

@@ -15,7 +15,7 @@ _TIMEOUT_S = 10.0
 
 
 def load_mount_facts() -> MountFacts:
-    """Return what the user of this process may do; nothing is changed."""
+    """Return the rights of this process's user; nothing is changed."""
     helper = mount_helper.find(os.environ)
     return MountFacts(
         kernel_mounts=methods.kernel_permitted(),

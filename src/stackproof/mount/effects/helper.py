@@ -63,7 +63,7 @@ def find(environment: Mapping[str, str]) -> str | None:
 
 
 def has_rights(program: str) -> bool:
-    """Say whether a helper, started by this process, would have the right to mount."""
+    """Return True for a helper that, started by this process, would have the right to mount."""
     try:
         state = os.stat(program)
         if os.statvfs(program).f_flag & os.ST_NOSUID:
@@ -81,7 +81,7 @@ def has_rights(program: str) -> bool:
 
 
 def can_reach(points: Sequence[str]) -> bool:
-    """Say whether the mount points are there: the helper makes none, as the other ways do."""
+    """Return True where the mount points are there: the helper makes none, as the other ways do."""
     return all(os.path.isdir(point) for point in points)
 
 
@@ -109,5 +109,5 @@ def forwarded(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _may_gain_nothing() -> bool:
-    """Say whether no program started from here can gain rights (prctl(2), PR_SET_NO_NEW_PRIVS)."""
+    """Return True where no program from here gains rights (prctl(2), PR_SET_NO_NEW_PRIVS)."""
     return libc.status_field("NoNewPrivs") != "0"

@@ -70,7 +70,7 @@ def check_places(images: Sequence[tuple[Described, str]]) -> None:
 
 
 def part_of(options: MpiOptions, image: Described | None, point: str) -> MountedImage | None:
-    """Return what is injected: an image and where it is mounted, or the folder; None for none."""
+    """Return the injected thing: an image and its mount point, or the folder; None for none."""
     if not options.inject:
         return None
     from stackproof.inject.effects.job_key import MountedImage  # noqa: PLC0415 - see above
@@ -91,7 +91,7 @@ def injection(
     words: Sequence[str] = (),
     mounted: bool = False,
 ) -> JobChange:
-    """Return what an injection sets; `images` come with their mount points.
+    """Return the variables that an injection sets; `images` come with their mount points.
 
     `environment` has the views in it; `words` and `mounted` are those of `JobCase`. Raises
     `StackproofError` as `inject.effects.job.change` does.

@@ -3,7 +3,7 @@
 A third one, `helper`, is another program's: `mounthelper`.
 What is said of a mount point in use stands here too, as every way meets it.
 
-Imports nothing but `libc` and little of the standard library: see `mount_exec`.
+Imports nothing but `libc`, `without_mount` and little of the standard library: see `mount_exec`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ import struct
 
 from stackproof.core import limits
 from stackproof.core.effects import libc
+from stackproof.core.effects.foreign import walls
 from stackproof.core.effects.libc import MountFailure
+from stackproof.mount import without_mount
 
 TYPE_CHECKING = False  # `typing` takes longer to import than an image to mount
 if TYPE_CHECKING:
@@ -48,6 +50,8 @@ class OpenImage:
             missing = error.errno in {errno.ENOENT, errno.ENOTDIR}
             reason = "image-missing" if missing else "image-unreadable"
             message = f"cannot open image `{path}`: {error.strerror}"
+            if missing:  # as the other verbs say it
+                message = f"there is no image `{path}`"
             hint = "make one with `stackproof build`; `stackproof image ls` lists labels"
             raise MountFailure(reason, message, hint if missing else "") from None
         self.size = self._check(path)
@@ -55,7 +59,7 @@ class OpenImage:
         self.fuse = self.start = self.complaints = -1
 
     def identity(self) -> str:
-        """Return what tells this file, as it is now, from any other on this machine."""
+        """Return the identity of this file as it is now: no other on this machine has it."""
         state = os.fstat(self.descriptor)
         return f"{state.st_dev}:{state.st_ino}:{state.st_size}:{state.st_mtime_ns}"
 
@@ -108,7 +112,7 @@ def choose(how: str, images: Sequence[OpenImage] = ()) -> str:
 
 
 def kernel_permitted() -> bool:
-    """Say whether the kernel may mount: SquashFS does so in the first user namespace alone."""
+    """Return True where the kernel may mount: SquashFS, in the first user namespace alone."""
     return (
         may_mount()
         and libc.in_first_user_namespace()
@@ -117,12 +121,12 @@ def kernel_permitted() -> bool:
 
 
 def may_need_helper(how: str) -> bool:
-    """Say whether a helper is to be looked for: not where the kernel permits `auto` to mount."""
+    """Return True where a helper is looked for: not where the kernel permits `auto` to mount."""
     return how == "helper" or (how == "auto" and not kernel_permitted())
 
 
 def may_mount() -> bool:
-    """Say whether this process has the right to mount in its own user namespace."""
+    """Return True where this process has the right to mount in its own user namespace."""
     return bool(int(libc.status_field("CapEff") or "0", 16) & _CAP_SYS_ADMIN)
 
 
@@ -224,10 +228,11 @@ def prepare_fuse(images: Sequence[OpenImage], say: Callable[[str], None]) -> Non
         raise MountFailure(
             "tool-missing",
             "mounting without root needs `squashfuse`, which is not installed",
-            "install it, for example: apt-get install squashfuse",
+            without_mount.add_pack("install it, for example: apt-get install squashfuse"),
         )
     if not os.path.exists("/dev/fuse"):
-        raise MountFailure("no-fuse", "this machine has no /dev/fuse", "load the `fuse` module")
+        hint = without_mount.add_pack("let the administrator load the `fuse` module")
+        raise MountFailure("no-fuse", "this machine has no /dev/fuse", hint)
     if not may_mount():
         say("making a user namespace, because there is no right to mount in this one")
         _new_user_namespace()
@@ -238,7 +243,9 @@ def prepare_fuse(images: Sequence[OpenImage], say: Callable[[str], None]) -> Non
             raise MountFailure(
                 "no-fuse",
                 f"cannot open /dev/fuse: {error.strerror}",
-                "let the administrator make /dev/fuse readable and writable for all (mode 0666)",
+                without_mount.add_pack(
+                    "let the administrator make /dev/fuse accessible (mode 0666)"
+                ),
             ) from None
         image.complaints = os.memfd_create("squashfuse", os.MFD_CLOEXEC)
         image.start = _start_squashfuse(program, image)
@@ -270,15 +277,17 @@ def _new_user_namespace() -> None:
         raise MountFailure(
             "no-user-namespaces",
             f"this machine does not let you make a user namespace: {error.strerror}",
-            "the administrator may allow them: sysctl user.max_user_namespaces, "
-            "kernel.unprivileged_userns_clone (Debian), "
-            "kernel.apparmor_restrict_unprivileged_userns (Ubuntu)",
+            without_mount.add_pack(
+                "the administrator may allow them: sysctl user.max_user_namespaces, "
+                "kernel.unprivileged_userns_clone (Debian), "
+                "kernel.apparmor_restrict_unprivileged_userns (Ubuntu)"
+            ),
         ) from None
 
 
 def _start_squashfuse(program: str, image: OpenImage) -> int:
     """Start a squashfuse that is nobody's child; it waits for a byte written to the result."""
-    from stackproof.mount.effects.confine import confine  # noqa: PLC0415 - the kernel needs none
+    from stackproof.mount.effects.methods import confine  # noqa: PLC0415 - the kernel needs none
 
     go, start = os.pipe()
     child = os.fork()
@@ -368,3 +377,10 @@ def occupied(target: str, marker: str) -> MountFailure:
         f"the mount point `{target}` is not empty: files or another mount are there",
         "give another mount point: IMAGE:MOUNT",
     )
+
+
+def confine(program: str, image: int) -> None:
+    """Put the walls around this process, for good; `image` is open. Raises `OSError`."""
+    walls.no_new_rights()
+    walls.restrict_files(program, image)
+    walls.restrict_calls(walls.reading_filter(os.uname().machine))

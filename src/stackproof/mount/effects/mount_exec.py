@@ -120,7 +120,7 @@ def attach(
 
 
 def has_policy() -> bool:
-    """Say whether this site asks anything of images; raises `MountFailure` (not-permitted)."""
+    """Return True where this site has a policy; raises `MountFailure` (not-permitted)."""
     try:
         os.lstat(_POLICY)
     except (FileNotFoundError, NotADirectoryError):
@@ -343,7 +343,7 @@ def _check_free(target: str) -> None:
 
 
 def is_rank(environment: Mapping[str, str]) -> bool:
-    """Say whether an MPI launcher has started this process as one of its ranks."""
+    """Return True where an MPI launcher has started this process as one of its ranks."""
     return any(name in environment for name in _RANK_VARIABLES)
 
 
@@ -359,6 +359,9 @@ def become(argv: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
         try:
             os.execve(program, [*argv], environment)  # noqa: S606 - what the user asked for, no shell
         except OSError as error:
+            if error.errno == errno.ENOEXEC and (other := libc.machine_of(program)):
+                message = f"`{program}` is a program for {other}, and this is {os.uname().machine}"
+                raise MountFailure("command-not-found", message, exit_code=126) from None
             if error.errno == errno.ENOEXEC:  # a script without `#!`: as execvp(3) does
                 os.execve("/bin/sh", ["/bin/sh", program, *argv[1:]], environment)  # noqa: S606 - as execvp(3) does where a program has no head
             if error.errno not in {errno.ENOENT, errno.ENOTDIR}:

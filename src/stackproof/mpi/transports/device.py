@@ -38,13 +38,18 @@ def settings(setup: Setup) -> dict[str, str]:
     """
     if setup.memory is Memory.HOST:
         return {}
-    found = {
-        switch.name: switch.value
-        for switch in (REGISTRY[setup.family].gpu_switches if setup.family in REGISTRY else ())
-        if setup.memory in switch.memory and support.numbers(setup.version) >= switch.since
-    }
+    found = switches(setup.family, setup.version, setup.memory)
     libfabric = support.numbers(setup.libfabric.version)
     may_have = setup.libfabric.gdrcopy is not False and libfabric >= _GDRCOPY_FIRST
     if setup.memory is Memory.CUDA and may_have:
         found[_GDRCOPY] = "1"
     return found
+
+
+def switches(family: str, version: str, memory: str) -> dict[str, str]:
+    """Return the variables that a release of a family reads for buffers on one kind of GPU."""
+    return {
+        switch.name: switch.value
+        for switch in (REGISTRY[family].gpu_switches if family in REGISTRY else ())
+        if memory in switch.memory and support.numbers(version) >= switch.since
+    }

@@ -20,9 +20,6 @@ _PLAIN_NAME = (2, 2)
 # From here on lnx offers nothing to who asks for more than tagged messages, as Open MPI 5.0 does:
 # seen with libfabric 2.6.0 below Open MPI 5.0.8 and 5.0.11 (prov/lnx/src/lnx_init.c, LNX_TX_CAPS).
 _TAGGED_ALONE = (2, 6)
-# From here on shm uses XPMEM where it was asked to and the node has it, and copies as before where
-# it has none; never for a GPU's memory (NEWS.md of 2.5.0 and 2.4.0; fi_shm(7)).
-_XPMEM = (2, 5)
 _SELF_SENDS = (
     "with XPMEM a rank that sends more than 4096 bytes to itself fails (known problem K09); "
     "FI_SHM_USE_XPMEM=0 goes without"
@@ -62,7 +59,11 @@ class Lnx:
             env["FI_CXI_RX_MATCH_MODE"] = "software"  # 2.4.0 sets it too late by itself (K06)
         if network == _TCP and setup.placement.interface:
             env["FI_TCP_IFACE"] = setup.placement.interface
-        by_xpmem = release >= _XPMEM and setup.xpmem is not False and setup.memory is Memory.HOST
+        # Every shm below lnx uses XPMEM where it is asked to and the node has it, and copies as
+        # before where it has none (prov/shm/src/smr_util.c, 2.1.0); from 2.4 on never for a GPU's
+        # memory (NEWS.md).
+        unknown = setup.xpmem is None and setup.on_slingshot
+        by_xpmem = (setup.xpmem or unknown) and setup.memory is Memory.HOST
         if by_xpmem:
             env["FI_SHM_USE_XPMEM"] = "1"
         return Profile(

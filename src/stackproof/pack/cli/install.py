@@ -41,8 +41,11 @@ def _said(record: Installed) -> list[str]:
     if not record.moved:
         how = "built for this place"
         where = f"in a shell: . {record.place}/env/{record.view}/activate.sh"
+    prefix = shlex.quote(record.place)
+    under = f"  its MPI under your program: stackproof inject check PROGRAM --with {prefix}"
     return [
         f"{record.place}: {record.name}, {how}",
         f"  {where}",
-        f"  to go back: stackproof install --undo --to {shlex.quote(record.place)}",
+        *([under] if install.has_mpi(record.place) else []),
+        f"  to go back: stackproof install --undo --to {prefix}",
     ]

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 from stackproof.build.effects import images
 from stackproof.build.options import RecipeOptions
 from stackproof.core import noun
 from stackproof.core.cli import progress
+from stackproof.core.effects import shipped
 from stackproof.core.errors import Problem, Reason, fail
 from stackproof.image.container.effects import roots
 from stackproof.pack.effects import deliver
 from stackproof.pack.effects.make import PackWishes
-from stackproof.pack.model import Moved, Pack, TextKind
+from stackproof.pack.model import SPARE, Moved, Pack, TextKind
 from stackproof.pack.options import PackOptions
+from stackproof.share.effects import naming
 
 _NOT_HANDED_ON = Problem(
     reason=Reason.NOT_PERMITTED,
@@ -37,24 +41,12 @@ def run(asked: PackOptions) -> int:
         view=asked.view,
         tier=asked.tier,
     )
-    image = asked.image
+    image = _locate(asked.image)
     if not (image.endswith(".squashfs") or roots.is_squashfs(image)):
-        recipe = RecipeOptions(
-            recipe=image,
-            site=asked.site,
-            profile=asked.profile,
-            fact=asked.fact,
-            swap=asked.swap,
-            with_source=asked.with_source,
-            with_patch=asked.with_patch,
-        )
-        image = os.fspath(images.make_image(images.load_for_here(recipe), progress.monitor()))
+        image = _build_image(image, asked)
     elif asked.swap or asked.with_source or asked.with_patch:
-        raise fail(
-            Reason.USAGE,
-            f"`{image}` is an image, and words such as `--with` change a recipe",
-            hint="name the recipe in its place; it is built then",
-        )
+        with tempfile.TemporaryDirectory() as folder:
+            image = _build_image(os.fspath(images.write_recipe_of(image, Path(folder))), asked)
     if asked.output:
         target = deliver.Delivery(
             output=asked.output, format=asked.format, provenance=asked.provenance
@@ -63,13 +55,36 @@ def run(asked: PackOptions) -> int:
         said = [_summary(asked.output, pack, size)]
     else:
         pack = deliver.explain_pack(image, wishes)
-        said = [*_explained(pack)]
+        said = [*explain_pack(pack)]
     if not pack.redistribute:
         progress.print_notes(_NOT_HANDED_ON)
     for text in pack.notes:
         progress.print_notes(Problem(reason=Reason.UNDECIDED, message=text))
     print(noun.to_json(pack) if asked.json else "\n".join(said), end="" if asked.json else "\n")
     return 0
+
+
+def _build_image(recipe: str, words: PackOptions) -> str:
+    """Return the image of a recipe, built with the words that change it."""
+    options = RecipeOptions(
+        recipe=recipe,
+        site=words.site,
+        profile=words.profile,
+        fact=words.fact,
+        swap=words.swap,
+        with_source=words.with_source,
+        with_patch=words.with_patch,
+    )
+    return os.fspath(images.make_image(images.load_for_here(options), progress.monitor()))
+
+
+def _locate(word: str) -> str:
+    """Return the file of a label; a word that is a file, a folder or a recipe as it is.
+
+    Raises `StackproofError` (IMAGE_MISSING) for a word that is nothing of all that.
+    """
+    is_recipe = word.endswith((".yaml", ".yml")) or word in shipped.names("recipes")
+    return word if is_recipe or os.path.exists(word) else naming.image_file(word)
 
 
 def _pair(word: str, option: str) -> tuple[str, str]:
@@ -102,15 +117,19 @@ def _tier(pack: Pack) -> str:
     )
 
 
-def _explained(pack: Pack) -> Iterator[str]:
+def explain_pack(pack: Pack) -> Iterator[str]:
+    """Yield the lines of `--explain`: tier, loader, libraries, and every text that was moved."""
     yield _tier(pack)
     yield (
         f"loader: that of a machine with glibc 2.{pack.floor} or newer; on others the pack's own, "
         f"of glibc {pack.origin.glibc}"
     )
     yield f"programs: {', '.join(pack.programs)}"
-    carried = [path for path in pack.libraries if path.startswith("lib/")]
+    spare = [path for path in pack.libraries if path.startswith(f"{SPARE}/")]
+    carried = [path for path in pack.libraries if path.startswith("lib/") and path not in spare]
     yield f"from this machine: {', '.join(carried) or 'only its C library'}"
+    if spare:
+        yield f"for machines that lack one of them: {', '.join(spare)}"
     for name, file in pack.missing.items():
         yield f"left to the machine: {name}, for {file}"
     for one in pack.moved:

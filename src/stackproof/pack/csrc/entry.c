@@ -125,6 +125,25 @@ static void explain(const char *moved, const char *why, unsigned newest)
     say("\n");
 }
 
+static void explain_spare(const char *lacks, const char *version)
+{
+    if (lacks == NULL) {
+        say("stackproof pack: RDMA by the libraries of this machine\n");
+        return;
+    }
+    say("stackproof pack: RDMA by the libraries in ");
+    say(root);
+    say("/");
+    say(find('S'));
+    say(", as this machine has no ");
+    say(lacks);
+    if (version != NULL) {
+        say(" with ");
+        say(version);
+    }
+    say("\n");
+}
+
 static const char *cause(long fault)
 {
     switch (fault) {
@@ -141,6 +160,22 @@ static const char *cause(long fault)
     }
 }
 
+/* A library for RDMA that this machine lacks, NULL for none; the environment leads to the pack's
+ * then, but where the loader of the pack (`own`) is told of it and does not read that. */
+static const char *spared(char **environment, int own)
+{
+    if (find('S') == NULL) {
+        return NULL;
+    }
+    const char *version = NULL;
+    const char *lacks = lacking(&version);
+    look_in_spare(environment, lacks != NULL && !own);
+    if (valued(environment, "STACKPROOF_PACK_EXPLAIN") != NULL) {
+        explain_spare(lacks, version);
+    }
+    return lacks;
+}
+
 __attribute__((noreturn)) static void start(char **given, size_t count, char **environment)
 {
     const char *moved = move_in != NULL ? move_in() : NULL;
@@ -150,6 +185,7 @@ __attribute__((noreturn)) static void start(char **given, size_t count, char **e
     if (valued(environment, "STACKPROOF_PACK_EXPLAIN") != NULL) {
         explain(moved, why, newest);
     }
+    const char *lacks = spared(environment, why != NULL);
     char *loader = program;
     const char **arguments = (const char **)room((count + EXTRA + 1) * sizeof *arguments);
     size_t place = 0;
@@ -161,6 +197,9 @@ __attribute__((noreturn)) static void start(char **given, size_t count, char **e
         }
         loader = joined(root, "/", find('L'));
         char *folder = joined(root, "/", find('D'));
+        if (lacks != NULL) {
+            folder = joined(folder, ":", joined(root, "/", find('S')));
+        }
         const char *words[] = {loader, "--argv0", name, "--library-path", folder, program};
         for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
             arguments[place++] = words[i];

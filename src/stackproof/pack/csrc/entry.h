@@ -53,10 +53,16 @@ unsigned long number_of(const char *text);
 /* libc.c: why this machine's own loader cannot be used, NULL where it can, and which GLIBC_2.x this
  * machine has, left alone where that is not looked at. */
 const char *unfit(unsigned *newest);
+/* A library that the pack has to spare and this machine lacks, NULL for none; and the version that
+ * its own one lacks, NULL where it has no such library at all. */
+const char *lacking(const char **version);
 
 /* environment.c: the environment as the table changes it. */
 const char *valued(char **environment, const char *name);
 char **changed(char **before);
+/* Let the loader look in the folder of what the pack has to spare, before those of this machine but
+ * after others that the user named; or there no longer, where another machine needed it. */
+void look_in_spare(char **environment, int wanted);
 /* Return the name that the kernel started this file by, NULL where it does not tell; stop where the
  * file gives more rights than its user has. Nothing is done before this was asked. */
 const char *started_without_rights(char **environment);

@@ -116,6 +116,41 @@ char **changed(char **before)
     return environment;
 }
 
+/* A variable and a list for it, without one of its words. */
+static char *without(const char *name, const char *list, const char *word)
+{
+    char *begin = kept(name, length(name));
+    size_t empty = used;
+    while (*list != '\0') {
+        size_t count = 0;
+        while (list[count] != '\0' && list[count] != ':') {
+            count++;
+        }
+        if (after(list, word) != list + count) {
+            kept(":", used > empty);
+            kept(list, count);
+        }
+        list += count + (list[count] == ':');
+    }
+    return end_text(begin);
+}
+
+void look_in_spare(char **environment, int wanted)
+{
+    const char *setting = joined("LD_LIBRARY_PATH=\1/", find('S'), "");
+    const char *list = valued(environment, "LD_LIBRARY_PATH");
+    const char *folder = behind_equals(filled(setting));
+    if (wanted) {
+        change(environment, 'a', setting);
+    } else if (list != NULL && has('a', list, folder)) {
+        char *rest = without("LD_LIBRARY_PATH=", list, folder);
+        change(environment, 'u', setting);
+        if (*behind_equals(rest) != '\0') {
+            environment[place_of(environment, rest)] = rest;
+        }
+    }
+}
+
 const char *started_without_rights(char **environment)
 {
     while (*environment != NULL) {

@@ -1,15 +1,28 @@
-/* This machine's own C library: which version it is, and so whether its loader will do. */
+/* This machine's own libraries: which versions they define, and so whether its loader will do, and
+ * whether those that the pack has to spare are needed. */
 #include "entry.h"
 
 #include <elf.h>
 #include <fcntl.h>
 #include <stdint.h>
 
-enum { NEWEST_MINOR = 99 };
+enum { NEWEST_MINOR = 99, MOST_VERSIONS = 100 };
 
+/* As the gABI hashes names. */
+static uint32_t hash_of(const char *name)
+{
+    uint32_t hash = 0;
+    for (; *name != '\0'; name++) {
+        hash = (hash << 4) + (unsigned char)*name;
+        uint32_t high = hash & 0xf0000000U;
+        hash = (hash ^ (high >> 24)) & ~high;
+    }
+    return hash;
+}
+
+/* Of `GLIBC_2.` and a number. */
 static uint32_t hash_of_minor(unsigned minor)
 {
-    /* As the gABI hashes names, of `GLIBC_2.` and a number. */
     char name[16] = "GLIBC_2.";
     size_t count = length(name);
     char digits[4];
@@ -21,13 +34,7 @@ static uint32_t hash_of_minor(unsigned minor)
     while (some > 0) {
         name[count++] = digits[--some];
     }
-    uint32_t hash = 0;
-    for (size_t i = 0; i < count; i++) {
-        hash = (hash << 4) + (unsigned char)name[i];
-        uint32_t high = hash & 0xf0000000U;
-        hash = (hash ^ (high >> 24)) & ~high;
-    }
-    return hash;
+    return hash_of(name);
 }
 
 /* Read from a place of a file; 0 where it has too few bytes. */
@@ -37,35 +44,30 @@ static size_t read_at(int file, void *target, size_t least, size_t most, uint64_
     return count < (long)least ? 0 : (size_t)count;
 }
 
-/* The newest GLIBC_2.x among version definitions. */
-static unsigned newest_in(const char *definitions, size_t bytes)
+/* The hashes of version definitions, and how many. */
+static size_t hashes_in(const char *definitions, size_t bytes, uint32_t *hashes)
 {
-    uint32_t hashes[NEWEST_MINOR + 1];
-    for (unsigned minor = 0; minor <= NEWEST_MINOR; minor++) {
-        hashes[minor] = hash_of_minor(minor);
-    }
-    unsigned newest = 0;
+    size_t count = 0;
     size_t place = 0;
-    while (place + sizeof(Elf64_Verdef) <= bytes) {
+    while (place + sizeof(Elf64_Verdef) <= bytes && count < MOST_VERSIONS) {
         const void *here = definitions + place;
         const Elf64_Verdef *one = here;
-        for (unsigned minor = newest + 1; minor <= NEWEST_MINOR; minor++) {
-            newest = hashes[minor] == one->vd_hash ? minor : newest;
-        }
+        hashes[count++] = one->vd_hash;
         if (one->vd_next == 0 || one->vd_next % sizeof(uint32_t) != 0) {
             break;
         }
         place += one->vd_next;
     }
-    return newest;
+    return count;
 }
 
-/* The newest GLIBC_2.x that a C library defines; 0 where it cannot be read as one.
+/* The hashes of the versions that a library defines, and how many; negative where it is none of
+ * 64 bits.
  *
  * The version definitions are in the first, read-only part of the file, where addresses are
  * offsets.
  */
-static unsigned newest_of(int file)
+static long versions_of(int file, uint32_t *hashes)
 {
     struct {
         Elf64_Ehdr head;
@@ -74,8 +76,9 @@ static unsigned newest_of(int file)
     Elf64_Dyn dynamic[40];
     _Alignas(8) char definitions[2048];
     size_t bytes = read_at(file, &begin, sizeof begin, sizeof begin, 0);
-    if (bytes == 0 || begin.head.e_phoff != sizeof begin.head || begin.head.e_phnum > 16) {
-        return 0;
+    if (bytes == 0 || begin.head.e_ident[EI_CLASS] != ELFCLASS64 ||
+        begin.head.e_phoff != sizeof begin.head || begin.head.e_phnum > 16) {
+        return -1;
     }
     bytes = 0;
     for (int i = 0; i < begin.head.e_phnum; i++) {
@@ -87,31 +90,106 @@ static unsigned newest_of(int file)
     for (size_t i = 0; i < bytes / sizeof *dynamic; i++) {
         if (dynamic[i].d_tag == DT_VERDEF) {
             uint64_t at = dynamic[i].d_un.d_ptr;
-            return newest_in(definitions, read_at(file, definitions, 1, sizeof definitions, at));
+            bytes = read_at(file, definitions, 1, sizeof definitions, at);
+            return (long)hashes_in(definitions, bytes, hashes);
         }
     }
     return 0;
 }
 
+/* As `versions_of`, of the file with a path; negative where there is none. */
+static long versions_at(const char *path, uint32_t *hashes)
+{
+    long file = call(SYS_openat, AT_FDCWD, (long)path, O_RDONLY | O_CLOEXEC, 0);
+    if (file < 0) {
+        return file;
+    }
+    long count = versions_of((int)file, hashes);
+    call(SYS_close, file, 0, 0, 0);
+    return count;
+}
+
+static int has_loader(void)
+{
+    return call(SYS_faccessat, AT_FDCWD, (long)find('I'), 1, 0) == 0;
+}
+
+static int is_among(uint32_t hash, const uint32_t *hashes, long count)
+{
+    for (long i = 0; i < count; i++) {
+        if (hashes[i] == hash) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static unsigned newest_of(const uint32_t *hashes, long count)
+{
+    unsigned minor = NEWEST_MINOR;
+    while (minor > 0 && !is_among(hash_of_minor(minor), hashes, count)) {
+        minor--;
+    }
+    return minor;
+}
+
 const char *unfit(unsigned *newest)
 {
-    const char *loader = find('I');
-    if (loader == NULL) {
+    if (find('I') == NULL) {
         return NULL;
     }
-    if (call(SYS_faccessat, AT_FDCWD, (long)loader, 1, 0) != 0) {
+    if (!has_loader()) {
         return "this machine has no such loader";
     }
     for (const char *record = table; *record != '\0'; record = next(record)) {
-        if (*record != 'C') {
-            continue;
-        }
-        long file = call(SYS_openat, AT_FDCWD, (long)(record + 1), O_RDONLY | O_CLOEXEC, 0);
-        if (file >= 0) {
-            *newest = newest_of((int)file);
-            call(SYS_close, file, 0, 0, 0);
+        uint32_t hashes[MOST_VERSIONS];
+        long count = *record == 'C' ? versions_at(record + 1, hashes) : -1;
+        if (count >= 0) {
+            *newest = newest_of(hashes, count);
             return *newest >= number_of(find('F')) ? NULL : "this machine's C library is older";
         }
     }
     return "this machine's C library is not where it usually is";
+}
+
+/* As `versions_at`, of a library that lies in one of the folders where machines have theirs. */
+static long versions_beside(const char *name, uint32_t *hashes)
+{
+    long count = -1;
+    for (const char *record = table; *record != '\0' && count < 0; record = next(record)) {
+        size_t folder = *record == 'C' ? length(record + 1) : 0;
+        while (folder > 0 && record[folder] != '/') {
+            folder--;
+        }
+        if (folder > 0) {
+            char *path = kept(record + 1, folder);
+            kept(name, length(name));
+            end_text(path);
+            count = versions_at(path, hashes);
+            used = (size_t)(path - arena);
+        }
+    }
+    return count;
+}
+
+const char *lacking(const char **version)
+{
+    uint32_t hashes[MOST_VERSIONS];
+    long count = 0;
+    const char *name = NULL;
+    *version = NULL;
+    for (const char *record = table; *record != '\0'; record = next(record)) {
+        if (*record == 'R') {
+            name = record + 1;
+            count = has_loader() ? versions_beside(name, hashes) : -1;
+            if (count < 0) {
+                return name;
+            }
+        }
+        if (*record == 'V' && name != NULL && !is_among(hash_of(record + 1), hashes, count)) {
+            *version = record + 1;
+            return name;
+        }
+    }
+    return NULL;
 }

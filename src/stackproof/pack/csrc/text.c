@@ -2,6 +2,7 @@
 #include "entry.h"
 
 #include <fcntl.h>
+#include <string.h>
 
 enum { CANNOT_START = 126 };
 
@@ -42,6 +43,18 @@ __asm__(".globl _start\n_start: mov %rsp, %rdi\nand $-16, %rsp\ncall begin\n");
 #else
 __asm__(".globl _start\n_start: mov x0, sp\nbl begin\n");
 #endif
+
+/* What gcc for aarch64 calls to clear a value, also where there is no library. */
+void *set_bytes(void *target, int value, size_t count) __asm__("memset");
+
+void *set_bytes(void *target, int value, size_t count)
+{
+    unsigned char *bytes = target;
+    for (size_t i = 0; i < count; i++) {
+        bytes[i] = (unsigned char)value;
+    }
+    return target;
+}
 #endif
 
 long call(long number, long a, long b, long c, long d)

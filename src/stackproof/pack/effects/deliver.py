@@ -12,9 +12,9 @@ from pathlib import Path
 from stackproof.core import noun
 from stackproof.core.effects import files, outputs
 from stackproof.core.errors import Location, Reason, fail
-from stackproof.core.value import Value
+from stackproof.core.value import Value, replace
 from stackproof.inject.effects import versions
-from stackproof.pack.effects import formats
+from stackproof.pack.effects import formats, links
 from stackproof.pack.effects.make import PackWishes, make
 from stackproof.pack.model import OF_ITSELF, Pack
 
@@ -57,10 +57,18 @@ def write_pack(image: str, wishes: PackWishes, target: Delivery) -> tuple[Pack, 
         )
     if target.provenance == "beside":
         outputs.claim(beside, "provenance")
+    at_root = {
+        link: to
+        for link, to in wishes.symlinks.items()
+        if link.startswith("/") and target.kind.startswith("tar.")
+    }
+    inside = {link: to for link, to in wishes.symlinks.items() if link not in at_root}
     with _staging(output) as folder:
         tree = folder / "pack"
         tree.mkdir(mode=0o700)
-        pack = make(image, wishes, tree)
+        pack = make(image, replace(wishes, symlinks=inside), tree)
+        beside_it = links.Beside(folder=tree.with_name(formats.BESIDE), name=pack.name)
+        links.add_links(tree, at_root, pack.mpi.prefix if pack.mpi else "", beside_it)
         text = noun.to_json(pack)
         if target.provenance == "inside":
             files.write(tree / PROVENANCE, text)

@@ -17,6 +17,8 @@ from stackproof.core.value import Value, replace
 from stackproof.image.effects import tree
 from stackproof.image.effects.load import load_image
 from stackproof.inject.effects import versions
+from stackproof.inject.replacement import find_replacement
+from stackproof.linking.effects.view import RootView
 from stackproof.pack.effects.make import PackWishes, make
 from stackproof.pack.model import Moved
 from stackproof.pack.options import InstallOptions
@@ -94,6 +96,14 @@ def undo(options: InstallOptions) -> Installed:
         else:
             versions.unlink(keep)
     return record
+
+
+def has_mpi(place: str) -> bool:
+    """Return True for a prefix with an MPI that `inject … --with` finds."""
+    try:
+        return bool(find_replacement(RootView(), place).mains)
+    except StackproofError:  # it has no MPI, or several
+        return False
 
 
 def _not_ours(text: str) -> StackproofError:

@@ -12,7 +12,7 @@ from stackproof.core.command import Command
 from stackproof.core.effects import files, run
 
 _PYTHON = re.compile(r"python(?:3(?:\.\d+)?)?")
-# What no program of a pack asks for, is made anew, or belongs to this machine alone.
+# What no program of a pack asks for, is made again, or belongs to this machine alone.
 _LEFT_OUT = shutil.ignore_patterns(
     "__pycache__", "site-packages", "dist-packages", "test", "idlelib", "tkinter", "turtledemo",
     "ensurepip", "config-*", "_tkinter.*", "_test*",

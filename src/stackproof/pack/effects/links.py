@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import os
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from stackproof.core import links
-from stackproof.core.errors import Location, Problem, Reason, StackproofError
+from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.core.links import LinkRules
+from stackproof.core.value import Value
+from stackproof.pack.layout import check_inside
 
 
 def close(tree: str, prefix: str, shown: str) -> None:
@@ -63,3 +66,40 @@ def _relative(place: str, target: str) -> str:
     if ".." not in target.split("/"):
         return posixpath.relpath(target or ".", above or ".")
     return "/".join((*(".." for word in above.split("/") if word), target))
+
+
+class Beside(Value):
+    """A folder for what an archive has next to the pack's own, which is called `name` there."""
+
+    folder: Path
+    name: str
+
+
+def add_links(
+    pack: Path, wishes: Mapping[str, str], prefix: str = "", beside: Beside | None = None
+) -> None:
+    """Make the links that were asked for, by the paths of their targets in a pack.
+
+    A target is a path in the pack, or below `prefix` in it; the links lie in the pack, or beside
+    it. Raises `StackproofError` (USAGE) for a name that is there, and for a target that is not.
+    """
+    for word, target in wishes.items():
+        place = check_inside(word, "--symlink")
+        leads = check_inside(target, f"--symlink {word}=")
+        if not (pack / leads).exists():
+            leads = posixpath.join(prefix, leads)
+        if beside is None and place == leads and (pack / leads).exists():
+            continue  # it is there without a link
+        root = beside.folder if beside else pack
+        taken = os.path.lexists(root / place) or (beside and place.split("/")[0] == beside.name)
+        if taken or not (pack / leads).exists():
+            raise fail(
+                Reason.USAGE,
+                f"`--symlink {word}={target}`: "
+                + ("the pack has that name" if taken else "there is no target"),
+                hint="the target is a path in the pack, such as `bin` or `stack/share`",
+            )
+        link = root / place
+        link.parent.mkdir(parents=True, exist_ok=True)
+        whole = root / beside.name / leads if beside else pack / leads
+        os.symlink(os.path.relpath(whole, link.parent), link)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import posixpath
 from collections.abc import Sequence
 
@@ -13,25 +12,25 @@ from stackproof.pack.layout import floor_of, is_loader
 from stackproof.pack.model import LOADER, Loading
 
 
-def loading_of(found: Survey, programs: Sequence[str]) -> Loading:
+def loading_of(survey: Survey, programs: Sequence[str]) -> Loading:
     """Return how programs of the pack find a loader that knows what they need.
 
     The loader that they name goes along. Raises `StackproofError` (UNSUPPORTED) for a program of a
     newer C library than that of this machine.
     """
-    names = [found.elves[path].interpreter for path in programs if path in found.elves]
+    names = [survey.elves[path].interpreter for path in programs if path in survey.elves]
     interpreter = next(filter(is_loader, names), "")
     if interpreter:
-        found.c_library.setdefault(posixpath.basename(interpreter), interpreter)
-    nodes = [need.name for elf in found.elves.values() for need in elf.version_needs]
-    for path in found.libraries.values():
+        survey.c_library.setdefault(posixpath.basename(interpreter), interpreter)
+    nodes = [need.name for elf in survey.elves.values() for need in elf.version_needs]
+    for path in (*survey.libraries.values(), *survey.spare.values()):
         nodes += [need.name for need in runpath.read(path).version_needs]
     floor = floor_of(nodes)
-    own = own_floor(found)
+    own = own_floor(survey)
     if floor > own:
         asks = next(
             path
-            for path, elf in found.elves.items()
+            for path, elf in survey.elves.items()
             if floor_of(need.name for need in elf.version_needs) == floor
         )
         raise fail(
@@ -47,19 +46,33 @@ def loading_of(found: Survey, programs: Sequence[str]) -> Loading:
         libraries=tuple(
             dict.fromkeys(
                 (
-                    f"/lib/{os.uname().machine}-linux-gnu/libc.so.6",
+                    f"/lib/{survey.machine.architecture}-linux-gnu/libc.so.6",
+                    f"/usr/lib/{survey.machine.architecture}-linux-gnu/libc.so.6",
                     "/lib64/libc.so.6",
                     "/usr/lib64/libc.so.6",
                     "/usr/lib/libc.so.6",
                 )
             )
         ),
+        spare=_spare_of(survey),
     )
 
 
-def own_floor(found: Survey) -> int:
+def _spare_of(survey: Survey) -> dict[str, tuple[str, ...]]:
+    """Return libraries for RDMA with the versions that programs of the pack need of each.
+
+    Only those that this machine's library defines: what an image asks for is any text.
+    """
+    spare = {}
+    for name, path in sorted(survey.spare.items()):
+        have = {node.name for node in runpath.read(path).version_definitions}
+        spare[name] = tuple(sorted(have & survey.asked.get(name, set())))
+    return spare
+
+
+def own_floor(survey: Survey) -> int:
     """Return the x of the newest GLIBC_2.x of the C library that goes along, 0 without one."""
-    library = found.c_library.get("libc.so.6")
+    library = survey.c_library.get("libc.so.6")
     if library is None:
         return 0
     return floor_of(node.name for node in runpath.read(library).version_definitions)

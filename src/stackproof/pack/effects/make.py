@@ -25,7 +25,7 @@ from stackproof.image.effects.view import ImageFiles
 from stackproof.image.model import Image, MpiFacts, View
 from stackproof.inject.artefact import is_machines
 from stackproof.inject.effects import versions
-from stackproof.linking.effects.view import RootView, this_machine
+from stackproof.linking.effects.view import RootView
 from stackproof.linking.loader import LoaderSettings, load_program
 from stackproof.mpi import families
 from stackproof.pack import prefixes
@@ -39,13 +39,14 @@ from stackproof.pack.effects import (
     survey,
 )
 from stackproof.pack.effects.survey import Survey
-from stackproof.pack.layout import C_LIBRARY, check_inside, is_inside, program_place
+from stackproof.pack.layout import C_LIBRARY, is_inside, program_place
 from stackproof.pack.model import (
     LIBRARIES,
     LOADER,
     OF_ITSELF,
     PROGRAMS,
     ROOT,
+    SPARE,
     STACK,
     EntryPoint,
     Mounting,
@@ -125,19 +126,21 @@ def make(image_file: str, wishes: PackWishes, pack: Path) -> Pack:
     documents = _take_documents(pack / STACK)
     _name_programs(work, wishes)
     doubts = _fit_in(work)
-    has_mpi = work.image.mpi is not None
-    found = survey.look_around(work.view, work.image.mount, work.library_path, has_mpi=has_mpi)
+    found = survey.look_around(
+        work.view, work.image.mount, work.library_path,
+        has_mpi=work.image.mpi is not None, architecture=work.image.architecture,
+    )  # fmt: skip
     survey.check(found, tuple(work.named.values()))
     env = _told(work, found)
     programs = _programs(work, found)
     loading = loaders.loading_of(found, programs)
-    libraries = dict(relocate.carry(pack, LIBRARIES, found.libraries))
-    libraries |= dict(relocate.carry(pack, LOADER, found.c_library))
+    carried = {LIBRARIES: found.libraries, SPARE: found.spare, LOADER: found.c_library}
+    libraries = dict(pair for one in carried.items() for pair in relocate.carry(pack, *one))
     moved = [*_relocate(work, found, programs, env)]
     mounting = _mounting(work, moved, wishes.tier)
     moved = [one if one.done else replace(one, done=_MOUNTED) for one in moved]
     entries = tuple(replace(_entry(work, path, env), mounting=mounting) for path in programs)
-    entry_files.write_entries(pack, entries, loading)
+    entry_files.write_entries(pack, entries, loading, found.machine.architecture)
     shown = _link_programs(work, wishes, programs)
     versions.normalise(pack)
     _verify(work, found, programs)
@@ -165,6 +168,7 @@ def make(image_file: str, wishes: PackWishes, pack: Path) -> Pack:
         moved=tuple(sorted(moved, key=lambda one: (one.file, one.offset))),
         documents=documents,
         mpi=work.mpi(),
+        architecture=found.machine.architecture,
     )
 
 
@@ -447,19 +451,8 @@ def _link_programs(work: _Work, wishes: PackWishes, programs: Sequence[str]) -> 
     (work.pack / PROGRAMS).mkdir()
     for name, place in shown.items():
         os.symlink(posixpath.join("..", place), work.pack / PROGRAMS / name)
-    for name, target in wishes.symlinks.items():
-        place = check_inside(name, "--symlink")
-        leads = check_inside(target, f"--symlink {name}=")
-        link = work.pack / place
-        if not (work.pack / leads).exists() or os.path.lexists(link):
-            raise fail(
-                Reason.USAGE,
-                f"`--symlink {name}={target}`: "
-                + ("the pack has that name" if os.path.lexists(link) else "there is no target"),
-                hint="the target is a path in the pack, such as `bin` or `stack/share`",
-            )
-        link.parent.mkdir(parents=True, exist_ok=True)
-        os.symlink(os.path.relpath(work.pack / leads, link.parent), link)
+    mpi = work.mpi()
+    links.add_links(work.pack, wishes.symlinks, mpi.prefix if mpi else "")
     return dict(sorted(shown.items()))
 
 
@@ -473,18 +466,19 @@ def _verify(work: _Work, found: Survey, programs: Sequence[str]) -> None:
     The loader itself is not asked: of what somebody else made it may run code (`DT_AUDIT`).
     """
     top = os.path.realpath(work.pack) + "/"
-    view, machine, setting = RootView(), this_machine(), LoaderSettings()
+    view, setting = RootView(), LoaderSettings(library_path=(str(work.pack / SPARE),))
     asks = set(found.missing.values())
     for path in programs:
         elf = found.elves.get(path)
         if elf is None or not elf.interpreter or path in asks:
             continue
         real = os.path.realpath(work.pack / program_place(work.place(path)))
-        closure = load_program(view, real, machine=machine, setting=setting)
+        closure = load_program(view, real, machine=found.machine, setting=setting)
         taken = {name: one.path for one in closure.objects[1:] for name in one.names}
         for name, file in {**taken, **{edge.name: "" for edge in closure.missing}}.items():
             base = posixpath.basename(name)
-            if C_LIBRARY.fullmatch(base) or is_machines(base):
+            left = is_machines(base) and base not in found.spare
+            if left or C_LIBRARY.fullmatch(base):
                 continue
             if not os.path.realpath(file).startswith(top):
                 raise fail(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from stackproof.core.command import Command
 from stackproof.core.effects import files, run
+from stackproof.core.errors import Reason, fail
 from stackproof.image import squashfs
 from stackproof.inject.effects import staging
 from stackproof.linking.effects import runpath
@@ -24,8 +25,17 @@ _TOOLS = ("unsquashfs", "squashfuse_ll", "squashfuse")
 def write_one_file(tree: Path, output: Path, pack: Pack) -> None:
     """Write a pack as one program.
 
-    Raises `StackproofError`: what packing and compiling raise, TOOL_MISSING without unsquashfs.
+    Raises `StackproofError`: what packing and compiling raise, TOOL_MISSING without unsquashfs;
+    UNSUPPORTED for another architecture, as programs of this machine go along.
     """
+    here = os.uname().machine
+    if pack.architecture not in {"", here}:
+        raise fail(
+            Reason.UNSUPPORTED,
+            f"a pack for {pack.architecture} cannot be one file that mounts itself here: what "
+            f"mounts it is taken from this machine, which is {here}",
+            hint="choose another --format, or pack on such a machine",
+        )
     image = tree.with_name("image.squashfs")
     argv = squashfs.pack_argv(os.fspath(tree), os.fspath(image))
     run.check(Command(argv=argv, timeout_s=_TIMEOUT_S))

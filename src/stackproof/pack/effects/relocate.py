@@ -96,7 +96,7 @@ def seal_tree(
 def carry(pack: Path, folder: str, libraries: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Copy libraries of this machine, by the names that are asked for; yield path and SHA-256."""
     if libraries:
-        (pack / folder).mkdir(mode=0o755)
+        (pack / folder).mkdir(mode=0o755, parents=True)
     for name, source in sorted(libraries.items()):
         target = pack / folder / name
         try:
@@ -106,7 +106,7 @@ def carry(pack: Path, folder: str, libraries: Mapping[str, str]) -> Iterator[tup
         target.chmod(0o755)
         yield f"{folder}/{name}", files.sha256(target)
         if folder != LOADER:
-            runpath.seal(str(target), "$ORIGIN")
+            runpath.seal(str(target), run_path(f"{folder}/{name}", (folder, LIBRARIES)))
 
 
 def rewrite_texts(pack: Path, prefix: str) -> Iterator[Moved]:

@@ -22,18 +22,16 @@ def add(archive: tarfile.TarFile, tree: Path, name: str) -> None:
         _add(archive, path, f"{name}/{os.path.relpath(path, tree)}")
 
 
+def add_all(archive: tarfile.TarFile, folder: Path) -> None:
+    """Add what is in a folder, without it; nothing where it is not there."""
+    for path in _in_order(folder):
+        _add(archive, path, os.path.relpath(path, folder))
+
+
 def add_folder(archive: tarfile.TarFile, name: str, mode: int) -> None:
     """Add an empty folder."""
     entry = tarfile.TarInfo(name)
     entry.type, entry.mode, entry.mtime = tarfile.DIRTYPE, mode, _TIME
-    entry.uname = entry.gname = "root"
-    archive.addfile(entry)
-
-
-def add_link(archive: tarfile.TarFile, name: str, target: str) -> None:
-    """Add a symbolic link."""
-    entry = tarfile.TarInfo(name)
-    entry.type, entry.linkname, entry.mode, entry.mtime = tarfile.SYMTYPE, target, 0o777, _TIME
     entry.uname = entry.gname = "root"
     archive.addfile(entry)
 

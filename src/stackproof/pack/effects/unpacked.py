@@ -16,11 +16,12 @@ from stackproof.pack.effects.deliver import PROVENANCE
 from stackproof.pack.layout import is_inside
 from stackproof.pack.model import OF_ITSELF, PROGRAMS, STACK, Pack
 
-_BESIDE = ("", ".tar.zst", ".squashfs", ".self")
+_BESIDE = ("", ".tar.zst", ".tar.gz", ".squashfs", ".self")
 """Endings that the name of an unpacked pack had when its provenance was written beside it."""
 _ONE_FILE = {
     b"\x7fELF": "`{path} --pack-extract DIR` makes a folder of it",
     b"hsqs": "`unsquashfs -d DIR {path}` makes a folder of it",
+    b"\x1f\x8b\x08": "`tar -xf {path}` makes a folder of it",
     b"\x28\xb5\x2f\xfd": "`tar -xf {path}` makes a folder of it",
 }
 """How a pack in one file is unpacked, by its first bytes."""
@@ -72,8 +73,14 @@ def _no_folder(path: str) -> StackproofError:
         Reason.UNSUPPORTED,
         f"`{path}` is a file, and what is wanted here is the folder of a pack",
         where=where,
-        hint=_ONE_FILE.get(begin, "make one with `stackproof pack IMAGE -o DIR`").format(path=path),
+        hint=_hint_for(begin).format(path=path),
     )
+
+
+def _hint_for(begin: bytes) -> str:
+    """Return the hint for a pack in one file, by the file's first bytes."""
+    hints = (hint for magic, hint in _ONE_FILE.items() if begin.startswith(magic))
+    return next(hints, "make one with `stackproof pack IMAGE -o DIR`")
 
 
 def _told(folder: str) -> Pack:

@@ -43,11 +43,10 @@ from stackproof.launch.effects import launch_folder
 from stackproof.launch.launchers import LaunchRequest
 from stackproof.linking.effects.view import RootView
 from stackproof.linking.loader import Closure
-from stackproof.mount.effects import mount_exec
 from stackproof.mpi import transports
 from stackproof.mpi.transports import Libfabric, Setup
 from stackproof.prove import model as prove_model
-from stackproof.prove.effects import mpi, rank_maps
+from stackproof.prove.effects import mounting, mpi, rank_maps
 from stackproof.prove.effects.mpi import Provided
 from stackproof.prove.model import INJECTED, OWN, WRONG, ArmProof, Prediction, Witnessed
 from stackproof.results.case import Case, Placement, Rank
@@ -179,7 +178,10 @@ def _make_folder(folder: Path) -> None:
 
 
 def run_arm(stage: ProofRun, arm: ProofArm, monitor: Monitor) -> tuple[ArmProof, Completed]:
-    """Run an arm with a witness at every rank, and return what happened."""
+    """Run an arm with a witness at every rank, and return what happened.
+
+    Raises `StackproofError` where its images were not mounted, so that no rank started.
+    """
     monitor(Event(what="progress", name=arm.name, text=arm.provided.title))
     place = stage.folder / "ranks" / arm.name
     _make_folder(place)
@@ -196,6 +198,8 @@ def run_arm(stage: ProofRun, arm: ProofArm, monitor: Monitor) -> tuple[ArmProof,
         noun.from_json(Witnessed, path.read_bytes(), file=str(path))
         for path in sorted(place.glob("*.json"))
     )
+    if arm.mounts and not ranks:
+        mounting.refuse_unmounted(done)
     text = done.stdout.decode(errors="replace")
     world, worlds = prove_model.worlds_of(text)
     expect = stage.wanted.expect
@@ -282,11 +286,9 @@ def launch(stage: ProofRun, arm: ProofArm, words: Sequence[str]) -> Completed:
     launcher = launchers.REGISTRY[provided.launcher]
     patch = arm.env.then(launcher.environment(request))
     argv = (provided.mpiexec, *launcher.argv(request)[1:])
-    mounts = mountlist.render(arm.mounts)
-    if mounts:
-        patch = patch.then(EnvPatch(set={"STACKPROOF_MOUNTS": mounts}))
-        start = (sys.executable, "-I", "-S", mount_exec.__file__, "--own-shm", mounts, "--")
-        argv = (*start, *argv)
+    if arm.mounts:
+        patch = patch.then(EnvPatch(set={"STACKPROOF_MOUNTS": mountlist.render(arm.mounts)}))
+        argv = (*mounting.start_words(arm.mounts), *argv)
     if state:
         argv = cluster_model.enter_argv(state, None, argv)
     # Programs read their input where they are started; nodes may lack the folder.

@@ -72,7 +72,11 @@ def named(text: str) -> Provided:
 
 
 def found_by(program: str) -> Provided:
-    """Return the MPI that a program finds by itself; raises `StackproofError` (NO_MPI)."""
+    """Return the MPI that a program finds by itself.
+
+    Raises `StackproofError`: FILE_MISSING without the program, NO_MPI where it finds none.
+    """
+    program = program_in(program, Provided(title="", prefix=""), RootView())
     closure = _closure(RootView(), program, LoaderSettings())
     for loaded in closure.objects[1:]:
         family = abi.family_of(loaded.elf)

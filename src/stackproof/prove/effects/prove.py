@@ -14,6 +14,7 @@ from stackproof.core.value import replace
 from stackproof.launch.effects import launch_folder
 from stackproof.prove import model as prove_model
 from stackproof.prove.effects import arms as prove_arms
+from stackproof.prove.effects import mounting
 from stackproof.prove.effects import speed as prove_speed
 from stackproof.prove.effects.arms import ProveOptions, Ready
 from stackproof.prove.effects.speed import Compared
@@ -29,7 +30,8 @@ _SECONDS_AT_MOST = 86400
 def prove(options: ProveOptions, folder: Path, monitor: Monitor) -> Proof:
     """Judge and run every arm, and write `proof.json` into a folder that must be empty.
 
-    Raises `StackproofError` (USAGE and what judging and running raise); then nothing is left there.
+    Raises `StackproofError` (USAGE, what judging and running raise, and the reason of an image that
+    cannot be mounted, before any arm starts); then nothing is left there.
     """
     _check(options)
     folder = folder.absolute()
@@ -39,6 +41,7 @@ def prove(options: ProveOptions, folder: Path, monitor: Monitor) -> Proof:
         with launch_folder.held() as scratch:
             ready = prove_arms.prepare(options, folder)
             stage = replace(ready.stage, scratch=scratch)
+            mounting.try_mounts([(arm.mounts, arm.env) for arm in ready.arms.values()], stage.state)
             proven = _prove(replace(ready, stage=stage), monitor)
         files.write(folder / "proof.json", noun.to_json(proven))
     except BaseException:  # half a proof proves nothing, and would stand in the next one's way

@@ -316,7 +316,7 @@ def _has_tables(stage: ProofRun, done: Completed) -> bool:
 def _tables(stage: ProofRun, launch: Launch, done: Completed) -> tuple[Measurement, ...]:
     """Return a program's tables as launches of its block; raises as reading tables does."""
     if done.timed_out or done.returncode:
-        raise fail(Reason.JOB_FAILED, f"it ended with {done.returncode}, or not in its time")
+        raise fail(Reason.JOB_FAILED, f"it exited with {done.returncode}, or not in its time")
     found = _import(stage, launch.arm, done)
     return tuple(replace(one, block=launch.block, order=launch.order) for one in found)
 

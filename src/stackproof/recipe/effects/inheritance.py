@@ -1,17 +1,21 @@
 """Recipe files of stackproof's own format, from disk, with those that they inherit.
 
-A recipe may name other recipes in its own folder and below, and nothing else.
+A recipe may name other recipes in its own folder and below, and those that come with stackproof by
+their names; nothing else.
 """
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from stackproof.core import limits
 from stackproof.core.document import Document
-from stackproof.core.effects import documents
+from stackproof.core.effects import documents, shipped
 from stackproof.core.errors import Location, Problem, Reason, StackproofError
 from stackproof.core.value import replace
+
+_NAMES = "name a file in the folder, or a recipe of `stackproof recipe ls`"
 
 
 def load_chain(path: str) -> tuple[Document, ...]:
@@ -38,8 +42,16 @@ def load_chain(path: str) -> tuple[Document, ...]:
         parent = document.data.get("inherit") if isinstance(document.data, dict) else None
         if not isinstance(parent, str):
             break
-        following = beside(document, parent, root, document.where("inherit"))
+        following = _inherited(document, parent, root)
     return tuple(reversed(found))
+
+
+def _inherited(document: Document, parent: str, root: str) -> str:
+    """Return the file of a recipe that another one inherits: a path, or else a shipped name."""
+    here = os.path.join(os.path.dirname(document.file), parent)
+    if parent in shipped.names("recipes") and not os.path.lexists(here):
+        return os.fspath(shipped.find("recipes", parent))
+    return beside(document, parent, root, document.where("inherit"))
 
 
 def _load(path: str, inherited_at: Location | None, wanted: str) -> Document:
@@ -50,7 +62,7 @@ def _load(path: str, inherited_at: Location | None, wanted: str) -> Document:
         if inherited_at is None or error.reason is not Reason.FILE_MISSING:
             raise
         raise StackproofError(
-            *(replace(problem, where=inherited_at) for problem in error.problems)
+            *(replace(problem, where=inherited_at, hint=_NAMES) for problem in error.problems)
         ) from None
 
 
@@ -79,12 +91,14 @@ def allowed_root(folder: str) -> str:
 def beside(document: Document, path: str, root: str, where: Location) -> str:
     """Return a path that a document names, relative to its file; it may not leave `root`.
 
-    Raises `StackproofError` (INVALID_VALUE) at `where`.
+    What a shipped recipe names lies in the folder of these. Raises `StackproofError`
+    (INVALID_VALUE) at `where`.
     """
     fault = path_fault(path)
     full = os.path.join(os.path.dirname(document.file), path)
     if fault is None:
-        allowed = allowed_root(root)
+        ours = shipped.has(Path(document.file))
+        allowed = allowed_root(os.fspath(shipped.root("recipes")) if ours else root)
         real = os.path.realpath(full)
         if not (real == allowed or real.startswith(allowed.rstrip("/") + "/")):
             fault = "a link leads out of the recipe's folder"

@@ -1,27 +1,33 @@
-"""`stackproof report RESULTS -o report.html`: everything about a comparison in one file."""
+"""`stackproof report RESULTS`: everything about a comparison in one file."""
 
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 from stackproof.compare.margins import parse_margins
 from stackproof.compare.model import CompareOptions
 from stackproof.core.errors import ExitCode
 from stackproof.report.cli.compare import load_and_compare
-from stackproof.report.effects.files import claim, write_report
+from stackproof.report.effects.files import REPORT, claim, write_report
 from stackproof.report.options import ReportRequest
 
 
 def run(asked: ReportRequest) -> int:
     """Write the report and the same data beside it; the verdict does not change the exit code."""
-    claim(asked.report)
+    folder = Path(asked.results)
+    options = asked.report
+    if not options.output:
+        options = options.changed(output=os.fspath(folder / REPORT))
+    if asked.report.output or folder.is_dir():  # else it is the results that are not there
+        claim(options)
     judging = asked.judging
     judged = CompareOptions(
         margins=parse_margins(judging.margin), minimum_launches=judging.minimum_launches
     )
-    comparison = load_and_compare(Path(asked.results), judged, signed_by=judging.signed_by)
-    written = write_report(comparison, asked.report)
+    comparison = load_and_compare(folder, judged, signed_by=judging.signed_by)
+    written = write_report(comparison, options)
     if asked.json:
         print(json.dumps({"verdict": comparison.verdict, "files": written}, indent=1))
     else:

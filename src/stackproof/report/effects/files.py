@@ -19,6 +19,9 @@ from stackproof.report.render import (
     render_paths_csv,
 )
 
+REPORT = "report.html"
+"""The file of a report that nobody named."""
+
 # What each of the files is, for those that may replace it.
 _KINDS = {
     "html": "report",
@@ -31,9 +34,10 @@ _KINDS = {
 
 def _targets(options: ReportOptions) -> dict[str, Path]:
     """Return the files by what they hold."""
-    stem, _ = os.path.splitext(options.output)
+    page = options.output or REPORT
+    stem, _ = os.path.splitext(page)
     found = {
-        "html": Path(options.output),
+        "html": Path(page),
         "json": Path(options.json_file or f"{stem}.json"),
         "csv": Path(options.csv or f"{stem}.csv"),
         "paths": Path(options.transports_csv or f"{stem}-transports.csv"),

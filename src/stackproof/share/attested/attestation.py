@@ -32,7 +32,7 @@ class Attestation(Value):
     predicate: Mapping[str, Any]
 
     def is_of(self, sha256: str) -> bool:
-        """Return whether one of the files that it is about has this digest."""
+        """Return True where one of the files that it is about has this digest."""
         return bool(sha256) and any(digest == sha256 for _, digest in self.about)
 
 
@@ -48,7 +48,7 @@ def render(said: Attestation) -> bytes:
 
 
 def parse(content: bytes, *, file: str) -> Attestation | None:
-    """Return what a text attests; None for a text that is no statement of in-toto.
+    """Return the attestation in a text; None for a text that is no statement of in-toto.
 
     Raises `StackproofError` (WRONG_TYPE) for a statement that is not as the format has it.
     """
@@ -78,7 +78,7 @@ def _subject(data: object, file: str) -> tuple[str, str]:
 
 
 def malformed(file: str, why: str) -> StackproofError:
-    """Return what is raised for an attestation that is not as its type has it."""
+    """Return the error for an attestation that is not as its type has it."""
     return fail(
         Reason.WRONG_TYPE,
         f"`{file}` is no attestation that can be read: {why}",

@@ -91,7 +91,7 @@ def _data(one: Material) -> dict[str, Any]:
 
 
 def parse(found: Attestation, *, file: str) -> Provenance:
-    """Return what a statement says of a build; raises WRONG_TYPE for one that is no provenance."""
+    """Return the provenance in a statement of a build; raises WRONG_TYPE for any other."""
     definition = _mapping(found.predicate.get("buildDefinition"))
     run = _mapping(found.predicate.get("runDetails"))
     builder = _mapping(run.get("builder"))

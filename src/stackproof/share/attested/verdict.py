@@ -48,12 +48,12 @@ class AttestedVerdict(Value):
 
 
 def name_of(specification: str) -> str:
-    """Return how the document is called: one for each comparison."""
+    """Return the name of the document: one for each comparison."""
     return f"verdict-{specification[:8]}{attestation.SUFFIX}"
 
 
 def report_of(specification: str) -> str:
-    """Return how the report of the same comparison is called."""
+    """Return the name of the report of the same comparison."""
     return f"report-{specification[:8]}.html"
 
 
@@ -86,7 +86,7 @@ def attest(said: AttestedVerdict, about: tuple[tuple[str, str], ...]) -> Attesta
 
 
 def parse(found: Attestation, *, file: str) -> AttestedVerdict:
-    """Return what a statement says was measured; raises WRONG_TYPE for one that is no result."""
+    """Return the result in a statement of a comparison; raises WRONG_TYPE for any other."""
     result = found.predicate.get("result")
     listed = found.predicate.get("configuration")
     if result not in _WORDS.values() or not isinstance(listed, list):

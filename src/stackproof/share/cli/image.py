@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Iterable
 
 from stackproof.core.cli import progress
 from stackproof.core.errors import ExitCode, Reason, fail
 from stackproof.core.numbers import disk_text
-from stackproof.core.value import replace
 from stackproof.share import labels
 from stackproof.share.effects import checking, naming, places, storing
 from stackproof.share.effects.checking import FaultKind, RepositoryFault
-from stackproof.share.effects.repository import ImageRepository
 from stackproof.share.effects.storing import AddOptions
 from stackproof.share.labels import Label, LabelRecord
 from stackproof.share.options import ImageAddOptions, ImageCheckOptions, ImageRemoveOptions
@@ -22,11 +21,19 @@ from stackproof.share.options import ImageAddOptions, ImageCheckOptions, ImageRe
 def run_add(asked: ImageAddOptions) -> int:
     """Put an image into the repository; print its label and digest."""
     repository = places.own()
+    if os.path.isfile(asked.label) and not os.path.exists(asked.image):
+        raise fail(
+            Reason.USAGE,
+            f"`{asked.label}` is a file, where a label was expected",
+            hint=f"the label comes first: stackproof image add {asked.image} {asked.label}",
+        )
     source = naming.image_file(asked.image)
     known = naming.record_of(asked.image) if source != asked.image else None
     here = known is not None and repository.folder_of(known.digest).is_dir()
+    like = known.label if known is not None else Label()
+    label, filled = naming.whole_label(asked.label, like, source)
     options = AddOptions(
-        label=_whole(asked.label, known.label if known is not None else Label()),
+        label=label,
         file=source,
         known=known.digest if known is not None and here else "",
         move=asked.move and known is None,
@@ -34,6 +41,8 @@ def run_add(asked: ImageAddOptions) -> int:
     )
     record = storing.add(repository, options, progress.monitor(quiet=asked.json))
     progress.end_line()
+    if filled:
+        print(f"note: {filled}", file=sys.stderr)
     if asked.json:
         print(json.dumps(data(record), indent=1))
     else:
@@ -41,27 +50,14 @@ def run_add(asked: ImageAddOptions) -> int:
     return 0
 
 
-def _whole(text: str, like: Label) -> Label:
-    """Return a label with all parts, those left out as another has them; raises USAGE."""
-    label = labels.parse(text)
-    label = replace(
-        label,
-        system=label.system or like.system or places.system(),
-        uarch=label.uarch or like.uarch,
-    )
-    if label.missing:
-        raise fail(
-            Reason.USAGE,
-            f"the label `{text}` lacks: {', '.join(label.missing)}",
-            hint="such as mpich/5.0.2:v1@daint%zen2: name/version:tag@system%uarch",
-        )
-    return label
-
-
 def run_rm(asked: ImageRemoveOptions) -> int:
-    """Take labels away, and the images that have none then."""
+    """Take labels away, and the images that have none then; at a terminal only after a yes."""
     repository = places.own()
-    meant = {str(one.label): one for word in asked.labels for one in _meant(repository, word)}
+    asks = not asked.yes and sys.stdin.isatty() and sys.stderr.isatty()
+    found = naming.labels_to_remove(repository, asked.labels, exact=not asks)
+    meant = {str(one.label): one for one in found}
+    if asks:
+        _refuse_unless_agreed(meant.values())
     gone = storing.remove(repository, tuple(one.label for one in meant.values()))
     if asked.json:
         rows = [{**data(one), "deleted": one.digest in gone} for one in meant.values()]
@@ -75,26 +71,13 @@ def run_rm(asked: ImageRemoveOptions) -> int:
     return 0
 
 
-def _meant(repository: ImageRepository, word: str) -> tuple[LabelRecord, ...]:
-    """Return what goes for a word; raises IMAGE_MISSING, LABEL_AMBIGUOUS."""
-    records = repository.candidates(labels.parse(word))
-    whole = tuple(record for record in records if word in {record.id, record.digest})
-    found = whole or labels.chosen(records, word, system=places.system())
-    if not found:
-        raise fail(
-            Reason.IMAGE_MISSING,
-            f"no image of `{repository.folder}` has the label `{word}`",
-            hint=f"{labels.guess(repository.records(), word, system=places.system())}"
-            "`stackproof image ls` lists the labels",
-        )
-    if len(found) > 1 and not whole:
-        raise fail(
-            Reason.LABEL_AMBIGUOUS,
-            f"`{word}` means {len(found)} labels",
-            detail=labels.table(found),
-            hint=f"name each of them in full, as `{found[0].label}`",
-        )
-    return found
+def _refuse_unless_agreed(records: Iterable[LabelRecord]) -> None:
+    """Show what would go and wait for a yes; raises `StackproofError` (NOTHING_RAN)."""
+    print(labels.table(tuple(records)), file=sys.stderr)
+    print("take these labels away, and images that have no other? [y/N] ", end="", file=sys.stderr)
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+        raise fail(Reason.NOTHING_RAN, "nothing was removed", hint="answer `y`, or give --yes")
 
 
 def run_fsck(asked: ImageCheckOptions) -> int:

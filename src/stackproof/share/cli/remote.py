@@ -62,7 +62,7 @@ def run_find(asked: ImageFindOptions) -> int:
 
 
 def _none(remote: RemoteLabel, others: int, *, known: bool) -> str:
-    """Return what to say where there is no image as it was asked for."""
+    """Return the hint for an image that is not there as it was asked for."""
     if others:
         return f"there is no image `{remote}`: {others} others"
     if known:
@@ -108,7 +108,7 @@ def run_push(asked: ImagePushOptions) -> int:
 
 
 def run_copy(asked: ImageCopyOptions) -> int:
-    """Give an image of a registry another label; print it, and how it is signed as that."""
+    """Give an image of a registry another label; print it, and how to sign a signed one as that."""
     registry, source = _opened(asked.source, asked.remote)
     meant = _looked_at(registry, source)
     done = pushing.copy(
@@ -121,6 +121,8 @@ def run_copy(asked: ImageCopyOptions) -> int:
         f"stackproof image sign --namespace {there.namespace} --label {there.label} {here.label}",
         f"stackproof image push {here.label} {there}",
     ]
+    if not any(attached.kind == carrying.SIGNATURE for _, attached in meant.attached):
+        return _print_moved(done, as_json=asked.json, more={"sign": []})
     print(
         f"note: a signature of `{here}` is none of `{there}`, which wants one of its own:",
         *(f"  {one}" for one in commands),

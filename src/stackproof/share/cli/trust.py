@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 
 from stackproof.core import harmless
@@ -40,7 +41,12 @@ def run_sign(asked: ImageSignOptions) -> int:
     if asked.cosign:
         place = signing.sign_by_cosign(path, said, asked.cosign)
     else:
-        place = signing.sign(path, said, asked.key or signing.default_key())
+        key = asked.key or signing.default_key()
+        place = signing.sign(path, said, key)
+        if not os.path.isfile(judging.default_signers()):
+            public = shlex.quote(f"{key.removesuffix('.pub')}.pub")
+            believe = signing.BELIEVE.format(key=public)
+            print(f"note: `image verify` believes nobody here yet: {believe}", file=sys.stderr)
     if asked.json:
         print(json.dumps({"label": label, "sha256": said.image, "signature": str(place)}, indent=1))
     else:

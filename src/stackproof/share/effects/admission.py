@@ -19,7 +19,7 @@ from stackproof.share.trust.policy import TrustAction, TrustDecision
 def judge(
     image: str, descriptor: int, *, label: str = ""
 ) -> tuple[TrustDecision, tuple[Problem, ...]] | None:
-    """Return what the policy says of an open image, and why signatures beside it do not count.
+    """Return the policy's decision on an open image, and why signatures beside it do not count.
 
     `label` is what it was asked for, empty for none. None where the site asks for nothing. Raises
     what reading the policy and the image raises.
@@ -43,7 +43,7 @@ def judge(
 
 
 def admit(image: str, descriptor: int, say: Callable[[str], None], *, label: str = "") -> None:
-    """Return where an open image may be mounted; `say` hears a warning of the policy.
+    """Refuse an open image that may not be mounted here; `say` hears a warning of the policy.
 
     `label` is what it was asked for, empty for none. Raises `MountFailure` with the reason why not.
     """

@@ -101,7 +101,7 @@ def _looked_into(folder: Path) -> OpenFolder:
 
 
 def can_be_named(name: str) -> bool:
-    """Return whether a document may have a name: one of no signature, and of no other folder."""
+    """Return True for a name that a document may have: of no signature, and of no other folder."""
     free = not name.startswith("signature-") and not name.endswith(_SEALED) and name != META
     return free and _NAME.fullmatch(name) is not None
 

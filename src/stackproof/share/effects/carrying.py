@@ -200,7 +200,7 @@ def _is_signed(image: RemoteImage, one: CarriedDocument, known: frozenset[str]) 
 
 
 def admit(image: RemoteImage, carried: Carried, say: Callable[[str], None]) -> None:
-    """Return where the policy of this machine lets an image be pulled; `say` hears a warning.
+    """Refuse an image that this machine's policy lets nobody pull; `say` hears a warning.
 
     Raises `StackproofError` with the reason why not, and what reading the policy raises.
     """

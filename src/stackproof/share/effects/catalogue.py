@@ -136,7 +136,7 @@ def _record(registry: OciRegistry, remote: RemoteLabel) -> RemoteRecord | None:
 
 
 def _served(registry: OciRegistry, namespace: str, service: str) -> tuple[RemoteRecord, ...]:
-    """Return what the site's service says, asked as uenv does."""
+    """Return the answer of the site's service, asked as uenv does."""
     url = f"{service}?{urllib.parse.urlencode({'namespace': namespace})}"
     with registry.client.send(HttpRequest(method="GET", url=url)) as answer:
         if answer.status != 200:

@@ -49,7 +49,7 @@ class RepositoryFault(Value):
 def check(
     repository: ImageRepository, *, digests: bool = False, monitor: Monitor = null_monitor
 ) -> tuple[RepositoryFault, ...]:
-    """Return what is wrong; `digests` reads every image to its end.
+    """Return the faults of a repository; `digests` reads every image to its end.
 
     Raises what reading the index raises: of one that cannot be read nothing else can be told.
     """
@@ -103,7 +103,7 @@ def _is_gone(record: LabelRecord) -> bool:
 def unnamed(
     repository: ImageRepository, records: Sequence[LabelRecord]
 ) -> Iterator[RepositoryFault]:
-    """Yield what lies among the images and belongs to none of the labels."""
+    """Yield the files among the images that belong to none of the labels."""
     digests = {record.digest for record in records}
     images = [repository.folder_of(digest) for digest in sorted(digests)]
     for folder in (repository.folder, *images, *(path / attachments.FOLDER for path in images)):

@@ -102,7 +102,7 @@ def _files(env: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _without_runtime_folder(env: Mapping[str, str]) -> Iterator[Path]:
-    """Yield where podman and skopeo keep logins without XDG_RUNTIME_DIR, in folders of this user.
+    """Yield the files where podman and skopeo keep logins without XDG_RUNTIME_DIR, of this user.
 
     Below /tmp anybody may make a folder of that name.
     """
@@ -177,7 +177,7 @@ def _not_own(path: Path, why: str) -> StackproofError:
 def _from_file(
     data: Mapping[str, Any], host: str, repository: str, path: Path
 ) -> Credential | None:
-    """Return what one file says, in the order of docker: a helper of the server, then entries."""
+    """Return the login in a file, in docker's order: a helper of the server, then entries."""
     names = _keys(host, repository)
     helpers = _mapping(data.get("credHelpers"))
     helper = next((helpers[name] for name in names if name in helpers), data.get("credsStore"))
@@ -229,7 +229,7 @@ def _entry(entry: Mapping[str, Any]) -> Credential | None:
 
 
 def _ask(helper: str, server: str, path: Path) -> Credential | None:
-    """Return what a helper knows of a server, which it reads from its input; None for nothing."""
+    """Return the login that a helper has for a server, read from its input; None for nothing."""
     program = f"docker-credential-{helper}"
     if not _HELPER.fullmatch(helper):
         raise fail(

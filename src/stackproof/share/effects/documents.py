@@ -67,7 +67,7 @@ class AttachedFacts(Value):
 
 
 def sealed_text(image_sha256: str, name: str, document_sha256: str) -> bytes:
-    """Return what is signed of a document."""
+    """Return the text that is signed for a document."""
     return f"{image_sha256}  -\n{document_sha256}  {name}\n".encode()
 
 
@@ -80,14 +80,14 @@ def seal(name: str, content: bytes, image_sha256: str, key: str) -> bytes:
 def signer_of(
     name: str, document_sha256: str, seal: bytes, *, image_sha256: str, signers: str, file: str
 ) -> str:
-    """Return who signed a document for an image; raises as `seals.holder` does."""
+    """Return the signer of a document for an image; raises as `seals.holder` does."""
     text = sealed_text(image_sha256, name, document_sha256)
     sealed = Sealed(text=text, seal=seal, file=file, namespace=NAMESPACE)
     return seals.holder(sealed, signers).signer
 
 
 def signed(image: str, name: str, image_sha256: str, signers: str) -> bool:
-    """Return whether somebody whom a file of allowed signers names signed a document by itself."""
+    """Return True where a signer in a file of allowed signers signed a document by itself."""
     path = attachments.folder_of(image) / name
     seal = attachments.seal_of(path)
     with contextlib.suppress(StackproofError):
@@ -101,7 +101,7 @@ def signed(image: str, name: str, image_sha256: str, signers: str) -> bool:
 
 
 def look(image: str, signers: str, *, label: str = "") -> AttachedFacts | None:
-    """Return what is beside an image, by a file of allowed signers; None where nothing is.
+    """Return the documents beside an image, by a file of allowed signers; None where nothing is.
 
     `label` is what the image was asked for, empty for none: the policy is asked with it. The image
     is read for its digest, unless that is remembered. Raises what reading raises.
@@ -176,7 +176,7 @@ def _looked_at(
 
 
 def meaning(name: str, content: bytes, image_sha256: str) -> Provenance | AttestedVerdict | None:
-    """Return what a document attests of an image; None for one that attests nothing known here.
+    """Return the attestation of an image in a document; None where it attests nothing known.
 
     Raises `StackproofError`: DOCUMENT_OF_ANOTHER, WRONG_TYPE for what is not as its type has it.
     """

@@ -133,7 +133,7 @@ class HttpAnswer:
         return bytes(content)
 
     def words(self) -> str:
-        """Return what a server says of an error, in its own words; empty where it says nothing."""
+        """Return a server's own words on an error; empty where it says nothing."""
         try:
             content = self.read(limits.SMALL_RECORD.bytes)
         except StackproofError:
@@ -302,7 +302,7 @@ class HttpClient:
         return connection
 
     def _context(self, origin: WebOrigin) -> ssl.SSLContext:
-        """Return what certificates are checked against: the system's, a file's, and `certs.d`."""
+        """Return the context that checks certificates: by the system's, a file's, and `certs.d`."""
         context = ssl.create_default_context()
         named = [self._certificates] if self._certificates else []
         for folder in _CERTIFICATE_FOLDERS:

@@ -92,7 +92,7 @@ def _without_key(rules: Sequence[TrustRule], signers: str) -> tuple[str, ...]:
 
 
 def refusal(found: ImageJudgement) -> StackproofError | None:
-    """Return what is raised for an image that the policy refuses; None for any other."""
+    """Return the error for an image that the policy refuses; None for any other."""
     decision = found.decision
     if decision is None or decision.reason is None or decision.action is not TrustAction.REFUSE:
         return None

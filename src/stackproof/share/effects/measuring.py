@@ -81,7 +81,7 @@ def _identity(descriptor: int) -> str:
 
 
 def _place(identity: str) -> Path | None:
-    """Return where a digest is remembered; None where there is no cache that can be believed."""
+    """Return the file that remembers a digest; None where no cache can be believed."""
     with contextlib.suppress(StackproofError):
         return cache_kinds.own_cache()[0] / KIND / identity
     return None

@@ -7,6 +7,7 @@ word that is no file and looks like none (`LOOKS`) is a label, an id or a digest
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import time
 from collections.abc import Sequence
@@ -16,13 +17,17 @@ from stackproof.core.errors import Location, Problem, Reason, StackproofError, f
 from stackproof.core.mountlist import MountRequest
 from stackproof.share import labels
 from stackproof.share.effects import places
+from stackproof.share.effects.repository import ImageRepository
 from stackproof.share.labels import Label, LabelRecord
 
 _USE_NOTED_S = 3600.0
+_HERE = "here"
+"""The system of a label on a machine that has no name by its site: a host's name is that of one
+node, and changes."""
 
 
 def looks_like_a_file(word: str) -> bool:
-    """Return whether a word cannot be meant as a label: a path, or a name with our suffix."""
+    """Return True for a word that cannot be meant as a label: a path, or a name with our suffix."""
     return word.startswith(("/", ".", "~")) or word.endswith((".squashfs", ".sqfs", ".sif"))
 
 
@@ -98,16 +103,22 @@ def image_asked(word: str) -> tuple[str, str]:
             where=Location(file=before),
             hint=f"write `{before}:/user-environment`, or leave it out",
         )
-    known = places.records()
-    if not known or os.path.lexists(word):
+    from stackproof.image.container.effects import roots  # noqa: PLC0415 - slow, and for failures alone
+
+    if os.path.lexists(word) or roots.is_image(word):
         return word, ""
-    folders = "`, `".join(str(one.folder) for one in places.repositories())
+    guess = labels.guess(places.records(), word, system=places.system())
     raise fail(
         Reason.IMAGE_MISSING,
-        f"there is no image `{word}`: neither a file, nor a label in `{folders}`",
-        hint=f"{labels.guess(known, word, system=places.system())}"
-        "`stackproof image ls` lists the labels",
+        f"there is no image `{word}`: {describe_missing()}",
+        hint=f"{guess}`stackproof image ls` lists the labels, `stackproof build` makes an image",
     )
+
+
+def describe_missing() -> str:
+    """Return the words on a name that no file and no label has."""
+    folders = "`, `".join(str(repository.folder) for repository in places.repositories())
+    return f"neither a file, nor a label in `{folders}`"
 
 
 def _label_of(record: LabelRecord, word: str) -> str:
@@ -184,3 +195,82 @@ def _note_use(record: LabelRecord) -> None:
         state = os.stat(record.folder)
         if state.st_uid == os.geteuid() and time.time() - state.st_mtime > _USE_NOTED_S:
             os.utime(record.folder)
+
+
+def whole_label(text: str, like: Label, image: str) -> tuple[Label, str]:
+    """Return a label with all parts for an image file, and a note on those that were left out.
+
+    They are those of `like`; else the system is the site's, or `here`, and the architecture what
+    the image says that it was built for, or this machine's. The note is empty where none was left
+    out. Raises `StackproofError` (USAGE) without name, version or tag.
+    """
+    label = labels.parse(text)
+    built_for = "" if label.uarch or like.uarch else _built_for(image)
+    return labels.completed(
+        label,
+        (like, "as its other label"),
+        (Label(system=places.system()), f"as {places.SYSTEM} says"),
+        (Label(uarch=built_for), "which it was built for"),
+        (Label(system=_HERE), f"as {places.SYSTEM} is not set"),
+        (Label(uarch=os.uname().machine), "as this machine"),
+    )
+
+
+def _built_for(image: str) -> str:
+    """Return the machine that an image was built for, empty where it does not say it."""
+    from stackproof.image.effects.image_file import read_member  # noqa: PLC0415 - for new labels alone
+
+    try:
+        stack = json.loads(read_member(image, "meta/stack.json") or b"{}")
+    except (StackproofError, ValueError, RecursionError):
+        return ""  # what is wrong with the image is said when it is added
+    said = [stack.get(key) for key in ("target", "architecture")] if isinstance(stack, dict) else []
+    return next((text for text in said if isinstance(text, str) and labels.is_part(text)), "")
+
+
+def labels_to_remove(
+    repository: ImageRepository, words: Sequence[str], *, exact: bool
+) -> tuple[LabelRecord, ...]:
+    """Return the records that words mean, a digest or an id all of its image.
+
+    With `exact` a label must be given with all its parts. Raises all problems at once:
+    IMAGE_MISSING, which suggests no other image to delete, LABEL_AMBIGUOUS and USAGE.
+    """
+    found: list[LabelRecord] = []
+    problems: list[Problem] = []
+    for word in words:
+        try:
+            found += _to_remove(repository, word, exact=exact)
+        except StackproofError as error:
+            problems += error.problems
+    if problems:
+        raise StackproofError(*problems)
+    return tuple(found)
+
+
+def _to_remove(repository: ImageRepository, word: str, *, exact: bool) -> tuple[LabelRecord, ...]:
+    label = labels.parse(word)
+    records = repository.candidates(label)
+    if whole := tuple(one for one in records if word in {one.id, one.digest}):
+        return whole
+    meant = labels.chosen(records, word, system=places.system())
+    if not meant:
+        raise fail(
+            Reason.IMAGE_MISSING,
+            f"no image of `{repository.folder}` has the label `{word}`",
+            hint="`stackproof image ls` lists the labels",
+        )
+    if len(meant) > 1:
+        raise fail(
+            Reason.LABEL_AMBIGUOUS,
+            f"`{word}` means {len(meant)} labels",
+            detail=labels.table(meant),
+            hint=f"name each of them in full, as `{meant[0].label}`",
+        )
+    if exact and label != meant[0].label:
+        raise fail(
+            Reason.USAGE,
+            f"`{word}` is not a whole label, and nobody can be asked what it means",
+            hint=f"name it in full, as `{meant[0].label}`, or by its id, `{meant[0].id}`",
+        )
+    return meant

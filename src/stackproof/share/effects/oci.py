@@ -143,7 +143,7 @@ class OciRegistry:
         return tuple(names)
 
     def referrers(self, repository: str, digest: str) -> tuple[OciDescriptor, ...]:
-        """Return what refers to a manifest: of the server's list, else of the fallback tag."""
+        """Return the manifests that refer to one: by the server's list, else the fallback tag."""
         if self._has_referrers is not False:
             place = f"{repository}/referrers/{digest}"
             with self._ask("GET", place, PULL, {"Accept": manifests.INDEX}) as answer:
@@ -171,7 +171,7 @@ class OciRegistry:
     # ---- blobs
 
     def has_blob(self, repository: str, digest: str) -> bool:
-        """Return whether a blob is there (end-2)."""
+        """Return True where a blob is there (end-2)."""
         with self._ask("HEAD", f"{repository}/blobs/{digest}", PULL) as answer:
             self.expect(answer, f"{repository}/blobs/{digest}", 200, 404)
             return answer.status == 200
@@ -336,7 +336,7 @@ class OciRegistry:
         )
 
     def _plain_hint(self) -> str:
-        """Return what to try where a registry may want to be spoken to by TLS."""
+        """Return the hint for a registry that may want to be spoken to by TLS."""
         plain = self.address.scheme == "http"
         return f"where it has a certificate write https://{self.address.host}" if plain else ""
 

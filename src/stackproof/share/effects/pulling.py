@@ -107,7 +107,7 @@ def look(
 def look_again(
     registry: OciRegistry, listed: RemoteRecord, *, most: int = limits.REGISTRY.count
 ) -> RemoteImage:
-    """Return what a label that a list has names now; raises TAG_MOVED where that is another image.
+    """Return the image that a listed label names now; raises TAG_MOVED where that is another one.
 
     Raises as `look`.
     """

@@ -275,7 +275,7 @@ class FormerImage(Value):
 
 
 def history(registry: OciRegistry, remote: RemoteLabel) -> tuple[FormerImage, ...]:
-    """Return what a tag has been of, the newest first; raises IMAGE_MISSING for none."""
+    """Return the images that had a tag, the newest first; raises IMAGE_MISSING for none."""
     repository, tag = registry.address.repository(*remote.path), remote.label.tag
     found = []
     for one in registry.tags(repository):

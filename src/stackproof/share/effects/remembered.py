@@ -28,7 +28,7 @@ def keep(address: RegistryAddress, namespace: str, records: Sequence[RemoteRecor
 
 
 def known(address: RegistryAddress, namespace: str = "") -> tuple[RemoteRecord, ...]:
-    """Return what a namespace had, or all of them; what cannot be read is passed over."""
+    """Return the images that a namespace had, or all of them, without what cannot be read."""
     pattern = f"{namespace or '*'}{_SUFFIX}"
     found: list[RemoteRecord] = []
     for path in sorted(_folder(address).glob(pattern)):

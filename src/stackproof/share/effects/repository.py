@@ -130,7 +130,7 @@ class ImageRepository:
             return frozenset(str(row[0]) for row in rows)
 
     def integrity(self) -> tuple[str, ...]:
-        """Return what SQLite finds to be wrong with the index, nothing for a sound one."""
+        """Return the faults that SQLite finds in the index, nothing for a sound one."""
         if not self.exists():
             return ()
         with self._connected(whole=True) as (connection, _):
@@ -328,5 +328,5 @@ class IndexChange:
 
 
 def is_digest(text: object) -> bool:
-    """Return whether a text can be the name of an image's folder."""
+    """Return True for a text that can be the name of an image's folder."""
     return isinstance(text, str) and len(text) == _DIGEST_DIGITS and not text.strip(_HEX)

@@ -22,6 +22,8 @@ from stackproof.share.trust.policy import SignedLabel
 from stackproof.share.trust.statement import META, ImageStatement
 
 NAMESPACE = "stackproof-image"
+BELIEVE = 'echo "$USER namespaces=\\"stackproof-image\\" $(cat {key})" >> ~/.ssh/allowed_signers'
+"""The command line that lets a user believe a key, by its public file (ssh-keygen(1))."""
 _SKEW_S = 300
 _KEYS = ("id_ed25519", "id_ecdsa", "id_ed25519_sk", "id_ecdsa_sk", "id_rsa")
 
@@ -56,7 +58,7 @@ def default_key() -> str:
 
 
 def state(image: str, label: str) -> ImageStatement:
-    """Return what can be said of an image now: its digests, and those of what is beside it."""
+    """Return the statement on an image as it is now: its digests, and those of documents."""
     found = measuring.measure(image)
     return ImageStatement(
         label=label,
@@ -93,15 +95,15 @@ def require_signers(signers: str) -> None:
     if not os.path.isfile(signers):
         raise fail(
             Reason.FILE_MISSING,
-            f"there is no file of allowed signers `{signers}`",
-            hint='write one, with lines `NAME namespaces="stackproof-image" KEY`: ssh-keygen(1); '
-            "one of your own is `~/.ssh/allowed_signers`, or --signers FILE",
+            f"nothing says whom to believe: there is no file of allowed signers `{signers}`",
+            hint=f"your own key: {BELIEVE.format(key='~/.ssh/id_ed25519.pub')}; a site has its own "
+            "file there, and --signers FILE names another",
             where=Location(file=signers),
         )
 
 
 def verify(image: str, signers: str, *, descriptor: int | None = None) -> Verification:
-    """Return what the signatures beside an image are worth by a file of allowed signers.
+    """Return the worth of the signatures beside an image by a file of allowed signers.
 
     Raises `StackproofError`: FILE_MISSING for that file, TOOL_MISSING, and what reading raises.
     """
@@ -169,7 +171,7 @@ def _changed(image: str) -> StackproofError:
 
 
 def of_another(file: str, said: ImageStatement) -> StackproofError:
-    """Return what is raised for a signature of another image."""
+    """Return the error for a signature of another image."""
     return fail(
         Reason.SIGNATURE_OF_ANOTHER,
         f"the signature is one of another image, `{said.label}`",

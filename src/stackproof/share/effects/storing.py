@@ -418,7 +418,7 @@ def _changed(path: str) -> StackproofError:
 
 
 def in_use(left: Path) -> bool:
-    """Return whether a command is working at this moment with a copy or folder of `PART`, `NEW`.
+    """Return True while a command works with a copy or folder of `PART`, `NEW`.
 
     Or, in the folder of an image, uenv: its pull holds a lock beside it, its `add` none.
     """

@@ -93,7 +93,7 @@ def _of_root(user: int) -> bool:
 
 
 def recorded(descriptor: int) -> tuple[tuple[SignedLabel, ...], Problem | None]:
-    """Return who signed an open image, by what an administrator recorded; nothing for no record.
+    """Return the signers of an open image, by an administrator's record; nothing for no record.
 
     Nor for a file that was changed since: that is the problem then. Raises `StackproofError`:
     NOT_PERMITTED for records that others may write to, INVALID_VALUE.

@@ -126,7 +126,7 @@ def _send(
 
 
 def _reached(text: str, otherwise: int) -> int:
-    """Return how many bytes a server says that it has: `0-99` is a hundred."""
+    """Return the number of bytes that a server says it has: `0-99` is a hundred."""
     match = re.fullmatch(r"(?:bytes=)?0-([0-9]{1,18})", text)
     return int(match[1]) + 1 if match else otherwise
 
@@ -166,7 +166,7 @@ def _finish(
 
 
 def _resumed(registry: OciRegistry, repository: str, note: Path, size: int) -> tuple[str, int]:
-    """Return where to go on, and how much is there (end-13); a new upload where that is lost."""
+    """Return the address to go on at and the bytes there (end-13); else a new upload."""
     location = _remembered(note)
     if location:
         try:

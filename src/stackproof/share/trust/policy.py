@@ -61,7 +61,7 @@ class TrustRule(Value):
     signers: tuple[str, ...]
 
     def fits(self, label: str) -> bool:
-        """Return whether the rule is about a label, which may have a namespace before it."""
+        """Return True where the rule is about a label, which may have a namespace before it."""
         whole = "::" in self.pattern
         return fits(self.pattern, label if whole else label.rpartition("::")[2])
 
@@ -140,7 +140,7 @@ def without_key(rules: Sequence[TrustRule], names: Sequence[str]) -> tuple[str, 
 
 
 def fits(pattern: str, text: str) -> bool:
-    """Return whether a text is what a pattern says, in which `*` is any text."""
+    """Return True for a text that a pattern fits, in which `*` is any text."""
     return re.fullmatch(".*".join(map(re.escape, pattern.split(_ANY))), text, re.DOTALL) is not None
 
 
@@ -159,7 +159,7 @@ def _parts(label: str) -> tuple[str, str]:
 def decide(
     rules: Sequence[TrustRule], signed: Sequence[SignedLabel], *, now: int, asked: str = ""
 ) -> TrustDecision:
-    """Return what happens with an image that has these signatures; `now` is in seconds since 1970.
+    """Return the decision on an image that has these signatures; `now` is in seconds since 1970.
 
     `asked` is the label, with or without namespace, that it was asked for; empty for none. One
     signature that is as asked is enough. Else the reason is that of the strictest line about a

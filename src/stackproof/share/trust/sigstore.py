@@ -64,12 +64,12 @@ class CosignSigner(Value):
 
 
 def is_bundle(seal: bytes) -> bool:
-    """Return whether a seal is meant as a bundle, and not as one of ssh-keygen."""
+    """Return True for a seal that is meant as a bundle, and not as one of ssh-keygen."""
     return seal.lstrip()[:1] == b"{"
 
 
 def parse(content: bytes, *, file: str) -> BlobBundle:
-    """Return what a bundle says; raises `StackproofError` (SIGNATURE_INVALID) for what is none."""
+    """Return the contents of a bundle; raises `StackproofError` (SIGNATURE_INVALID) for none."""
     try:
         data: Any = json.loads(content)
         message = data["messageSignature"]

@@ -65,7 +65,7 @@ def render(said: ImageStatement) -> bytes:
 
 
 def parse(content: bytes, *, file: str) -> ImageStatement:
-    """Return what a text says; raises `StackproofError` (SIGNATURE_INVALID) for any other text."""
+    """Return the statement in a text; raises `StackproofError` (SIGNATURE_INVALID) for another."""
     try:
         data: Any = json.loads(content)
         predicate = data["predicate"]
@@ -100,7 +100,7 @@ def parse(content: bytes, *, file: str) -> ImageStatement:
 
 
 def unreadable(file: str) -> StackproofError:
-    """Return what is raised for a text that is none of ours."""
+    """Return the error for a text that is none of ours."""
     return fail(
         Reason.SIGNATURE_INVALID,
         "a signed statement cannot be read: it is not one of an image",

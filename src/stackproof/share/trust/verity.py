@@ -55,7 +55,7 @@ class VerityMeasure:
         return self._whole.hexdigest()
 
     def verity(self) -> str:
-        """Return what the kernel measures of the file; call it once, when all pieces are in."""
+        """Return the digest that the kernel measures of the file; call it once, at the end."""
         if self._rest:
             self._put(0, self._rest.ljust(BLOCK, b"\0"))
             self._rest = b""

@@ -113,9 +113,12 @@ def _complete(asked: CompletionOptions) -> int:
     else:
         new = f"{len(done.added)} facts added, {len(done.renewed)} renewed"
         print(f"{done.file}: {new}, asked on {done.host or 'another machine'}")
-    for one in done.kept:
-        stated, said = _value(one.stated), _value(one.asked)
-        print(f"kept: `{one.fact}` is `{stated}` there, and the machine says `{said}`")
+    for other in done.renewed:
+        stated, answer = _value(other.stated), _value(other.asked)
+        print(f"renewed: `{other.fact}` was `{stated}`, and the machine says `{answer}`")
+    for other in done.kept:
+        stated, answer = _value(other.stated), _value(other.asked)
+        print(f"kept: `{other.fact}` is `{stated}` there, and the machine says `{answer}`")
     for line in done.missing:
         print(f"not found: {line}")
     for line in done.next:

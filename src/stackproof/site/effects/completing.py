@@ -18,7 +18,7 @@ from stackproof.core.errors import Location, Reason, fail
 from stackproof.core.value import Value
 from stackproof.site import completion
 from stackproof.site.capture import PARTITION, Capture, read_capture
-from stackproof.site.completion import Asking, KeptFact, Part
+from stackproof.site.completion import Asking, OtherFact, Part
 from stackproof.site.effects import probe
 from stackproof.site.model import Site, parse_site
 
@@ -47,15 +47,15 @@ class CompletedSite(Value):
     `begun_as` says what a file begins with that was not there.
     """
 
-    SCHEMA: ClassVar[str] = "stackproof/completed-site/1"
+    SCHEMA: ClassVar[str] = "stackproof/completed-site/2"
 
     file: str
     written: bool
     begun_as: str | None = None
     host: str | None = None
     added: tuple[str, ...] = ()
-    renewed: tuple[str, ...] = ()
-    kept: tuple[KeptFact, ...] = ()
+    renewed: tuple[OtherFact, ...] = ()
+    kept: tuple[OtherFact, ...] = ()
     missing: tuple[str, ...] = ()
     next: tuple[str, ...] = ()
 

@@ -14,7 +14,7 @@ from stackproof.core import document as documents
 from stackproof.core import limits, noun
 from stackproof.core.command import Command, EnvPatch
 from stackproof.core.effects import files, run, shipped
-from stackproof.core.effects.documents import load
+from stackproof.core.effects.documents import load, refuse_other_kind
 from stackproof.core.effects.run import Runner
 from stackproof.core.errors import StackproofError
 from stackproof.site import capture
@@ -79,6 +79,7 @@ def captured(file: str | None) -> Capture:
     """
     if file is None:
         return take_capture(thorough=True)
+    refuse_other_kind(file, "capture")
     return noun.from_json(Capture, files.read_bounded(file, limits.LOCK), file=file)
 
 

@@ -7,14 +7,29 @@ import re
 import shutil
 
 from stackproof.core.command import Command, Sandbox
-from stackproof.core.effects.run import check
+from stackproof.core.effects.run import check, run
 from stackproof.core.effects.sandbox import package_hint
 from stackproof.core.errors import Reason, fail
 
 
-def architecture() -> str:
-    """Return the machine's name as `uname -m` gives it."""
-    return os.uname().machine
+def architecture(box: Sandbox | None = None) -> str:
+    """Return the machine's name as `uname -m` gives it; with a sandbox what programs in it see.
+
+    That is another one where the kernel starts them by an emulator. Raises `StackproofError`
+    (UNSUPPORTED) where it does not start them.
+    """
+    if box is None:
+        return os.uname().machine
+    done = run(Command(argv=("uname", "-m"), sandbox=box, timeout_s=20))
+    if done.returncode == 0:
+        return done.stdout.decode().strip()
+    raise fail(
+        Reason.UNSUPPORTED,
+        f"this machine ({architecture()}) does not start the programs of that root",
+        hint="for a root of another architecture the kernel needs an emulator: binfmt_misc with "
+        "the static programs of qemu-user, registered with the flag F",
+        detail=done.stderr.decode(errors="replace").strip(),
+    )
 
 
 def processor() -> str:
@@ -66,7 +81,7 @@ def packer() -> str:
 def build_facts(box: Sandbox | None = None) -> dict[str, str]:
     """Return the facts of this machine that enter a stack built on it, and decide its bytes.
 
-    With a sandbox the compiler is that in it.
+    With a sandbox the compiler is that in it, and the machine what its programs see.
     """
-    facts = {"architecture": architecture(), "compiler": compiler(box), "packer": packer()}
+    facts = {"architecture": architecture(box), "compiler": compiler(box), "packer": packer()}
     return {name: value for name, value in facts.items() if value}

@@ -26,12 +26,12 @@ from stackproof.bench.effects.kinds.container_case import (
     find_archive,
     run_runtime,
 )
-from stackproof.bench.effects.program_source import IMB
 from stackproof.bench.effects.stamps import stamp_of
 from stackproof.bench.ready import MpiWrappers, ReadyArm
 from stackproof.bench.runtimes import REGISTRY, get
 from stackproof.bench.runtimes.start import ContainerStart
 from stackproof.bench.spec import Arm
+from stackproof.build.programs import IMB
 from stackproof.core.command import Command, EnvPatch
 from stackproof.core.effects import cache_folder, cache_kinds, files
 from stackproof.core.effects.run import how_it_ended, run
@@ -346,7 +346,7 @@ def _run_in(case: ContainerCase, started: _Started, words: Sequence[str]) -> str
             Reason.JOB_FAILED,
             f"{arm.runtime} does not run a program in `{arm.container}`: it {how_it_ended(done)}",
             detail="\n".join(tail) or None,
-            hint="its own settings may have to be said: `options`, or `env` with CONTAINERS_CONF",
+            hint=f"its own settings may have to be said: {get(arm.runtime).facts.settings}",
         )
     return done.stdout.decode(errors="replace")
 

@@ -15,18 +15,17 @@ from stackproof.bench.arms import eessi, module
 from stackproof.bench.arms.installation import Installation, parse_probe
 from stackproof.bench.effects import installation, modules
 from stackproof.bench.effects.compile_program import (
-    ProgramSource,
     compile_program,
     native_source,
     probe_source,
 )
 from stackproof.bench.effects.kinds import ArmReader
 from stackproof.bench.effects.modules import LoadedModules
-from stackproof.bench.effects.program_source import IMB
 from stackproof.bench.effects.stamps import stamp_of
 from stackproof.bench.programs.osu_test import OSU_TESTS
 from stackproof.bench.ready import MpiWrappers, ReadyArm
 from stackproof.bench.spec import Arm
+from stackproof.build.programs import IMB, ProgramSource
 from stackproof.core.command import Command, EnvPatch
 from stackproof.core.effects import files
 from stackproof.core.effects.run import base_environment, how_it_ended, run

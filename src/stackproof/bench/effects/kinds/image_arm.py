@@ -11,7 +11,7 @@ from stackproof.bench.ready import ReadyArm
 from stackproof.bench.spec import Arm
 from stackproof.core import mountlist
 from stackproof.core.command import EnvPatch
-from stackproof.core.effects import files
+from stackproof.core.effects import files, shipped
 from stackproof.core.errors import Location, Reason, fail
 from stackproof.core.value import replace
 from stackproof.image import activate
@@ -48,6 +48,8 @@ def _file_of(text: str, folder: str) -> str:
     word = os.path.relpath(text, folder)
     found = naming.text_of(word)
     if found == word:
+        if not (word.endswith((".yaml", ".yml")) or word in shipped.names("recipes")):
+            naming.image_asked(mountlist.split(word)[0])  # raises for what is no label either
         return text
     from stackproof.share.effects import admission  # noqa: PLC0415 - for labels alone
 

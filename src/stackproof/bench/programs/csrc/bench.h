@@ -9,7 +9,11 @@
 #include <stdint.h>
 #include <time.h>
 
+#ifdef STACKPROOF_SOLVER
+#define PROGRAM_NAME "stackproof-solver"
+#else
 #define PROGRAM_NAME "stackproof-bench"
+#endif
 #define PROGRAM_VERSION "2.1"
 
 enum exit_code {

@@ -116,7 +116,7 @@ void text_unsigned(struct text *text, const char *key, uint64_t value)
 static void text_number(struct text *text, double value)
 {
     char digits[40];
-    (void)snprintf(digits, sizeof digits, "%.9g", value);
+    (void)snprintf(digits, sizeof digits, "%.12g", value);
     text_put(text, digits);
 }
 

@@ -79,6 +79,27 @@ static void describe_devices(struct text *members)
     text_raw(members, "}", 1);
 }
 
+/* The one NUMA node that memory is taken from: get_mempolicy(2), which has no function in libc. */
+static int memory_node(void)
+{
+    enum { BIND = 2, WORDS = 16, BITS = 8 * sizeof(unsigned long) };
+    unsigned long mask[WORDS] = {0};
+    int mode = 0;
+    if (syscall(SYS_get_mempolicy, &mode, mask, WORDS * BITS + 1UL, NULL, 0UL) != 0) {
+        return -2;
+    }
+    int found = -1;
+    for (int node = 0; mode == BIND && node < (int)(WORDS * BITS); node++) {
+        if ((mask[node / (int)BITS] >> (node % (int)BITS) & 1UL) != 0) {
+            if (found >= 0) {
+                return -1;
+            }
+            found = node;
+        }
+    }
+    return found;
+}
+
 void evidence_take(struct evidence *evidence)
 {
     unsigned cpu = 0;
@@ -90,6 +111,7 @@ void evidence_take(struct evidence *evidence)
         evidence->cpu = (int)cpu;
         evidence->numa = (int)node;
     }
+    evidence->bound = memory_node();
     network_read(&evidence->network);
 }
 
@@ -143,6 +165,9 @@ void evidence_describe(const struct evidence *before, int rank, struct text *mem
     text_integer(members, "cpu_start", before->cpu);
     text_integer(members, "cpu_end", sched_getcpu());
     text_integer(members, "numa", before->numa);
+    if (before->bound >= -1) {
+        text_integer(members, "membind", before->bound);
+    }
     describe_devices(members);
     network_describe(&before->network, first, members);
     disturb_describe(members);

@@ -10,6 +10,7 @@ struct evidence {
     char *cpus; /* affinity, as the kernel writes CPU lists: "0-3,8"; NULL unknown */
     int cpu;    /* -1 unknown */
     int numa;   /* the NUMA node of that CPU, -1 unknown */
+    int bound;  /* the NUMA node that memory is bound to, -1 to none or several, -2 unknown */
     struct network network;
 };
 

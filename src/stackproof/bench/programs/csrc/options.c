@@ -3,8 +3,8 @@
 #include "bench.h"
 
 #include "memory.h"
+#include "parse.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,52 +39,9 @@ static int complain(const char *what, const char *value)
     return EXIT_USAGE;
 }
 
-static bool parse_whole(const char *text, unsigned long long low, unsigned long long high,
-                        unsigned long long *value)
-{
-    char *end = NULL;
-    if (text[0] < '0' || text[0] > '9') {
-        return false; /* strtoull would take signs and spaces */
-    }
-    errno = 0;
-    *value = strtoull(text, &end, 10);
-    return errno == 0 && *end == '\0' && *value >= low && *value <= high;
-}
-
-static bool parse_int(const char *text, int low, int high, int *value)
-{
-    unsigned long long whole = 0;
-    if (!parse_whole(text, (unsigned long long)low, (unsigned long long)high, &whole)) {
-        return false;
-    }
-    *value = (int)whole;
-    return true;
-}
-
-static bool parse_seconds(const char *text, double *value)
-{
-    char *end = NULL;
-    if (strspn(text, "0123456789.eE-+") != strlen(text) || text[0] == '\0') {
-        return false; /* strtod would take names of infinity and hexadecimal */
-    }
-    *value = strtod(text, &end);
-    return *end == '\0' && *value > 0.0 && *value <= 86400.0;
-}
-
 /* The names of enum check_level and enum timing, in their order. */
 static const char *const checks[] = {"none", "sample", "all"};
 static const char *const timings[] = {"synchronised", "osu", "imb"};
-
-static bool parse_name(const char *text, const char *const *names, int count, int *value)
-{
-    for (int i = 0; i < count; i++) {
-        if (strcmp(text, names[i]) == 0) {
-            *value = i;
-            return true;
-        }
-    }
-    return false;
-}
 
 static bool take_benchmark(const char *name, struct options *options)
 {

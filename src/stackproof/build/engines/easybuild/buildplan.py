@@ -8,12 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from stackproof.build import tail
+from stackproof.build import programs, tail
 from stackproof.build.engines.easybuild import layout, metadata
 from stackproof.build.engines.easybuild.chain import Easyconfig
-from stackproof.build.engines.easybuild.stack import EasyBuildLock, EasyBuildStack, files_of
+from stackproof.build.engines.easybuild.stack import (
+    EasyBuildLock,
+    EasyBuildStack,
+    files_of,
+    list_outside_folders,
+)
 from stackproof.build.plan import DOWNLOADS, Plan, Step
 from stackproof.core import ids
+from stackproof.core.command import EnvPatch
+from stackproof.core.value import replace
+from stackproof.image.model import MpiFacts
 
 
 def build_plan(
@@ -35,16 +43,18 @@ def build_plan(
         steps.append(step)
         made[component.module] = step.id
     steps.append(_tidy_step(stack, tuple(step.id for step in steps)))
-    image = metadata.describe(stack, lock)
-    native = image.mpi if image.benchmarks else None
+    image = metadata.describe_image(stack, lock)
+    native = image.mpi if stack.benchmarks else None
+    compiled = _program_steps(stack, image.mpi, made) if image.mpi else ()
     bill = metadata.render_bom(stack, lock)
     tools = {"easybuild": stack.easybuild}
     rest = (
-        *tail.compiled(stack, native, csrc),
+        *tail.compiled(stack, native, csrc, layout.compilers_on_path(stack.request.toolchain)),
         tail.metadata_step(image, stack, lock, bill=bill, recipe=recipe, tools=tools),
         tail.packed(stack),
     )
-    steps += tail.in_turn(rest, steps[-1].id)
+    before = (steps[-1], *compiled)
+    steps += (*compiled, *tail.in_turn(rest, *(step.id for step in before)))
     return Plan(name=stack.name, mount=stack.mount, steps=tuple(steps))
 
 
@@ -59,6 +69,7 @@ def _tool_step(stack: EasyBuildStack, lock: EasyBuildLock) -> Step:
                     "mount": stack.mount,
                     "architecture": stack.architecture,
                     "below": stack.below.path if stack.below else None,
+                    **_compiler(stack),
                     **stack.site_facts,
                 }
             ).decode()
@@ -70,6 +81,12 @@ def _tool_step(stack: EasyBuildStack, lock: EasyBuildLock) -> Step:
             ),
         ),
     )
+
+
+def _compiler(stack: EasyBuildStack) -> dict[str, str]:
+    """Return the compiler as a fact, none for the gcc of the facts or a module's."""
+    toolchain = stack.request.toolchain
+    return {"toolchain": f"{toolchain.name} {toolchain.version}"} if toolchain.compilers else {}
 
 
 def _component_step(
@@ -85,7 +102,16 @@ def _component_step(
         inputs=inputs,
         build_files={path: component.text, **metadata_file},
         fetch=files_of(component),
-        commands=(layout.eb(stack.mount, *words, optarch=stack.optarch, modules=below),),
+        commands=(
+            layout.eb(
+                stack.mount,
+                *words,
+                optarch=stack.optarch,
+                modules=below,
+                toolchain=stack.request.toolchain,
+                local=any(path.startswith("/usr/local/") for path in list_outside_folders(stack)),
+            ),
+        ),
         outputs=_outputs(component),
         reports=layout.INSTALL,
     )
@@ -97,6 +123,19 @@ def _outputs(component: Easyconfig) -> tuple[str, ...]:
         f"{layout.SOFTWARE}/{component.module}",
         f"{layout.LUA_MODULES}/all/{component.module}.lua",
         f"{layout.TCL_MODULES}/all/{component.module}",
+    )
+
+
+def _program_steps(
+    stack: EasyBuildStack, mpi: MpiFacts, made: Mapping[str, str]
+) -> tuple[Step, ...]:
+    """Return the steps of the recipe's programs, which stand on the MPI alone; `made` are ids."""
+    module = mpi.prefix.removeprefix(f"{stack.mount}/{layout.SOFTWARE}/")
+    return tuple(
+        replace(
+            programs.program_step(program, stack.mount, mpi, EnvPatch()), inputs=(made[module],)
+        )
+        for program in stack.programs
     )
 
 

@@ -20,7 +20,12 @@ from stackproof.build.engines.easybuild.components import (
 )
 from stackproof.build.engines.easybuild.easyconfig import EXTERNAL_MODULE, SYSTEM, Template, render
 from stackproof.build.engines.easybuild.request import ChainRequest, Gpu, OwnFile, Toolchain
-from stackproof.build.engines.easybuild.selection import SelectedComponent, Selection, select
+from stackproof.build.engines.easybuild.selection import (
+    GFORTRAN,
+    SelectedComponent,
+    Selection,
+    select,
+)
 from stackproof.build.engines.easybuild.wishes import check_wishes
 from stackproof.build.stack import Digest, OtherPlace, SourceFile
 from stackproof.core.errors import Location, StackproofError
@@ -99,7 +104,9 @@ def chain(
     for part in built:
         for note in _texts(found, part, part.component.notes):
             found.note(note)
-    tools = [tool for part in built for tool in _tools(found, part)]
+    compilers = request.toolchain.compilers
+    ours = compilers is None or compilers.fortran == GFORTRAN
+    tools = [one for part in built for one in _tools(found, part) if ours or one != GFORTRAN]
     headers = [text for part in built for text in _texts(found, part, found.build(part).headers)]
     return Chain(
         easyconfigs=tuple(easyconfigs),
@@ -153,7 +160,7 @@ def _full_version(found: Selection, part: SelectedComponent) -> str:
 
 def _toolchain(toolchain: Toolchain) -> dict[str, str]:
     """Return what an easyconfig names as its toolchain, empty for the system's compiler."""
-    if toolchain.name == _SYSTEM:
+    if toolchain.name == _SYSTEM or toolchain.compilers:
         return {}
     name = "GCC" if toolchain.name == _WRAPPED else toolchain.name
     return {"name": name, "version": toolchain.version}

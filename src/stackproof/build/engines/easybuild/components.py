@@ -45,8 +45,11 @@ class When(Value):
 
 ALWAYS = When()
 _MPIS = tuple(name for name, family in families.REGISTRY.items() if family.chain)
-FLAGS = ("xpmem", "libcxi-tools", "bundled", "ucx", "ucc", *_MPIS)
-"""What a request switches on besides providers and accelerators; an MPI by its name."""
+FLAGS = ("xpmem", "libcxi-tools", "bundled", "ucx", "ucc", "gfortran", *_MPIS)
+"""What a request switches on besides providers and accelerators; an MPI by its name.
+
+`gfortran` holds where that compiles Fortran.
+"""
 
 
 class Option(Value):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from stackproof.build import programs
 from stackproof.build.engine import (
     OCI,
     OWN,
@@ -17,7 +18,12 @@ from stackproof.build.engine import (
 )
 from stackproof.build.engines.easybuild import metadata
 from stackproof.build.engines.easybuild.buildplan import build_plan
-from stackproof.build.engines.easybuild.stack import EasyBuildLock, EasyBuildStack, wants
+from stackproof.build.engines.easybuild.stack import (
+    EasyBuildLock,
+    EasyBuildStack,
+    list_outside_folders,
+    wants,
+)
 from stackproof.build.plan import DOWNLOADS, Plan
 from stackproof.build.stack import Artefact
 from stackproof.core.command import EnvPatch
@@ -58,10 +64,11 @@ class EasyBuildEngine:
         return other or "versions, providers or sources have changed"
 
     def problems(self, stack: EasyBuildStack, lock: EasyBuildLock | None, where: Where) -> Findings:
-        """See `Engine`; the lock adds nothing."""
-        del lock
+        """See `Engine`; a lock adds whether it pins the programs' sources."""
         views = metadata.transports_of(stack).placed(where("transports"))
-        return Findings(problems=views.problems, notes=views.notes)
+        pinned = lock.programs if lock else ()
+        changed = programs.find_changes(stack.programs, pinned, where("programs"))
+        return Findings(problems=(*views.problems, *changed), notes=views.notes)
 
     def plan(self, stack: EasyBuildStack, lock: EasyBuildLock | None, sources: Sources) -> Plan:
         """See `Engine`; what makes a lock is no step but a look at the catalogue and at sources."""
@@ -80,19 +87,20 @@ class EasyBuildEngine:
         ]
         if lock is None:
             return tuple(rows)
-        rows.append(("views", ", ".join(metadata.describe(stack, lock).views)))
+        rows.append(("views", ", ".join(metadata.describe_image(stack, lock).views)))
         for one in lock.components:
             rows.append(("component", f"{one.module}  {one.licence}".rstrip()))
             rows += [
                 ("file", f"{source.filename}  sha256 {source.accepted[0].sha256}")
                 for source in one.sources
             ]
+        rows += programs.list_rows(stack.programs)
         rows += [("left out", f"{one.component}: {one.reason}") for one in lock.left_out]
         return (*rows, *(("note", text) for text in lock.notes))
 
     def container(self, stack: EasyBuildStack, lock: EasyBuildLock) -> Container:
         """See `Engine`."""
-        image = metadata.describe(stack, lock)
+        image = metadata.describe_image(stack, lock)
         headers = {header: HEADERS[header] for header in lock.headers if header in HEADERS}
         fabric = next((one.version for one in lock.components if one.component == "libfabric"), "")
         mpi = image.mpi
@@ -106,6 +114,7 @@ class EasyBuildEngine:
                 f"{OWN}.mpi.abi": families.REGISTRY[mpi.family].abi if mpi else "",
                 f"{OWN}.mpi.prefix": mpi.prefix if mpi else "",
             },
+            gpu=stack.request.gpu,
             notes=_from_the_system(stack, lock),
             programs=("easybuild_worker.py", "easybuild_hooks.py"),
             packages=(
@@ -113,9 +122,9 @@ class EasyBuildEngine:
                 *(found[1] for found in headers.values() if found[1]),
             ),
             builder_packages=(*_PACKAGES, *(found[0] for found in headers.values())),
-            builder_programs=lock.tools,
+            builder_programs=(*lock.tools, *_compilers(stack)),
             variables={"LMOD_CMD": LMOD},
-            outside=outside(stack),
+            outside=list_outside_folders(stack),
             sources=tuple(source for one in lock.components for source in one.sources),
             download=_download,
         )
@@ -124,17 +133,15 @@ class EasyBuildEngine:
 ENGINE = EasyBuildEngine()
 
 
-def outside(stack: EasyBuildStack) -> tuple[str, ...]:
-    """Return the folders of the machine that a stack is built on, besides the system's compiler."""
-    found = [one.prefix for one in stack.request.externals.values()]
-    found += [stack.request.gpu_at.prefix] if stack.request.gpu_at else []
-    found += [stack.below.path, *stack.below.modules] if stack.below else []
-    return tuple(dict.fromkeys(found))
+def _compilers(stack: EasyBuildStack) -> tuple[str, ...]:
+    """Return the programs of a named compiler that a package of the system can bring."""
+    made, prefix = stack.request.toolchain.compilers, stack.request.toolchain.prefix
+    return (made.c, made.cxx) if made and not prefix else ()
 
 
 def _from_the_system(stack: EasyBuildStack, lock: EasyBuildLock) -> tuple[Problem, ...]:
     unknown = [f"the header file {header}" for header in lock.headers if header not in HEADERS]
-    found = (*outside(stack), *unknown)
+    found = (*list_outside_folders(stack), *unknown)
     if not found:
         return ()
     note = Problem(

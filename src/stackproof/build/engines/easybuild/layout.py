@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from stackproof.build.engines.easybuild.request import Toolchain
 from stackproof.build.plan import BUILD, DOWNLOADS, PYTHON, TOOLS
 from stackproof.core.command import Command, EnvPatch
 
@@ -29,6 +30,15 @@ TCL_MODULES = "modules/tcl"
 
 EasyBuild is told of the first; our hooks write into the second, which is beside it.
 """
+
+PROGRAMS = {
+    "libcxi": ("bin",),
+    "osu": tuple(
+        f"libexec/osu-micro-benchmarks/mpi/{kind}"
+        for kind in ("collective", "one-sided", "pt2pt", "startup")
+    ),
+}
+"""Folders with programs of components that a view shows beside the MPI's, below their prefix."""
 
 EPOCH = 315576060
 """SOURCE_DATE_EPOCH, seconds: the time that images of the Spack engine have as well."""
@@ -59,12 +69,30 @@ _OPTIONS = (
     "--umask=022",
 )
 
+# What EasyBuild passes over by default (`/lib.*,/usr.*`), without /usr/local; our script before
+# compilers reads it as well, and the shell's expressions can exclude no word.
+_RPATH_FILTER = "--rpath-filter=/lib.*,/usr/[^l].*,/usr/l[^o].*"
 
-def eb(mount: str, *words: str, optarch: str, modules: tuple[str, ...] = ()) -> Command:
+
+def eb(
+    mount: str,
+    *words: str,
+    optarch: str,
+    modules: tuple[str, ...] = (),
+    toolchain: Toolchain = Toolchain(),  # noqa: B008 - a frozen value
+    local: bool = False,
+) -> Command:
     """Return a call of EasyBuild that installs below a mount point.
 
-    `modules` are folders of module files besides its own.
+    `modules` are folders of module files besides its own. Compilers of a toolchain without a
+    module are variables (`--minimal-build-env`), and found by PATH: an absolute name would let
+    EasyBuild write its script over the compiler. With `local` libraries are taken from below
+    `/usr/local`, such as CUDA's: EasyBuild writes no run path to anything in `/usr` by itself,
+    and the dynamic loader looks there only where somebody told it to.
     """
+    made = toolchain.compilers
+    names = {"CC": made.c, "CXX": made.cxx, "FC": made.fortran, "F77": made.fortran} if made else {}
+    chosen = ",".join(f"{name}:{program}" for name, program in names.items())
     return Command(
         argv=(
             PYTHON, "-m", "easybuild.main", *_OPTIONS,
@@ -72,16 +100,26 @@ def eb(mount: str, *words: str, optarch: str, modules: tuple[str, ...] = ()) -> 
             f"--installpath-modules={mount}/{LUA_MODULES}",
             "--module-syntax=Lua",
             f"--optarch={optarch}",
+            *([f"--minimal-build-env={chosen}"] if chosen else []),
+            *([_RPATH_FILTER] if local else []),
             *words,
         ),
         cwd=BUILD,
-        env=_environment({"MODULEPATH": ":".join((f"{mount}/{LUA_MODULES}/all", *modules))}),
+        env=_environment(
+            {"MODULEPATH": ":".join((f"{mount}/{LUA_MODULES}/all", *modules))}
+        ).then(compilers_on_path(toolchain)),
     )  # fmt: skip
 
 
 def worker(*words: str) -> Command:
     """Return a call of our own program in the sandbox."""
     return Command(argv=(PYTHON, "-I", "-S", WORKER, *words), env=_environment({}))
+
+
+def compilers_on_path(toolchain: Toolchain) -> EnvPatch:
+    """Return PATH with compilers of the machine that are in a folder of their own."""
+    folders = {"PATH": (f"{toolchain.prefix}/bin",)} if toolchain.prefix else {}
+    return EnvPatch(prepend=folders)
 
 
 def _environment(more: Mapping[str, str]) -> EnvPatch:
@@ -96,5 +134,5 @@ def _environment(more: Mapping[str, str]) -> EnvPatch:
             # Who owned files when they were packed is not for whoever unpacks them in a sandbox.
             "TAR_OPTIONS": "--no-same-owner",
             **more,
-        }
+        },
     )

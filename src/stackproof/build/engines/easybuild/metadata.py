@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stackproof.build import benchmark, bom, tail
+from stackproof.build import benchmark, bom, features, programs, tail
 from stackproof.build.engines.easybuild import layout
 from stackproof.build.engines.easybuild.chain import Easyconfig
-from stackproof.build.engines.easybuild.request import ExternalComponent
+from stackproof.build.engines.easybuild.request import ExternalComponent, Gpu
 from stackproof.build.engines.easybuild.stack import EasyBuildLock, EasyBuildStack
 from stackproof.build.transport_views import TransportViews, transport_views
 from stackproof.core.command import EnvPatch
@@ -30,6 +30,7 @@ def render_bom(stack: EasyBuildStack, lock: EasyBuildLock) -> str:
     """
     parts = [_part(one) for one in lock.components]
     parts += _outside(stack)
+    parts += programs.program_bills(stack.programs, tuple(part.ref for part in parts))
     needs = [part.ref for part in parts]
     parts += [bom.of_index(file, kind="application", scope="excluded") for file in lock.tool]
     facts = {**stack.site_facts, "optarch": stack.optarch}
@@ -75,7 +76,7 @@ def _outside(stack: EasyBuildStack) -> Iterator[bom.BillEntry]:
 
 
 def transports_of(stack: EasyBuildStack) -> TransportViews:
-    """Return what the views of the recipe's transports change, and which cannot be views."""
+    """Return the changes by views of the recipe's transports, and those that cannot be views."""
     request = stack.request
     mpi = request.mpi and MpiFacts(
         family=request.mpi[0],
@@ -83,23 +84,21 @@ def transports_of(stack: EasyBuildStack) -> TransportViews:
         prefix=stack.mount,
         launcher=families.REGISTRY[request.mpi[0]].launcher,
     )
-    return transport_views(
-        stack.transports,
-        mpi,
-        Libfabric(version=request.libfabric, providers=frozenset(request.providers)),
-        taken=(MODULES_VIEW, *(view.name for view in stack.views)),
-        fabric=stack.site_facts.get("fabric", ""),
-    )
+    libfabric = Libfabric(version=request.libfabric, providers=frozenset(request.providers))
+    taken = (MODULES_VIEW, *(view.name for view in stack.views))
+    return transport_views(stack, mpi, libfabric, taken=taken)
 
 
-def describe(stack: EasyBuildStack, lock: EasyBuildLock) -> Image:
-    """Return what the image will say of itself; `path`, `size` and `sha256` are still empty.
+def describe_image(stack: EasyBuildStack, lock: EasyBuildLock) -> Image:
+    """Return the description in an image; its `path`, `size` and `sha256` are still empty.
 
     Raises `StackproofError` (UNSUPPORTED) for a transport of the recipe that cannot be had.
     """
     changes = transports_of(stack).required()
     facts = mpi_facts(stack, lock)
     needs = _environment(stack, lock)
+    gpu = stack.request.gpu
+    has = features.of_mpi(facts, "" if gpu is Gpu.NONE else gpu.value)
     prefix = facts.prefix if facts else component_prefix(stack, lock, "libfabric")
     views = {
         view.name: View(
@@ -107,6 +106,7 @@ def describe(stack: EasyBuildStack, lock: EasyBuildLock) -> Image:
             root=f"{stack.mount}/env/{view.name}",
             description=view.description,
             env=needs.then(view.filled(prefix=prefix, mount=stack.mount)),
+            features=has,
         )
         for view in stack.views
     }
@@ -117,8 +117,9 @@ def describe(stack: EasyBuildStack, lock: EasyBuildLock) -> Image:
         env=EnvPatch(prepend={"MODULEPATH": (f"{stack.mount}/{layout.TCL_MODULES}/all",)}),
     )
     native = benchmark.NATIVE if facts and benchmark.NATIVE in stack.benchmarks else None
-    programs = {native: benchmark.program_path(stack.mount)} if native else {}
-    return tail.described(stack, lock, facts, programs, views, changes)
+    places = {native: benchmark.program_path(stack.mount)} if native else {}
+    places |= programs.program_places(stack.programs, stack.mount)
+    return tail.described(stack, lock, facts, places, views, changes)
 
 
 def mpi_facts(stack: EasyBuildStack, lock: EasyBuildLock) -> MpiFacts | None:
@@ -150,19 +151,27 @@ def _component(lock: EasyBuildLock, name: str) -> Easyconfig:
 def _environment(stack: EasyBuildStack, lock: EasyBuildLock) -> EnvPatch:
     """Return what a view changes: programs and libraries of the MPI and of libfabric.
 
-    What is built finds its own libraries by run paths; `LD_LIBRARY_PATH` is for programs that
+    After them come OSU's benchmarks and libcxi's diagnostic programs, where a recipe asks for
+    them. What is built finds its own libraries by run paths; `LD_LIBRARY_PATH` is for programs that
     were compiled elsewhere. Manual pages are found beside what is on PATH.
     """
     names = [*(stack.request.mpi or ())[:1], "libfabric"]
     prefixes = [component_prefix(stack, lock, name) for name in names]
     prefixes = [prefix for prefix in prefixes if prefix != "/usr"]  # everybody has it already
-    return EnvPatch(
-        prepend={
-            variable: tuple(f"{prefix}/{folder}" for prefix in prefixes)
-            for variable, folder in (
-                ("PATH", "bin"),
-                ("LD_LIBRARY_PATH", "lib"),
-                ("PKG_CONFIG_PATH", "lib/pkgconfig"),
-            )
-        }
+    shown = {"osu": True, "libcxi": stack.request.libcxi_tools}
+    shown_folders = [
+        f"{stack.mount}/{layout.SOFTWARE}/{component.module}/{folder}"
+        for component in lock.components
+        if shown.get(component.component, False)
+        for folder in layout.PROGRAMS[component.component]
+    ]
+    own = programs.program_folders(stack.programs, stack.mount)
+    return own.then(
+        EnvPatch(
+            prepend={
+                "PATH": (*(f"{prefix}/bin" for prefix in prefixes), *shown_folders),
+                "LD_LIBRARY_PATH": tuple(f"{prefix}/lib" for prefix in prefixes),
+                "PKG_CONFIG_PATH": tuple(f"{prefix}/lib/pkgconfig" for prefix in prefixes),
+            }
+        )
     )

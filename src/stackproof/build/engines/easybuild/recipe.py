@@ -14,6 +14,7 @@ from stackproof.build.engines.easybuild.request import (
     ExternalComponent,
     Gpu,
     OwnFile,
+    OwnPatch,
     Toolchain,
 )
 from stackproof.build.engines.easybuild.stack import Below, EasyBuildStack
@@ -83,6 +84,13 @@ def _problems(document: Document, facts: Mapping[str, str]) -> Iterator[Problem]
             ("benchmarks",),
             f"{benchmark.NATIVE} needs an MPI, and the recipe has none",
             "add `mpi`, or take it from another image",
+            reason=Reason.UNSUPPORTED,
+        )
+    if "mpi" not in data and data.get("programs"):
+        yield document.problem(
+            ("programs",),
+            "programs are compiled with the stack's MPI, and the recipe has none",
+            "add `mpi`, or leave `programs` out",
             reason=Reason.UNSUPPORTED,
         )
     if "mpi" not in data and data.get("transports"):
@@ -168,15 +176,17 @@ def _request(
         accept=tuple(data.get("accept", ())),
         source_files={name: OwnFile(**one) for name, one in data.get("source-files", {}).items()},
         patches={
-            name: tuple(OwnFile(**one) for one in every)
-            for name, every in data.get("patches", {}).items()
+            name: tuple(
+                OwnPatch(**{**patch, "mends": tuple(patch.get("mends", ()))}) for patch in patches
+            )
+            for name, patches in data.get("patches", {}).items()
         },
     )
 
 
 def _toolchain(wanted: str | Mapping[str, str], facts: Mapping[str, str]) -> Toolchain:
     if isinstance(wanted, Mapping):
-        return Toolchain(name=wanted["name"], version=wanted["version"])
+        return Toolchain(**wanted)
     if wanted == "SystemCompilerGCC":
         match = _COMPILER.match(facts.get("compiler", ""))
         return Toolchain(name=wanted, version=match[1] if match else "")

@@ -18,17 +18,46 @@ class Gpu(StrEnum):
     ROCM = "rocm"
 
 
+class Compilers(Value, kw_only=False):
+    """The names of the compilers of a maker; without `prefix` they need one in the recipe."""
+
+    c: str
+    cxx: str
+    fortran: str
+    on_path: bool = False
+
+
+COMPILERS: Mapping[str, Compilers] = {
+    "clang": Compilers("clang", "clang++", "gfortran", on_path=True),
+    "aocc": Compilers("clang", "clang++", "flang"),
+    "cce": Compilers("craycc", "crayCC", "crayftn"),
+    "nvhpc": Compilers("nvc", "nvc++", "nvfortran"),
+}
+"""Compilers of the machine besides gcc, used without a module and with the components' own flags.
+
+LLVM's clang has no Fortran on Debian 12, so gfortran goes with it. Sources: AOCC user guide
+(docs.amd.com, 57222), "Using the compiler"; CCE's man pages `craycc`, `crayCC` and `crayftn`
+(cpe.ext.hpe.com); NVIDIA HPC Compilers User's Guide (docs.nvidia.com/hpc-sdk).
+"""
+
+
 class Toolchain(Value):
-    """What compiles.
+    """The compiler of a chain.
 
     `system` is the compiler that PATH finds, without a module. `SystemCompilerGCC` wraps that
     compiler, whose `version` must then be given, into a module `GCC/VERSION` of the chain, which
     brings EasyBuild's flags with it. `GCC` and `GCCcore` are modules that are there already, as on
-    top of EESSI.
+    top of EESSI. The names of `COMPILERS` are compilers in `prefix`/bin, or on PATH.
     """
 
     name: str = "system"
     version: str = ""
+    prefix: str = ""
+
+    @property
+    def compilers(self) -> Compilers | None:
+        """Return the compilers in the place of the system's gcc, None where that compiles."""
+        return COMPILERS.get(self.name)
 
 
 class ExternalComponent(Value):
@@ -45,6 +74,12 @@ class OwnFile(Value):
     filename: str
     sha256: str
     address: str = ""
+
+
+class OwnPatch(OwnFile):
+    """A patch that a recipe brings; `mends` are ids of known conflicts that it takes away."""
+
+    mends: tuple[str, ...] = ()
 
 
 class ChainRequest(Value):
@@ -81,7 +116,7 @@ class ChainRequest(Value):
     libcxi_tools: bool = False
     accept: tuple[str, ...] = ()
     source_files: Mapping[str, OwnFile] = field(default_factory=dict)
-    patches: Mapping[str, tuple[OwnFile, ...]] = field(default_factory=dict)
+    patches: Mapping[str, tuple[OwnPatch, ...]] = field(default_factory=dict)
     bundled_parts: tuple[str, ...] = ()
     ucx: bool = False
     ucc: bool = False

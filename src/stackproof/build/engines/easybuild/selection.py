@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 
@@ -17,12 +18,14 @@ from stackproof.build.engines.easybuild.components import (
     When,
 )
 from stackproof.build.engines.easybuild.request import ChainRequest, ExternalComponent, Gpu
+from stackproof.build.engines.spack.conflicts import Conflict
 from stackproof.core.errors import Location, Problem, Reason, did_you_mean
 from stackproof.core.value import Value
 from stackproof.core.versions import Versions, versions
 from stackproof.mpi import families
 
 LIBFABRIC = "libfabric"
+GFORTRAN = "gfortran"
 CXI = "cxi"
 # Releases whose configure script decides about sm2 by what it is told of shm.
 # Source: prov/sm2/configure.m4 in https://github.com/ofiwg/libfabric at 1.22 to 2.6.
@@ -32,10 +35,9 @@ _VERBS_USERS = ("verbs", "efa", "psm3")
 _NO_CUDA = "no-cuda"
 # Of one release of HPE's host software.
 _HOST_SOFTWARE = ("libcxi", "cassini-headers", "cxi-driver")
-_TOOLCHAINS = ("system", "SystemCompilerGCC", "GCC", "GCCcore")
 # These go into commands of a shell and into names of files.
-_PATH = re.compile(r"/[A-Za-z0-9._+/-]+")
-_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
+PATH = re.compile(r"/[A-Za-z0-9._+/-]+")
+WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 _MODULE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+/-]*")
 
 
@@ -92,12 +94,14 @@ class Selection(Struct):
         """
         request = self.request
         mpi, gpu = request.mpi[0] if request.mpi else "", request.gpu.value
+        compilers = request.toolchain.compilers
         flags = {
             "xpmem": request.xpmem,
             "libcxi-tools": request.libcxi_tools,
             "bundled": request.bundled or component in request.bundled_parts,
             "ucx": request.ucx,
             "ucc": request.ucc,
+            "gfortran": compilers is None or compilers.fortran == GFORTRAN,
             **{name: mpi == name for name in families.REGISTRY},
         }
         name = when.flag.removeprefix("no-")
@@ -168,7 +172,6 @@ def _known(found: Selection, name: str, group: str, what: str, at: tuple[str, ..
 def _check_words(found: Selection) -> None:
     """Check what goes into names and commands, and names of components."""
     request, components = found.request, found.catalogue.components
-    _check_toolchain(found)
     named = [("externals", name) for name in request.externals]
     named += [("versions", name) for name in request.versions]
     for at in named:
@@ -196,25 +199,6 @@ def _check_words(found: Selection) -> None:
             found.refuse(f"`{origin}` is no origin of sources", hint, at=("sources", index))
 
 
-def _check_toolchain(found: Selection) -> None:
-    toolchain = found.request.toolchain
-    if toolchain.name not in _TOOLCHAINS:
-        found.refuse(
-            f"`{toolchain.name}` is no toolchain",
-            f"it is one of: {', '.join(_TOOLCHAINS)}",
-            at=("toolchain",),
-        )
-    if (toolchain.name == "system") is bool(toolchain.version):
-        found.refuse(
-            f"the toolchain `{toolchain.name}` with version `{toolchain.version}`",
-            "`system` has no version; every other toolchain has one",
-            at=("toolchain",),
-        )
-    elif toolchain.version and not _WORD.fullmatch(toolchain.version):
-        hint = "write numbers, such as 12.2.0"
-        found.refuse(f"`{toolchain.version}` is no version", hint, at=("toolchain",))
-
-
 def _guess(name: str, known: Collection[str]) -> str:
     return did_you_mean(name, known).strip() or f"there are: {', '.join(known)}"
 
@@ -227,13 +211,13 @@ def _origins(catalogue: Catalogue) -> set[str]:
 def _check_external(found: Selection, name: str, external: ExternalComponent) -> None:
     gpu = external is found.request.gpu_at
     at: tuple[str, ...] = ("gpu-at",) if gpu else ("externals", name)
-    if not _PATH.fullmatch(external.prefix) or ".." in external.prefix.split("/"):
+    if not PATH.fullmatch(external.prefix) or ".." in external.prefix.split("/"):
         found.refuse(
             f"`{external.prefix}`, where `{name}` is, cannot be used",
             "write an absolute path of letters, digits and `._+-`",
             at=(*at, "prefix"),
         )
-    if not _WORD.fullmatch(external.version):
+    if not WORD.fullmatch(external.version):
         message = f"`{external.version}` is no version of `{name}`"
         found.refuse(message, "write it as in 12.8.0", at=(*at, "version"))
     if external.module and not _MODULE.fullmatch(external.module):
@@ -425,7 +409,7 @@ def _refuse_version(found: Selection, component: Component, version: str) -> Non
         found.refuse(message, component.hint, Reason.UNSUPPORTED, at)
         return
     known = sorted((one.version for one in component.releases), key=_numbers, reverse=True)
-    newer = _WORD.fullmatch(version) and _numbers(version) > _numbers(known[0])
+    newer = WORD.fullmatch(version) and _numbers(version) > _numbers(known[0])
     host = component.name in _HOST_SOFTWARE and version == found.request.shs
     what = "Slingshot host software" if host else component.software
     found.refuse(
@@ -471,11 +455,28 @@ def _check_conflicts(found: Selection) -> None:
         told = f"{together}: {conflict.reason}; {conflict.remedy} (`{conflict.id}`)"
         if not all(one.known for one in mine):
             found.note(f"whether this holds, the version does not tell: {told}")
+        elif mended := _mended_by(request, conflict):
+            found.note(f"mended by {mended}: {told}")
         elif conflict.severity == "error" and conflict.id not in request.accept:
             found.refuse(
                 f"{together}: {conflict.reason} (`{conflict.id}`)",
-                f"{conflict.remedy}; or accept `{conflict.id}`",
+                f"{conflict.remedy}; or accept `{conflict.id}`{_by_patch(request, conflict)}",
                 at=_asked_at(found, next(iter(names))),
             )
         else:
             found.note(told)
+
+
+def _mended_by(request: ChainRequest, conflict: Conflict) -> str:
+    """Return the names of the patches that say that they mend a conflict, in one text."""
+    patches = itertools.chain.from_iterable(request.patches.values())
+    return ", ".join(patch.filename for patch in patches if conflict.id in patch.mends)
+
+
+def _by_patch(request: ChainRequest, conflict: Conflict) -> str:
+    """Return the end of a hint: how a patch that is there already says that it mends this."""
+    names = dict.fromkeys(package.name for package in conflict.packages)
+    patches = [patch.filename for name in names for patch in request.patches.get(name, ())]
+    if not patches:
+        return ""
+    return f"; or write `mends: [{conflict.id}]` beside {' or '.join(patches)}, if it mends this"

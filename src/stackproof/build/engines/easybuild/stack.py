@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import ClassVar
 
@@ -9,6 +10,7 @@ from msgspec import field
 
 from stackproof.build.engines.easybuild.chain import Chain, Easyconfig, LeftOut
 from stackproof.build.engines.easybuild.request import ChainRequest
+from stackproof.build.programs import StackProgram, describe_wishes
 from stackproof.build.stack import Artefact, Digest, SourceFile, StackView
 from stackproof.core import ids
 from stackproof.core.noun import to_data
@@ -49,6 +51,7 @@ class EasyBuildStack(Value):
     transports: tuple[str, ...] = ()
     benchmarks: tuple[str, ...] = ()
     below: Below | None = None
+    programs: tuple[StackProgram, ...] = ()
     compression: str = "zstd"
     compression_level: int = 6
     site_facts: Mapping[str, str] = field(default_factory=dict)
@@ -60,7 +63,7 @@ class EasyBuildLock(Value):
     `wants` is the id of what was asked for. `tool` are the packages of EasyBuild itself;
     `components` are in build order, each source file with exactly one digest; a file that is a
     packed commit has the digest of what packing gives. `metadata`, `tools`, `headers`, `left_out`
-    and `notes` are those of the chain.
+    and `notes` are those of the chain. `programs` are the sources of the recipe's programs.
     """
 
     SCHEMA: ClassVar[str] = "stackproof/easybuild-lock/1"
@@ -74,6 +77,16 @@ class EasyBuildLock(Value):
     headers: tuple[str, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
     notes: tuple[str, ...] = ()
+    programs: tuple[SourceFile, ...] = ()
+
+
+def list_outside_folders(stack: EasyBuildStack) -> tuple[str, ...]:
+    """Return the folders of the machine that a stack is built on, besides the system's compiler."""
+    folders = [component.prefix for component in stack.request.externals.values()]
+    folders += [stack.request.gpu_at.prefix] if stack.request.gpu_at else []
+    folders += [stack.request.toolchain.prefix] if stack.request.toolchain.prefix else []
+    folders += [stack.below.path, *stack.below.modules] if stack.below else []
+    return tuple(dict.fromkeys(folders))
 
 
 def files_of(component: Easyconfig) -> tuple[Artefact, ...]:
@@ -95,12 +108,17 @@ def wants(stack: EasyBuildStack) -> str:
     for name in ("source_files", "patches", "bundled_parts", "ucx", "ucc", "options"):
         if not request[name]:  # as in locks that are older than the key
             del request[name]
+    if not request["toolchain"]["prefix"]:
+        del request["toolchain"]["prefix"]
+    for patch in itertools.chain.from_iterable(request.get("patches", {}).values()):
+        patch.pop("mends", None)  # what a patch is for does not change what is built
     return ids.content_id(
         {
             "engine": stack.engine,
             "easybuild": stack.easybuild,
             "architecture": stack.architecture,
             "request": request,
+            **describe_wishes(stack.programs),
         }
     )
 
@@ -114,16 +132,19 @@ def make_lock(
         tool=tool,
         components=tuple(
             replace(
-                one,
-                sources=tuple(pinned(source, digests[source.filename]) for source in one.sources),
+                config,
+                sources=tuple(
+                    pinned(source, digests[source.filename]) for source in config.sources
+                ),
             )
-            for one in chain.easyconfigs
+            for config in chain.easyconfigs
         ),
         metadata=chain.metadata,
         tools=chain.tools,
         headers=chain.headers,
         left_out=chain.left_out,
         notes=chain.notes,
+        programs=tuple(program.source for program in stack.programs),
     )
 
 

@@ -9,7 +9,13 @@ import re
 from collections.abc import Mapping
 
 from stackproof.build.engines.easybuild.components import Component
-from stackproof.build.engines.easybuild.selection import SelectedComponent, Selection
+from stackproof.build.engines.easybuild.request import COMPILERS
+from stackproof.build.engines.easybuild.selection import (
+    PATH,
+    WORD,
+    SelectedComponent,
+    Selection,
+)
 from stackproof.core.errors import Reason, did_you_mean
 from stackproof.mpi.families.openmpi import OPENMPI
 
@@ -19,10 +25,12 @@ _SWITCH = re.compile(
 )
 _OPTION = re.compile(r"(--?[A-Za-z]|[A-Z][A-Z0-9_]*=)[A-Za-z0-9_@+=:,./~-]*")
 _NETWORKS = ("ucx", "ucc")
+_TOOLCHAINS = ("system", "SystemCompilerGCC", "GCC", "GCCcore", *COMPILERS)
 
 
 def check_wishes(found: Selection) -> None:
-    """Note every problem of a selection that a wish for one component makes."""
+    """Note every problem of a selection that a wish for one component or a compiler makes."""
+    _check_toolchain(found)
     _check_bundled(found)
     _check_networks(found)
     request = found.request
@@ -51,6 +59,57 @@ def check_wishes(found: Selection) -> None:
     for name in request.options:
         if name in _built(found):
             _check_options(found, found.parts[name])
+    for name in request.patches:
+        _check_patches(found, name)
+
+
+def _check_toolchain(found: Selection) -> None:
+    toolchain, at = found.request.toolchain, ("toolchain",)
+    if toolchain.name not in _TOOLCHAINS:
+        hint = f"it is one of: {', '.join(_TOOLCHAINS)}"
+        found.refuse(f"`{toolchain.name}` is no toolchain", hint, at=at)
+    if (toolchain.name == "system") is bool(toolchain.version):
+        found.refuse(
+            f"the toolchain `{toolchain.name}` with version `{toolchain.version}`",
+            "`system` has no version; every other toolchain has one",
+            at=at,
+        )
+    elif toolchain.version and not WORD.fullmatch(toolchain.version):
+        hint = "write numbers, such as 12.2.0"
+        found.refuse(f"`{toolchain.version}` is no version", hint, at=at)
+    prefix, compilers = toolchain.prefix, toolchain.compilers
+    if prefix and compilers is None:
+        hint = f"it goes with one of: {', '.join(COMPILERS)}"
+        found.refuse(f"the toolchain `{toolchain.name}` has no prefix", hint, at=at)
+    elif prefix and (not PATH.fullmatch(prefix) or ".." in prefix.split("/")):
+        hint = "write an absolute path of letters, digits and `._+-`"
+        found.refuse(f"`{prefix}`, where `{toolchain.name}` is, cannot be used", hint, at=at)
+    elif compilers and not prefix and not compilers.on_path:
+        found.refuse(
+            f"where `{toolchain.name}` is installed is not known",
+            f"add its `prefix`, the folder whose `bin` has `{compilers.c}`",
+            Reason.MISSING_KEY,
+            at,
+        )
+
+
+def _check_patches(selection: Selection, name: str) -> None:
+    """Refuse a patch that mends a conflict that nobody knows, or one of other components."""
+    known = {conflict.id: conflict for conflict in selection.catalogue.conflicts}
+    mine = [
+        identifier
+        for identifier, conflict in known.items()
+        if name in {package.name for package in conflict.packages}
+    ]
+    for index, patch in enumerate(selection.request.patches[name]):
+        for number, identifier in enumerate(patch.mends):
+            at = ("patches", name, index, "mends", number)
+            if identifier not in known:
+                hint = did_you_mean(identifier, known).strip() or "`check` prints the ids"
+                selection.refuse(f"no conflict `{identifier}` is known", hint, at=at)
+            elif identifier not in mine:
+                hint = f"conflicts of {name}: {', '.join(mine) or 'none'}"
+                selection.refuse(f"`{identifier}` is no conflict of `{name}`", hint, at=at)
 
 
 def _built(found: Selection) -> list[str]:
@@ -112,24 +171,24 @@ def _check_networks(found: Selection) -> None:
         found.refuse("UCC works through UCX", "add `ucx: true`", Reason.MISSING_KEY, ("ucc",))
 
 
-def _check_bundled(found: Selection) -> None:
+def _check_bundled(selection: Selection) -> None:
     """Refuse copies that an MPI has not, or the machine has too, and those that go together."""
-    request = found.request
-    if request.mpi is None or request.mpi[0] not in found.catalogue.components:
+    request = selection.request
+    if request.mpi is None or request.mpi[0] not in selection.catalogue.components:
         return
-    mpi = found.catalogue.components[request.mpi[0]]
+    mpi = selection.catalogue.components[request.mpi[0]]
     copies = [need.component for need in mpi.needs if need.when.flag == "no-bundled"]
     for index, name in enumerate(request.bundled_parts):
         if name not in copies:
-            found.refuse(
+            selection.refuse(
                 f"{mpi.software} brings no copy of `{name}` along",
                 f"it has: {', '.join(copies)}" if copies else "leave `bundled` out",
                 at=("bundled", index),
             )
     taken = copies if request.bundled else [n for n in request.bundled_parts if n in copies]
     for name in taken:
-        if name in found.machine:
-            found.refuse(
+        if name in selection.machine:
+            selection.refuse(
                 f"`{name}` is to be the machine's, and the copy in {mpi.name}'s sources",
                 "choose one: without `bundled`, the others are built",
                 at=("bundled",),
@@ -140,7 +199,7 @@ def _check_bundled(found: Selection) -> None:
     together = (("hwloc", "pmix"), ("libevent", "pmix"), ("pmix", "libevent"), ("pmix", "prrte"))
     for one, other in together:
         if one in taken and other in copies and other not in taken:
-            found.refuse(
+            selection.refuse(
                 f"with the copy of `{one}` goes that of `{other}`",
                 f"add `{other}` to `bundled`, or take `{one}` out",
                 at=("bundled",),

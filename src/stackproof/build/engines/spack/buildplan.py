@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from stackproof.build import benchmark, tail
-from stackproof.build.engines.spack import configuration, environments, locks, metadata, views
+from stackproof.build.engines.spack import (
+    configuration,
+    environments,
+    locks,
+    metadata,
+    together,
+    views,
+)
 from stackproof.build.engines.spack.layout import (
     BUILT,
     COMPILERS,
@@ -73,7 +80,7 @@ def _image_steps(
     steps = (
         *_hook(_PRE_HOOK, stack.pre_install, stack),
         _fetch_step(stack, lock),
-        *map(_install_step, locks.folders(stack)),
+        *_install_steps(stack),
         *([_cleanup_step(stack)] if stack.cleanup != "none" else []),
         _views_step(stack, lock),
         *([_modules_step(stack)] if stack.modules is not None else []),
@@ -138,6 +145,15 @@ def builds(lock: SpackLock, folder: str, mount: str) -> bool:
     """Return whether anything of a folder's solution is not on the machine already."""
     known = locks.nodes(lock.environments[folder], mount)
     return any(not node.external for node in known.values())
+
+
+def _install_steps(stack: SpackStack) -> Iterator[Step]:
+    """Yield the steps that install: compilers in turn, then all environments at the same time."""
+    folders = locks.folders(stack)
+    last = [folder for folder in folders if not folder.startswith(f"{COMPILERS}/")]
+    yield from (_install_step(folder) for folder in folders if folder not in last)
+    needs = {environment_folder(e.name): locks.spliced_from(e) for e in stack.environments}
+    yield from together.join_steps("install", {f: _install_step(f) for f in last}, needs)
 
 
 def _install_step(folder: str) -> Step:

@@ -48,6 +48,11 @@ class Programs(Value):
     ours: bool = True
 
 
+def list_programs(compiler: str) -> tuple[str, ...]:
+    """Return the names of the programs of a compiler of a stack, for C, C++ and Fortran."""
+    return _PROGRAMS.get(compiler, _PROGRAMS["gcc"])
+
+
 def built(stack: SpackStack) -> tuple[Compiler, ...]:
     """Return the compilers that the stack builds."""
     return tuple(compiler for compiler in stack.compilers if not compiler.external)

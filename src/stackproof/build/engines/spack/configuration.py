@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,6 +28,9 @@ from stackproof.core.value import Value
 SITE_NAMESPACE = "alps"
 """The namespace of the site's packages in a uenv image; the name is Stackinator's."""
 _CORES_PER_PACKAGE = 8
+# Spack gives up what waits for a lock. The index of all packages is made under one, by whichever
+# environment is solved first, and takes minutes; a lock is let go of however its holder ends.
+_LOCK_TIMEOUT_S = 3600
 _KEYS = "keys"
 # Spack's own place for its keyring is in its clone, which nobody can write to.
 _GPG = "gpg"
@@ -181,6 +185,18 @@ def _config(stack: SpackStack) -> dict[str, Any]:
     }
 
 
+def external_prefixes(stack: SpackStack) -> tuple[str, ...]:
+    """Return the folders outside of /usr with software that the stack does not build."""
+    prefixes = {
+        posixpath.normpath(str(external["prefix"]))
+        for body in stack.packages.values()
+        if isinstance(body, Mapping)
+        for external in body.get("externals") or ()
+        if isinstance(external, Mapping) and str(external.get("prefix", "")).startswith("/")
+    }
+    return tuple(sorted(prefix for prefix in prefixes if not f"{prefix}/".startswith("/usr/")))
+
+
 def _concretizer(stack: SpackStack) -> dict[str, Any]:
     """Return the site's settings of the concretizer, without what would make it look around.
 
@@ -202,6 +218,7 @@ def _local_config(stack: SpackStack, jobs: int | None) -> dict[str, Any]:
     config: dict[str, Any] = {}
     if jobs:
         config["build_jobs"] = jobs
+        config["db_lock_timeout"] = _LOCK_TIMEOUT_S
     if jobs and stack.generation > 1:
         config["concurrent_packages"] = max(1, jobs // _CORES_PER_PACKAGE)
     return {"config": config}

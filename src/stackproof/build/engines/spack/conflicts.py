@@ -306,7 +306,7 @@ def _named(conflict: Conflict, known: Mapping[str, _Package]) -> tuple[str, ...]
             if package is None
             else [text for one in package.constraints if (text := _text(one.versions))]
         )
-        found.append(f"{name}@{','.join(texts)}" if texts else name)
+        found.append(f"{name}@{','.join(dict.fromkeys(texts))}" if texts else name)
     return tuple(found)
 
 
@@ -315,7 +315,7 @@ def _text(asked: Versions) -> str:
     for one in asked.ranges:
         low, high = (".".join(map(str, end or ())) for end in (one.low, one.high))
         words.append(low if low == high else f"{low}:{high}")
-    return "" if words in ([":"], [""]) else ",".join(words)
+    return "" if words in ([":"], [""]) else ",".join(dict.fromkeys(words))
 
 
 def as_problem(finding: ConflictFinding, where: Location | None) -> Problem:

@@ -50,7 +50,8 @@ def spack_yaml(
 
     `contents` are the lock files' contents by folder, as far as they are known: a splice names its
     replacement by its hash. With `views` it has the environment's views. They are left out until
-    everything is installed: each `spack install` would make them anew, and several may run at once.
+    everything is installed: each `spack install` would make them again, and several
+    may run at once.
     """
     for compiler in compilers.built(stack):
         if compiler_folder(compiler.name) == folder:

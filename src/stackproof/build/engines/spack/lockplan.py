@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from stackproof.build.engines.spack import compilers, configuration, environments, locks
+from stackproof.build import tail
+from stackproof.build.engines.spack import compilers, configuration, environments, locks, together
 from stackproof.build.engines.spack.configuration import render
 from stackproof.build.engines.spack.layout import (
+    COMPILERS,
     CONFIG,
     EPOCH,
     REPOSITORIES,
@@ -30,9 +32,10 @@ def lock_plan(
 ) -> Plan:
     """Return the steps up to Spack's solutions; none of them installs or needs the network.
 
-    `files` are lock files (by path below the build) that are known already. Generations 2 and 3
-    are solved in one plan. In generation 1 a compiler's prefix has to be known before anything
-    that it builds can be solved, so a plan goes only as far as `files` allow: run it, add the
+    `files` are lock files (by path below the build) that are known already. Compilers are
+    solved in turn, then all environments at the same time. Generations 2 and 3 are solved in one
+    plan. In generation 1 a compiler's prefix has to be known before anything that it builds can be
+    solved, so a plan goes only as far as `files` allow: run it, add the
     files that it left, ask for the next one, until all of `locks.lock_files` are there. What is
     spliced waits for its parts in every generation.
     """
@@ -40,14 +43,22 @@ def lock_plan(
         path.removesuffix("/spack.lock"): locks.content_of(path, data)
         for path, data in (files or {}).items()
     }
-    steps = [setup_step(stack, clones)]
+    setup = setup_step(stack, clones)
+    solved: list[Step] = []
+    side_by_side: dict[str, Step] = {}
     parts = {environment_folder(e.name): locks.spliced_from(e) for e in stack.environments}
     for folder in locks.folders(stack):
         first = environments.needed_folders(stack, folder) if stack.generation == 1 else ()
         if folder in known or not known.keys() >= {*first, *parts.get(folder, ())}:
             continue
-        steps.append(_concretize(stack, folder, known, (steps[-1].id,)))
-    return Plan(name=stack.name, mount=stack.mount, steps=tuple(steps))
+        step = _concretize(stack, folder, known)
+        if folder.startswith(f"{COMPILERS}/"):
+            solved.append(step)
+        else:
+            side_by_side[folder] = step
+    solved += together.join_steps("concretize", side_by_side)
+    steps = (setup, *tail.in_turn(solved, setup.id))
+    return Plan(name=stack.name, mount=stack.mount, steps=steps)
 
 
 def wants(stack: SpackStack) -> str:
@@ -129,9 +140,7 @@ def no_packages_found() -> str:
     return render({"packages": {}})
 
 
-def _concretize(
-    stack: SpackStack, folder: str, known: Mapping[str, Any], inputs: tuple[str, ...]
-) -> Step:
+def _concretize(stack: SpackStack, folder: str, known: Mapping[str, Any]) -> Step:
     build_files = {
         f"{name}/spack.lock": ids.canonical_json(content).decode()
         for name, content in known.items()
@@ -151,7 +160,6 @@ def _concretize(
     return Step(
         name=f"concretize-{folder.replace('/', '-')}",
         description=f"let Spack choose the packages of {folder}",
-        inputs=inputs,
         files=files,
         executable=tuple(files),
         build_files=build_files,

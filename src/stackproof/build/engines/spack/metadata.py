@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from stackproof import __version__
-from stackproof.build import bom, tail
-from stackproof.build.engines.spack import locks
+from stackproof.build import bom, features, tail
+from stackproof.build.engines.spack import compilers, locks
 from stackproof.build.engines.spack.layout import environment_folder, replacement_folder
 from stackproof.build.engines.spack.locks import SolvedPackage
 from stackproof.build.engines.spack.mpis import FAMILIES
@@ -30,6 +30,9 @@ from stackproof.image.model import MpiFacts
 from stackproof.mpi import families
 from stackproof.mpi.transports.profile import libfabric_of
 
+_GPUS = {"cuda": "cuda", "hip": "rocm"}
+"""The packages by which it shows for which GPUs an environment is."""
+
 
 def files(stack: SpackStack, lock: SpackLock, programs: Mapping[str, str]) -> dict[str, str]:
     """Return the metadata by path below the store; `programs` are benchmarks by name."""
@@ -39,6 +42,8 @@ def files(stack: SpackStack, lock: SpackLock, programs: Mapping[str, str]) -> di
         "meta/stack.json": noun.to_json(stack),
         "meta/lock.json": noun.to_json(lock),
     }
+    if features.REFRAME.removeprefix("meta/extra/") not in stack.extra_files:
+        found[features.REFRAME] = features.reframe_yaml(*_of_views(stack, lock))
     for folder, content in lock.environments.items():
         found[f"meta/spack.lock/{folder}.json"] = _json(content)
     return found
@@ -46,12 +51,14 @@ def files(stack: SpackStack, lock: SpackLock, programs: Mapping[str, str]) -> di
 
 def env_json(stack: SpackStack, lock: SpackLock, programs: Mapping[str, str]) -> dict[str, Any]:
     """Return `meta/env.json` as far as it is known before anything is installed."""
+    has, _ = _of_views(stack, lock)
     views: dict[str, Any] = {
         view.name: {
             "root": f"{stack.mount}/env/{view.name}",
             "activate": f"{stack.mount}/env/{view.name}/activate.sh",
             "description": view.description,
             "type": "spack-view",
+            "features": list(has[view.name]),
         }
         for environment in stack.environments
         for view in environment.views
@@ -91,10 +98,32 @@ def env_json(stack: SpackStack, lock: SpackLock, programs: Mapping[str, str]) ->
         "stack": ids.content_id(noun.to_data(stack)),
         "lock": tail.lock_digest(lock),
         "benchmarks": dict(programs),
+        "architecture": stack.architecture,
     }
     if changes:
         data["stackproof"]["transports"] = list(changes)
     return data
+
+
+def _of_views(
+    stack: SpackStack, lock: SpackLock
+) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:
+    """Return by view its features, with the packages that were asked for, and its compilers."""
+    features_by_view: dict[str, tuple[str, ...]] = {}
+    compilers_by_view: dict[str, tuple[str, ...]] = {}
+    for environment in stack.environments:
+        content = lock.environments[environment_folder(environment.name)]
+        nodes = locks.nodes(content, stack.mount)
+        roots = locks.roots(content)
+        packages = {node.name for node in locks.needed(roots, nodes)}
+        gpu = next((name for package, name in _GPUS.items() if package in packages), "")
+        names = {nodes[root].name for root in roots}
+        facts = _facts(_mpi_node(stack, lock, environment))
+        for view in environment.views:
+            more = {*names, *environment.compilers, *([gpu] if gpu else [])}
+            features_by_view[view.name] = features.of_mpi(facts, more=more)
+            compilers_by_view[view.name] = compilers.list_programs(environment.compilers[0])
+    return features_by_view, compilers_by_view
 
 
 def render_bom(stack: SpackStack, lock: SpackLock) -> str:
@@ -175,15 +204,11 @@ def _repositories(lock: SpackLock) -> Iterator[bom.BillEntry]:
 
 
 def transports_of(stack: SpackStack, lock: SpackLock) -> TransportViews:
-    """Return what the views of the recipe's transports change, and which cannot be views."""
+    """Return the changes by views of the recipe's transports, and those that cannot be views."""
     own = (view.name for environment in stack.environments for view in environment.views)
-    return transport_views(
-        stack.transports,
-        mpi_facts(stack, lock),
-        libfabric_of(render_bom(stack, lock) if stack.transports else ""),
-        taken=("modules", "spack", *own),
-        fabric=stack.site_facts.get("fabric", ""),
-    )
+    libfabric = libfabric_of(render_bom(stack, lock) if stack.transports else "")
+    taken = ("modules", "spack", *own)
+    return transport_views(stack, mpi_facts(stack, lock), libfabric, taken=taken)
 
 
 def configure_json(stack: SpackStack, lock: SpackLock) -> dict[str, Any]:
@@ -218,16 +243,18 @@ def configure_json(stack: SpackStack, lock: SpackLock) -> dict[str, Any]:
 def mpi_facts(stack: SpackStack, lock: SpackLock) -> MpiFacts | None:
     """Return what the image says about its MPI: that of its default view, else the first one."""
     for environment in _default_first(stack):
-        node = _mpi_node(stack, lock, environment)
-        if node:
-            family = FAMILIES[node.name]
-            return MpiFacts(
-                family=family,
-                version=node.version,
-                prefix=node.prefix,
-                launcher=families.REGISTRY[family].launcher,
-            )
+        facts = _facts(_mpi_node(stack, lock, environment))
+        if facts:
+            return facts
     return None
+
+
+def _facts(node: SolvedPackage | None) -> MpiFacts | None:
+    if node is None:
+        return None
+    family = FAMILIES[node.name]
+    launcher = families.REGISTRY[family].launcher
+    return MpiFacts(family=family, version=node.version, prefix=node.prefix, launcher=launcher)
 
 
 def _default_first(stack: SpackStack) -> list[SpackEnvironment]:

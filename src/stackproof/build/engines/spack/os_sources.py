@@ -100,7 +100,7 @@ def source_problems(sources: tuple[OsSource, ...], file: str) -> tuple[Problem, 
                 reason=Reason.INVALID_VALUE,
                 message=message,
                 where=Location(file=file),
-                hint="remove the entry, and let `stackproof mirror add-os-sources` write it anew",
+                hint="remove the entry, and let `stackproof mirror add-os-sources` write it again",
             )
             for message in messages
         ]

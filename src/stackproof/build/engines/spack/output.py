@@ -15,12 +15,18 @@ and, of the installer that Spack has besides since 1.1 (lib/spack/spack/new_inst
     <hash> zlib@1.3.1: finished
     ==> Error: The following packages failed to install:
     zlib@1.3.1/<hash>: /build/stage/…/spack-build-out.txt
+
+which since 1.2 says
+
+    [ ] <hash> zlib@1.3.1 staging (0s)
+    [+] <hash> zlib@1.3.1 /user-environment/linux-debian12-zen3/zlib-1.3.1-<hash> (3s)
+    [x] <hash> zlib@1.3.1 failed: /build/stage/…/spack-stage-zlib-1.3.1-<hash>-<word>.log (1s)
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec import field
 
@@ -33,9 +39,16 @@ _PHASE = re.compile(r"==> (?P<name>\S+): Executing phase: '(?P<phase>\w+)'")
 _STATE = re.compile(
     r"(?P<hash>[a-z2-7]{7,32}) (?P<name>[a-z0-9_-]+)@(?P<version>\S+): (?P<state>.+)"
 )
+_NEWER = re.compile(
+    r"\[(?P<mark>[ +x])\] (?P<hash>[a-z2-7]{7,32}) (?P<name>[a-z0-9_-]+)@\S+ (?P<state>.+) \(\d+s\)"
+)
+_ENDS = {"+": "finished", "x": "failed"}
 _ERROR = re.compile(r"==> Error: (?P<text>.*)")
-_LOG = re.compile(r"^(?:\s+|.*: )(?P<path>/\S*/spack-(?:build|configure|cmake)-\S*out\.txt)\s*$")
-_STAGE = re.compile(rf"spack-stage-{_NAME}/")
+_LOG = re.compile(
+    r"^(?:\s+|.*: )(?P<path>/\S*/spack-"
+    r"(?:(?:build|configure|cmake)-\S*out\.txt|stage-\S+\.log))\s*$"
+)
+_STAGE = re.compile(rf"spack-stage-{_NAME}[/-]")
 _PREFIX = re.compile(rf"{_NAME}$")
 # gpg(1) on standard error; Spack itself only says that there is no binary (v1.1).
 _SIGNATURE = re.compile(r"gpg: (?:(?P<bad>BAD signature)|(?P<unknown>Can't check signature)).*")
@@ -108,21 +121,33 @@ def advance(progress: Progress, line: str) -> Progress:
     if found := _PHASE.match(line):
         running = (*(n for n in progress.running if n != found["name"]), found["name"])
         return replace(progress, running=running, phase=found["phase"])
-    if found := _STATE.fullmatch(line):
+    if found := _STATE.fullmatch(line) or _NEWER.fullmatch(line):
         return _at_state(progress, found)
     if _ERROR.match(line):
         return replace(progress, running=progress.running[:-1], phase="")
     return progress
 
 
+def join_progress(every: Iterable[Progress]) -> Progress:
+    """Return the progress of several installations; what two of them want counts for each."""
+    parts = list(every)
+    return Progress(
+        total=sum(part.total for part in parts),
+        done=frozenset(f"{number} {key}" for number, part in enumerate(parts) for key in part.done),
+        running=tuple(dict.fromkeys(name for part in parts for name in part.running)),
+        phase=parts[0].phase if len(parts) == 1 else "",
+    )
+
+
 def _at_state(progress: Progress, found: re.Match[str]) -> Progress:
+    state = _ENDS.get(found.groupdict().get("mark", ""), found["state"])
     others = tuple(name for name in progress.running if name != found["name"])
-    if found["state"] == "failed":
+    if state == "failed":
         return replace(progress, running=others, phase="")
-    if found["state"] == "finished":
+    if state == "finished":
         done = progress.done | {found["hash"]}
         return replace(progress, done=done, running=others, phase="")
-    return replace(progress, running=(*others, found["name"]), phase=found["state"])
+    return replace(progress, running=(*others, found["name"]), phase=state)
 
 
 class PackageFailure(Value):

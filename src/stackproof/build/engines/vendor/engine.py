@@ -53,7 +53,7 @@ class VendorEngine:
         title = families.REGISTRY[stack.mpi_family].title
         rows += [
             ("mpi", f"{title} {lock.mpi.product_version} for {lock.compiler}"),
-            ("views", ", ".join(plan.describe(stack, lock).views)),
+            ("views", ", ".join(plan.describe_image(stack, lock).views)),
             *(("rpm", f"{one.nevra}  sha256 {one.sha256}") for one in lock.packages),
             *(
                 ("of the site", f"{name}  for {who}  {releases.site_package(name)}".rstrip())
@@ -67,7 +67,7 @@ class VendorEngine:
     def container(self, stack: VendorStack, lock: VendorLock) -> Container:
         """See `Engine`; its builder refuses Containerfiles, which would hand the files on."""
         facts = plan.mpi_facts(stack, lock)
-        views = plan.describe(stack, lock).views
+        views = plan.describe_image(stack, lock).views
         return Container(
             views=tuple(views),
             environments={

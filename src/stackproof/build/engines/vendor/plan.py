@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from urllib.parse import quote
 
-from stackproof.build import benchmark, bom, tail
+from stackproof.build import benchmark, bom, features, tail
 from stackproof.build.engine import Sources
 from stackproof.build.engines.vendor import closure, releases
 from stackproof.build.engines.vendor.stack import VendorLock, VendorRpm, VendorStack
@@ -33,7 +33,7 @@ def build_plan(stack: VendorStack, lock: VendorLock, sources: Sources) -> Plan:
     rest = (
         *tail.compiled(stack, native, sources.csrc, environment(stack, lock)),
         tail.metadata_step(
-            describe(stack, lock), stack, lock,
+            describe_image(stack, lock), stack, lock,
             bill=render_bom(stack, lock), recipe=sources.recipe,
         ),
         tail.packed(stack),
@@ -153,18 +153,13 @@ def environment(stack: VendorStack, lock: VendorLock) -> EnvPatch:
 
 
 def transports_of(stack: VendorStack, lock: VendorLock) -> TransportViews:
-    """Return what the views of the recipe's transports change, and which cannot be views."""
-    return transport_views(
-        stack.transports,
-        mpi_facts(stack, lock),
-        Libfabric(),
-        taken=tuple(view.name for view in stack.views),
-        fabric=stack.site_facts.get("fabric", ""),
-    )
+    """Return the changes by views of the recipe's transports, and those that cannot be views."""
+    own = [view.name for view in stack.views]
+    return transport_views(stack, mpi_facts(stack, lock), Libfabric(), taken=own)
 
 
-def describe(stack: VendorStack, lock: VendorLock) -> Image:
-    """Return what the image will say of itself: also that nobody may hand it on.
+def describe_image(stack: VendorStack, lock: VendorLock) -> Image:
+    """Return the description in an image: also that nobody may hand it on.
 
     Raises `StackproofError` (UNSUPPORTED) for a transport of the recipe that cannot be had.
     """
@@ -175,6 +170,7 @@ def describe(stack: VendorStack, lock: VendorLock) -> Image:
             root=f"{stack.mount}/env/{view.name}",
             description=view.description,
             env=needs.then(view.filled(prefix=facts.prefix, mount=stack.mount)),
+            features=features.of_mpi(facts, "" if stack.gtl == "none" else stack.gtl),
         )
         for view in stack.views
     }

@@ -15,6 +15,7 @@ from typing import Any
 from stackproof.build import pip_answers
 from stackproof.build.engines.wheel.stack import Lock, Stack
 from stackproof.build.plan import DOWNLOADS, PYTHON, TOOLS, Step
+from stackproof.build.programs import describe_wishes
 from stackproof.build.stack import Artefact
 from stackproof.core import ids
 from stackproof.core.command import Command, Completed
@@ -99,6 +100,7 @@ def read_lock(stack: Stack, done: Completed) -> Lock:
         artefacts=tuple(
             sorted(artefacts, key=lambda a: (order.get(_plain(a.name), len(order)), a.name))
         ),
+        programs=tuple(program.source for program in stack.programs),
     )
 
 
@@ -147,6 +149,7 @@ def wants(stack: Stack) -> str:
             "requirements": [str(requirement) for requirement in stack.requirements],
             "packages": list(stack.packages),
             "architecture": stack.architecture,
+            **describe_wishes(stack.programs),
         }
     )
 
@@ -169,6 +172,7 @@ def replacing_part(stack: Stack, lock: Lock | None = None) -> tuple[Stack, Lock]
         mpi_family=other.family,
         requirements=other.requirements,
         packages=(),
+        programs=(),
         replacement=None,
     )
     found = lock.artefacts[-len(other.requirements) :] if lock else ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stackproof.build import benchmark, bom, tail
+from stackproof.build import benchmark, bom, features, programs, tail
 from stackproof.build.engine import (
     OCI,
     OWN,
@@ -50,7 +50,9 @@ class WheelEngine:
         if lock is None:
             return Findings(problems=engine.problems(stack))
         views = transports_of(stack, lock).placed(where("transports"))
-        return Findings(problems=(*engine.problems(stack), *views.problems), notes=views.notes)
+        changed = programs.find_changes(stack.programs, lock.programs, where("programs"))
+        problems = (*engine.problems(stack), *views.problems, *changed)
+        return Findings(problems=problems, notes=views.notes)
 
     def plan(self, stack: Stack, lock: Lock | None, sources: Sources) -> Plan:
         """See `Engine`; what makes a lock is no step but a question to the package index."""
@@ -60,7 +62,7 @@ class WheelEngine:
 
     def rows(self, stack: Stack, lock: Lock | None) -> Rows:
         """See `Engine`."""
-        views = describe(stack, lock).views if lock else ()
+        views = describe_image(stack, lock).views if lock else ()
         return (
             ("stack", f"{stack.name} {stack.version}  {stack.description}"),
             ("engine", stack.engine),
@@ -71,11 +73,12 @@ class WheelEngine:
                 ("file", f"{one.filename}  sha256 {one.sha256}")
                 for one in (lock.artefacts if lock else ())
             ),
+            *programs.list_rows(stack.programs),
         )
 
     def container(self, stack: Stack, lock: Lock) -> Container:
         """See `Engine`."""
-        views = describe(stack, lock).views
+        views = describe_image(stack, lock).views
         mpi = mpi_facts(stack, lock)
         family = families.REGISTRY[mpi.family]
         return Container(
@@ -102,19 +105,24 @@ ENGINE = WheelEngine()
 
 def plan(stack: Stack, lock: Lock, sources: Sources) -> Plan:
     """Return the plan that builds the image of a locked stack."""
-    image = describe(stack, lock)
+    image = describe_image(stack, lock)
     facts = mpi_facts(*engine.own_part(stack, lock))
     native = facts if NATIVE in stack.benchmarks else None
     needs = families.REGISTRY[facts.family].environment(facts.prefix)
     install = engine.install_step(*engine.own_part(stack, lock))
     other = engine.replacing_part(stack, lock)
+    compiled = tuple(
+        replace(programs.program_step(own, stack.mount, facts, needs), inputs=(install.id,))
+        for own in stack.programs
+    )
     rest = (
         *tail.compiled(stack, native, sources.csrc, needs),
         *([replace(engine.install_step(*other), name="replacement")] if other else []),
         tail.metadata_step(image, stack, lock, bill=render_bom(stack, lock), recipe=sources.recipe),
         tail.packed(stack),
     )
-    steps = (install, *tail.in_turn(rest, install.id))
+    before = (install, *compiled)
+    steps = (*before, *tail.in_turn(rest, *(step.id for step in before)))
     return Plan(name=stack.name, mount=stack.mount, steps=steps)
 
 
@@ -131,24 +139,21 @@ def mpi_facts(stack: Stack, lock: Lock) -> MpiFacts:
 
 def render_bom(stack: Stack, lock: Lock) -> str:
     """Return the bill of materials: each wheel with the licence that its publisher states."""
-    parts = [bom.of_index(artefact) for artefact in lock.artefacts]
+    wheels = [bom.of_index(artefact) for artefact in lock.artefacts]
+    parts = [*wheels, *programs.program_bills(stack.programs, tuple(wheel.ref for wheel in wheels))]
     needs = [part.ref for part in parts]
     return bom.render(stack, lock, parts, needs=needs, facts=stack.site_facts)
 
 
 def transports_of(stack: Stack, lock: Lock) -> TransportViews:
-    """Return what the views of the recipe's transports change, and which cannot be views."""
-    return transport_views(
-        stack.transports,
-        mpi_facts(stack, lock),
-        libfabric_of(render_bom(stack, lock)),
-        taken=tuple(view.name for view in stack.views),
-        fabric=stack.site_facts.get("fabric", ""),
-    )
+    """Return the changes by views of the recipe's transports, and those that cannot be views."""
+    own = [view.name for view in stack.views]
+    libfabric = libfabric_of(render_bom(stack, lock))
+    return transport_views(stack, mpi_facts(stack, lock), libfabric, taken=own)
 
 
-def describe(stack: Stack, lock: Lock) -> Image:
-    """Return what the image will say of itself; `path`, `size` and `sha256` are still empty.
+def describe_image(stack: Stack, lock: Lock) -> Image:
+    """Return the description in an image; its `path`, `size` and `sha256` are still empty.
 
     Raises `StackproofError` (UNSUPPORTED) for a transport of the recipe that cannot be had.
     """
@@ -157,17 +162,20 @@ def describe(stack: Stack, lock: Lock) -> Image:
     needs = families.REGISTRY[facts.family].environment(facts.prefix)
     if own != facts:  # its programs, IMB-MPI1 among them, are found behind those of the other
         needs = needs.then(EnvPatch(append={"PATH": (f"{own.prefix}/bin",)}))
+    needs = programs.program_folders(stack.programs, stack.mount).then(needs)
     views = {
         view.name: View(
             name=view.name,
             root=f"{stack.mount}/env/{view.name}",
             description=view.description,
             env=needs.then(view.filled(prefix=facts.prefix, mount=stack.mount)),
+            features=features.of_mpi(facts),
         )
         for view in stack.views
     }
-    programs = {name: _program_path(name, stack, own) for name in stack.benchmarks}
-    return tail.described(stack, lock, facts, programs, views, changes)
+    places = {name: _program_path(name, stack, own) for name in stack.benchmarks}
+    places |= programs.program_places(stack.programs, stack.mount)
+    return tail.described(stack, lock, facts, places, views, changes)
 
 
 def _program_path(name: str, stack: Stack, facts: MpiFacts) -> str:

@@ -9,6 +9,7 @@ from msgspec import field
 
 from stackproof.build.engines.wheel import engine as wheel_engine
 from stackproof.build.engines.wheel.stack import ReplacingMpi, Stack
+from stackproof.build.programs import ProgramWish, parse_programs, program_problems
 from stackproof.build.stack import StackView
 from stackproof.core import document as documents
 from stackproof.core.command import EnvPatch
@@ -60,6 +61,7 @@ class Recipe(Value):
     views: tuple[ViewWish, ...] = (ViewWish(name="default", description="the MPI, ready to use"),)
     default_view: str | None = "default"
     benchmarks: tuple[str, ...] = ("stackproof-bench",)
+    programs: tuple[ProgramWish, ...] = ()
     image: ImageWish = field(default_factory=ImageWish)
 
 
@@ -83,6 +85,7 @@ def meaning_problems(document: Document, *, own_views: tuple[str, ...] = ()) -> 
     """
     data = document.data
     yield from image_problems(document)
+    yield from program_problems(document)
     packages = data.get("packages")
     for index, text in enumerate(packages if isinstance(packages, list) else []):
         if isinstance(text, str) and (fault := _requirement_fault(text)):
@@ -153,7 +156,7 @@ def _build(data: dict[str, Any]) -> Recipe:
         given["replacement"] = MpiWish(**data["replacement"])
     if "image" in data:
         given["image"] = ImageWish(**data["image"])
-    return Recipe(mpi=MpiWish(**data["mpi"]), **given)
+    return Recipe(mpi=MpiWish(**data["mpi"]), programs=parse_programs(data), **given)
 
 
 def view_wish(name: str, body: dict[str, Any]) -> ViewWish:

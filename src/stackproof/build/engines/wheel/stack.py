@@ -7,7 +7,8 @@ from typing import ClassVar
 
 from msgspec import field
 
-from stackproof.build.stack import Artefact, StackView
+from stackproof.build.programs import StackProgram
+from stackproof.build.stack import Artefact, SourceFile, StackView
 from stackproof.core.value import Value
 from stackproof.mpi.requirement import Requirement
 
@@ -44,6 +45,7 @@ class Stack(Value):
     benchmarks: tuple[str, ...]
     packages: tuple[str, ...] = ()
     replacement: ReplacingMpi | None = None
+    programs: tuple[StackProgram, ...] = ()
     compression: str = "zstd"
     compression_level: int = 6
     site_facts: Mapping[str, str] = field(default_factory=dict)
@@ -54,7 +56,7 @@ class Lock(Value):
 
     `wants` is the id of what was asked for (engine, requirements, architecture): a lock whose
     `wants` differs from the stack's belongs to an older recipe. The files of a replacement come
-    last, one for each of its requirements.
+    last, one for each of its requirements. `programs` are the sources of the recipe's programs.
     """
 
     SCHEMA: ClassVar[str] = "stackproof/lock/1"
@@ -62,3 +64,4 @@ class Lock(Value):
     engine: str
     wants: str
     artefacts: tuple[Artefact, ...]
+    programs: tuple[SourceFile, ...] = ()

@@ -35,7 +35,7 @@
 #include <unistd.h>
 
 enum {
-    MAX_PORTS = 16,
+    MAX_PORTS = 33, /* the head and the most nodes */
     HEAD_BYTE = 254,
     ADDRESS_BYTE = 5, /* the last byte of the destination, which stands first in a frame */
     HEADER = sizeof(struct virtio_net_hdr),

@@ -131,15 +131,13 @@ class ForeignTree:
     def make_folder(self, path: str, *, mode: int = 0o755) -> None:
         """Make a folder, and those above it, where they are not there yet."""
         parts = [part for part in path.split("/") if part not in {"", "."}]
-        for count in range(1, len(parts) + 1):
+        there = len(parts)
+        while there and not self.is_folder("/".join(parts[:there])):
+            there -= 1
+        for count in range(there + 1, len(parts) + 1):
             with self._last("/".join(parts[:count])) as (folder, name):
-                try:
-                    os.mkdir(name, 0o700, dir_fd=folder)
-                except FileExistsError:
-                    if not self.is_folder("/".join(parts[:count])):
-                        raise
-                else:
-                    set_mode(folder, name, mode)
+                os.mkdir(name, 0o700, dir_fd=folder)
+                set_mode(folder, name, mode)
 
     def make_link(self, path: str, target: str) -> None:
         """Make a link with a text that the caller has judged."""

@@ -43,7 +43,7 @@ class _Folder:
         self.path = path
 
     def blob(self, name: str) -> Blob:
-        """Return where a file of the layout is; raises `StackproofError` (FILE_MISSING)."""
+        """Return a file of the layout; raises `StackproofError` (FILE_MISSING)."""
         return layers.whole(os.path.join(self.path, name))
 
 
@@ -70,7 +70,7 @@ class _Archive:
                     self.parts[name] = _Part(0, 0, target)
 
     def blob(self, name: str) -> Blob:
-        """Return where a file of the archive is; raises `StackproofError` (IMAGE_UNREADABLE)."""
+        """Return a file of the archive; raises `StackproofError` (IMAGE_UNREADABLE)."""
         part = self.parts.get(posixpath.normpath(name))
         if part is not None and part.link:
             part = self.parts.get(part.link)
@@ -111,7 +111,7 @@ def _is_packed(path: str) -> bool:
 
 
 def _looks_like_image(blob: Blob) -> bool:
-    """Return whether a compressed archive begins as those of images do."""
+    """Return True for a compressed archive that begins as those of images do."""
     with tempfile.TemporaryDirectory() as aside, layers.plain(blob, hashlib.sha256(), aside) as one:
         return any(_OF_IMAGE.fullmatch(name) for name in _first_names(one))
 

@@ -130,7 +130,7 @@ class FileStream:
         self._at += count
 
     def tell(self) -> int:
-        """Return how many bytes have been passed."""
+        """Return the number of bytes that have been passed."""
         return self._at
 
 
@@ -163,7 +163,7 @@ class _Plain:
             count -= passed
 
     def tell(self) -> int:
-        """Return how many plain bytes have been passed."""
+        """Return the number of plain bytes that have been passed."""
         return self._at
 
     def finish(self) -> str:
@@ -201,7 +201,7 @@ def _chunks(stream: FileStream, digest: hashlib._Hash) -> Iterator[bytes]:
 
 
 def _inflated(chunks: Iterator[bytes], name: str) -> Iterator[bytes]:
-    """Yield what gzip packed; several members may follow one another (RFC 1952)."""
+    """Yield the bytes that gzip packed; several members may follow one another (RFC 1952)."""
     inflater = zlib.decompressobj(wbits=31)
     try:
         for chunk in chunks:
@@ -225,7 +225,7 @@ def _inflated(chunks: Iterator[bytes], name: str) -> Iterator[bytes]:
 def _unpacked(
     chunks: Iterator[bytes], name: str, opener: Callable[[], _Unpacker]
 ) -> Iterator[bytes]:
-    """Yield what xz or bzip2 packed; several streams may follow one another."""
+    """Yield the bytes that xz or bzip2 packed; several streams may follow one another."""
     unpacker = opener()
     try:
         for chunk in chunks:
@@ -244,7 +244,7 @@ def _unpacked(
 
 
 def _unzstd(chunks: Iterator[bytes], folder: str, most: int, name: str) -> Iterator[bytes]:
-    """Yield what zstd packed: its program unpacks it to a file, and may write no more."""
+    """Yield the bytes that zstd packed: its program unpacks to a file, and writes no more."""
     packed = os.path.join(folder, "packed.zst")
     with open(packed, "wb") as stream:
         stream.writelines(chunks)

@@ -6,11 +6,12 @@ have them, `rootfs:FILE`, `sif:FILE`; without such a word the file tells what it
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import field
 
@@ -25,11 +26,11 @@ from stackproof.image import superblock
 from stackproof.image.container import sif, tar
 from stackproof.image.container.effects import archives, layers
 from stackproof.image.container.effects.layers import Blob, Content
-from stackproof.image.container.effects.view import LayerFiles
 from stackproof.image.container.oci import LAYOUT, ImageConfig
 from stackproof.image.container.tree import RootTree
 from stackproof.linking.effects.cache import ElfCache
-from stackproof.linking.effects.view import RootView
+from stackproof.linking.effects.view import Entry, FileSource, RootView
+from stackproof.linking.elf import MAGIC
 
 _SCHEMES = ("oci", "oci-archive", "docker-archive", "rootfs", "sif")
 _MAX_CACHED_BYTES = 32 << 30
@@ -82,7 +83,7 @@ class Root(Value):
 
 
 def is_image(text: str) -> bool:
-    """Return whether a text names a container's image, and no plain file or folder."""
+    """Return True for a text that names a container's image, and no plain file or folder."""
     scheme, colon, _ = text.partition(":")
     if colon and scheme in _SCHEMES:
         return True
@@ -99,12 +100,12 @@ def _is_packed_tar(path: str, head: bytes) -> bool:
 
 
 def is_squashfs(path: str) -> bool:
-    """Return whether a path is a file that begins as SquashFS images do."""
+    """Return True for a file that begins as SquashFS images do."""
     return _head(path).startswith(superblock.MAGIC)
 
 
 def is_sif(path: str) -> bool:
-    """Return whether a path is a file that begins as SIF files do."""
+    """Return True for a file that begins as SIF files do."""
     return sif.looks_like_sif(_head(path))
 
 
@@ -247,3 +248,61 @@ def _unpacked(packed: Packed, blob: Blob) -> str:
                 foreign_unpack.unpack(packed, folder / "root", rules).close()
             cache_folder.prune("trees", _MAX_CACHED_BYTES, keep=place)
     return str(place / "root")
+
+
+_SET_ID = 0o6000
+
+
+class LayerFiles:
+    """The `FileStore` of a tree of layers; `contents` has the kept content of each layer."""
+
+    def __init__(self, tree: RootTree, contents: tuple[Content, ...]) -> None:
+        self.name = repr([one.digest for one in contents])
+        self._tree = tree
+        self._contents = contents
+
+    def entry(self, path: str) -> Entry | None:
+        """See `FileStore`."""
+        node = self._tree.at(path)
+        if node is None:
+            return None
+        match node.kind:
+            case "file":
+                key = f"{self._contents[node.layer].digest}:{node.offset}"
+                identity = f"layer {node.layer}:{id(node)}"
+                set_id = bool(node.mode & _SET_ID)
+                return Entry("file", "", identity, set_id, key if node.offset >= 0 else "")
+            case "folder":
+                return Entry("folder")
+            case "symlink":
+                return Entry("symlink", node.link)
+            case _:
+                return Entry("other")
+
+    def names(self, path: str) -> Iterable[str]:
+        """See `FileStore`."""
+        node = self._tree.at(path)
+        return () if node is None else node.children
+
+    def elf_files(self, path: str) -> Iterator[str]:
+        """See `FileStore`."""
+        for found, node in self._tree.files(path):
+            descriptor = self._contents[node.layer].descriptor
+            if node.offset >= 0 and os.pread(descriptor, len(MAGIC), node.offset) == MAGIC:
+                yield found
+
+    @contextlib.contextmanager
+    def opened(self, path: str, shown: str) -> Iterator[FileSource]:
+        """See `FileStore`."""
+        node = self._tree.at(path)
+        if node is None:
+            raise fail(Reason.FILE_MISSING, f"`{shown}` is gone", where=Location(file=shown))
+        if node.offset < 0:  # no ELF file, so that nothing but its size was kept
+            yield FileSource(shown, -1, 0)
+            return
+        yield FileSource(shown, self._contents[node.layer].descriptor, node.size, node.offset)
+
+    def real(self, path: str) -> str:
+        """See `FileStore`."""
+        del path
+        return ""

@@ -18,7 +18,8 @@ CRAY_MPICH = MpiFamily(
     # `MPI.versioninfo()` (Julia) and `mpi4py --mpi-lib-version` on Cray EX machines, as users'
     # public documentation shows it.
     banner=re.compile(r"MPI VERSION\s*:\s*CRAY MPICH version (\d[\w.]*)"),
-    pmi={"srun": "cray_shasta"},  # Slurm's own plug-in for it
+    # Slurm's own plug-in for it; the shell's of Flux: flux-shell-cray-pals(1).
+    pmi={"srun": "cray_shasta", "flux": "cray-pals"},
     # intro_mpi(3): it opens all NICs and chooses by a map.
     nic_variables={"MPICH_OFI_NIC_POLICY": "USER", "MPICH_OFI_NIC_MAPPING": "{map}"},
     # The settings of `matched` are its own.

@@ -170,6 +170,9 @@ const char *meet(const char *what)
     remember_folder();
     long held = lock();
     const char *pid = held >= 0 ? join() : NULL;
+    if (pid != NULL && !is_in_place("")) {
+        pid = NULL; /* its squashfuse has ended */
+    }
     if (pid == NULL) {
         put_in_place();
     }

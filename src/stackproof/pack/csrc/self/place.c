@@ -4,6 +4,7 @@
  */
 #include "self.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/mount.h>
 
@@ -14,12 +15,6 @@ const char *mounted_by(void)
     return way;
 }
 
-int is_in_place(const char *around)
-{
-    const char *programs = joined(around, find('J'), "/bin");
-    return call(SYS_faccessat, AT_FDCWD, (long)programs, 0, 0) == 0;
-}
-
 static int serves(const char *place)
 {
     long file = open_at(place, O_RDONLY | O_DIRECTORY);
@@ -27,6 +22,19 @@ static int serves(const char *place)
     long count = call(SYS_getdents64, file, (long)list, sizeof list, 0);
     call(SYS_close, file, 0, 0, 0);
     return count > 0;
+}
+
+/* From inside a folder that answers: one whose squashfuse has ended does not. For a look from
+ * outside a refusal is an answer: what FUSE mounted in another user namespace refuses who is not
+ * in it (fuse_allow_current_process in Linux, fs/fuse/dir.c). */
+int is_in_place(const char *around)
+{
+    if (around[0] == '\0') {
+        return serves(find('J'));
+    }
+    const char *programs = joined(around, find('J'), "/bin");
+    long fault = call(SYS_faccessat, AT_FDCWD, (long)programs, 0, 0);
+    return fault == 0 || fault == -EACCES;
 }
 
 static int mount_by_fuse(const char *place, long device, long start)

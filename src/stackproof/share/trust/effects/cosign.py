@@ -73,7 +73,7 @@ def make(text: bytes, key: str, *, what: str) -> bytes:
 
 
 def is_key(path: str) -> bool:
-    """Return whether a file is a private key of cosign."""
+    """Return True for a file that is a private key of cosign."""
     try:
         with open(path, "rb") as stream:
             return sigstore.PRIVATE_KEY.match(stream.read(_HEAD)) is not None
@@ -94,7 +94,7 @@ def _password(key: str) -> str:
 
 
 def holder(sealed: Sealed, allowed: str) -> SealHolder:
-    """Return whose a bundle is by a file of allowed signers.
+    """Return the holder of a bundle by a file of allowed signers.
 
     Raises `StackproofError`: SIGNATURE_INVALID, WRONG_SIGNER, KEY_EXPIRED, CLOCK_SKEW for a key
     that is not good yet, TOOL_MISSING, and what reading the file raises.
@@ -183,7 +183,7 @@ def _cosign(*words: str, env: EnvPatch | None = None) -> Completed:
 
 
 def _said(done: Completed) -> str | None:
-    """Return why cosign failed, once; it says it twice."""
+    """Return the reason why cosign failed, once; it says it twice."""
     text = done.stderr.decode(errors="replace")
     lines = [line.removeprefix("Error: ") for line in text.splitlines() if line[:7] == "Error: "]
     return "\n".join(lines) or run.how_it_ended(done)

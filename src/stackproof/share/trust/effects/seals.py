@@ -64,7 +64,7 @@ def make(text: bytes, key: str, *, namespace: str, what: str) -> bytes:
 
 
 def holder(sealed: Sealed, signers: str) -> SealHolder:
-    """Return whose a seal is by a file of allowed signers.
+    """Return the holder of a seal by a file of allowed signers.
 
     A certificate is good as far as it says itself, and for the name that it is for: ssh-keygen asks
     that of those of an authority only, and none about options that are critical. Raises

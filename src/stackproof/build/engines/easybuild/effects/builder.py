@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import re
+import shutil
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from stackproof.build.effects import builders, executor, rootfs, source_mirror, stacks
+from stackproof.build.effects import (
+    builders,
+    executor,
+    rootfs,
+    source_mirror,
+    stacks,
+)
 from stackproof.build.effects.builders import Reading, Solving
 from stackproof.build.effects.loaded import Loaded
-from stackproof.build.effects.workspace import BuildSetup, available_cores
+from stackproof.build.effects.workspace import BuildSetup, available_cores, download_path
 from stackproof.build.engine import Findings
+from stackproof.build.engines.easybuild import swap as easybuild_swap
 from stackproof.build.engines.easybuild import tool
 from stackproof.build.engines.easybuild.chain import Chain, chain
-from stackproof.build.engines.easybuild.effects import catalogue, lmod, own_files
+from stackproof.build.engines.easybuild.effects import catalogue, sources
 from stackproof.build.engines.easybuild.effects import progress as easybuild_progress
 from stackproof.build.engines.easybuild.effects.sources import (
     SourceFinder,
@@ -21,18 +30,28 @@ from stackproof.build.engines.easybuild.effects.sources import (
     mirror_folders,
     obtain_all,
 )
-from stackproof.build.engines.easybuild.engine import ENGINE, HEADERS, outside
+from stackproof.build.engines.easybuild.engine import ENGINE, HEADERS
 from stackproof.build.engines.easybuild.recipe import parse_easybuild_recipe
-from stackproof.build.engines.easybuild.stack import EasyBuildLock, EasyBuildStack, make_lock
+from stackproof.build.engines.easybuild.request import Toolchain
+from stackproof.build.engines.easybuild.selection import GFORTRAN
+from stackproof.build.engines.easybuild.stack import (
+    EasyBuildLock,
+    EasyBuildStack,
+    list_outside_folders,
+    make_lock,
+)
 from stackproof.build.engines.spack.effects import build as spack_build
 from stackproof.build.options import BuildOptions
 from stackproof.build.plan import Plan
-from stackproof.build.swap import Swapper
-from stackproof.core.command import Bind, EnvPatch
+from stackproof.build.swap import RecipeOverlay, SwapKind, Swapper, SwapWord
+from stackproof.core.command import Bind, Command, EnvPatch
+from stackproof.core.document import Document
 from stackproof.core.effects import cache_kinds, files
+from stackproof.core.effects.run import run
 from stackproof.core.effects.sandbox import package_hint
-from stackproof.core.errors import Problem, Reason, StackproofError
+from stackproof.core.errors import Problem, Reason, StackproofError, fail
 from stackproof.core.monitor import Event, Monitor
+from stackproof.core.value import replace
 
 # How much memory a build tree may want, in bytes: generous, since a build that runs out of memory
 # starts again on disk.
@@ -48,30 +67,26 @@ class EasyBuildBuilder:
     engine = ENGINE
     lock_kind = EasyBuildLock
     solving = Solving.FILES
-    refused: Mapping[str, Problem] = {
-        "from": builders.NO_RPMS,
-        "on": Problem(
-            reason=Reason.USAGE, message="`--on slurm` is for recipes with `engine: spack`"
-        ),
-    }
+    refused: Mapping[str, Problem] = {"from": builders.NO_RPMS, "on": builders.NO_NODES}
 
     @property
     def swap(self) -> Swapper:
         """See `Builder`; a file is looked at, and kept in the cache by its digest."""
-        return own_files.swap
+        return swap_own_files
 
     def load(self, reading: Reading) -> Loaded:
         """See `Builder`."""
-        composed = reading.composed
-        if composed is None:
-            raise TypeError(f"{reading.path} is a folder")
+        composed = reading.require_file()
         mirror_folders(reading.options.mirror)  # says what is wrong with it, before all else
         facts = stacks.build_facts(reading.options, composed)
+        stack = parse_easybuild_recipe(composed.document, facts)
+        programs, blobs = stacks.programs_of(composed.document)
         return Loaded(
             path=reading.path,
             document=composed.document,
             composed=composed,
-            stack=parse_easybuild_recipe(composed.document, facts),
+            stack=replace(stack, programs=programs),
+            blobs=blobs,
             notes=stacks.undecided(composed),
             variant=stacks.variant(composed, facts),
         )
@@ -164,13 +179,14 @@ def machine_problems(
 
     With the root of another system programs, header files and what is below `/usr` are its own.
     """
-    found = [
+    problems = [
         _missing(program, root)
         for program in dict.fromkeys((*_TOOLS, *(["python3"] if root else []), *tools))
         if not rootfs.has(program, root)
     ]
+    problems += _compiler_problems(stack.request.toolchain, root)
     base = os.fspath(root) if root else ""
-    found += [
+    problems += [
         Problem(
             reason=Reason.TOOL_MISSING,
             message=f"the build needs the header file `{header}` of the system",
@@ -180,16 +196,16 @@ def machine_problems(
         if not any(Path(base + folder, header).is_file() for folder in _include_folders(stack))
     ]
     try:
-        lmod.find(root)
+        find_lmod(root)
     except StackproofError as error:
-        found += error.problems
-    places = {name: one.prefix for name, one in stack.request.externals.items()}
+        problems += error.problems
+    places = {name: component.prefix for name, component in stack.request.externals.items()}
     if stack.request.gpu_at:
         places[stack.request.gpu] = stack.request.gpu_at.prefix
     if stack.below:
         places["on"] = stack.below.path
         places |= {f"modules {number}": path for number, path in enumerate(stack.below.modules)}
-    found += [
+    problems += [
         Problem(
             reason=Reason.FILE_MISSING,
             message=f"`{path}` ({name}) is not a folder of this machine",
@@ -198,7 +214,34 @@ def machine_problems(
         for name, path in places.items()
         if not os.path.isdir(base + path if path.startswith("/usr/") else path)
     ]
-    return tuple(found)
+    return tuple(problems)
+
+
+def _compiler_problems(toolchain: Toolchain, root: Path | None) -> Iterator[Problem]:
+    """Yield a problem for each program that a named compiler lacks, and for another version."""
+    made = toolchain.compilers
+    if made is None:
+        return
+    place = f"{toolchain.prefix}/bin/" if toolchain.prefix else ""
+    for program in dict.fromkeys((made.c, made.cxx, made.fortran)):
+        if not place or program == GFORTRAN:
+            if not rootfs.has(program, root):
+                yield _missing(program, root)
+        elif not os.access(f"{place}{program}", os.X_OK):
+            yield Problem(
+                reason=Reason.TOOL_MISSING,
+                message=f"`{toolchain.name}` has no `{place}{program}`",
+                hint="name the folder whose `bin` has it, as `prefix` of the toolchain",
+            )
+    if root is None and shutil.which(f"{place}{made.c}"):
+        text = run(Command(argv=(f"{place}{made.c}", "--version"), timeout_s=20)).stdout.decode()
+        if toolchain.version not in text:
+            yield Problem(
+                reason=Reason.TOOL_MISSING,
+                message=f"the recipe asks for {toolchain.name} {toolchain.version}, and "
+                f"`{place}{made.c}` says `{text.strip().partition(chr(10))[0]}`",
+                hint="name the version that is here, or build where that one is",
+            )
 
 
 def _missing(program: str, root: Path | None) -> Problem:
@@ -234,7 +277,7 @@ def _obtain(lock: EasyBuildLock, places: SourceFinder) -> tuple[Path, ...]:
 def _setup(
     loaded: Loaded, lock: EasyBuildLock, options: BuildOptions, monitor: Monitor
 ) -> BuildSetup:
-    program = lmod.find(loaded.root)
+    program = find_lmod(loaded.root)
     folder = options.build_dir and Path(options.build_dir).resolve()
     place = spack_build.BuildPlace(
         in_memory=options.in_memory, folder=folder or None, jobs=options.jobs
@@ -242,11 +285,11 @@ def _setup(
     needed = _BYTES_AT_LEAST + _BYTES_PER_COMPONENT * len(lock.components)
     return BuildSetup(
         binds=(
-            *lmod.binds(program),
+            *lmod_binds(program),
             *(
                 Bind(source=path, target=path)
-                for path in outside(loaded.stack)
-                if not path.startswith("/usr/")
+                for path in list_outside_folders(loaded.stack)
+                if not f"{path}/".startswith("/usr/")
             ),
         ),
         environment=EnvPatch(
@@ -260,3 +303,74 @@ def _setup(
         fetch_command=tool.fetch_command,
         install=easybuild_progress.install,
     )
+
+
+# Where the packages of distributions install it (Debian and Ubuntu; Fedora and its relatives).
+_PLACES = ("/usr/share/lmod/lmod/libexec/lmod", "/opt/apps/lmod/lmod/libexec/lmod")
+
+
+def find_lmod(root: Path | None = None) -> Path:
+    """Return Lmod's own program: what `LMOD_CMD` names, what is on PATH, or that of a package.
+
+    In the root of another system it is that of a package there, as it is seen inside. Raises
+    `StackproofError` (TOOL_MISSING).
+    """
+    if root is not None:
+        inside = (place for place in _PLACES if place.startswith("/usr/"))
+        found = next((place for place in inside if os.path.isfile(f"{root}{place}")), None)
+        if found is None:
+            raise StackproofError(rootfs.missing("lmod", root))
+        return Path(found)
+    named = os.environ.get("LMOD_CMD") or shutil.which("lmod")
+    for place in (named, *_PLACES):
+        if place and os.access(place, os.X_OK) and os.path.isfile(place):
+            return Path(place).resolve()
+    raise fail(
+        Reason.TOOL_MISSING,
+        "EasyBuild needs a modules tool, and Lmod is not installed",
+        hint=f"{package_hint('lmod')}; where it is installed elsewhere, set LMOD_CMD to its "
+        "`libexec/lmod`",
+    )
+
+
+def lmod_binds(program: Path) -> tuple[Bind, ...]:
+    """Return what a sandbox must see of Lmod; nothing where it is below `/usr`."""
+    if program.is_relative_to("/usr"):
+        return ()
+    root = str(program.parent.parent)
+    return (Bind(source=root, target=root),)
+
+
+_ADDRESS = re.compile(r"https?://[^\s]+")
+_NAME = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+_-]*")
+_PATCH = ".patch"
+
+
+def swap_own_files(document: Document, word: SwapWord) -> RecipeOverlay:
+    """See `Swapper`; a source at an address is downloaded, as its digest is part of the recipe."""
+    known = catalogue.load()
+    easybuild_swap.swap(document, word, known)  # what is wrong with the word, before a download
+    file = None if word.kind is SwapKind.WITH else _file(word)
+    return easybuild_swap.swap(document, word, known, file)
+
+
+def _file(word: SwapWord) -> dict[str, str]:
+    """Return what a recipe says of a file; it is in the cache then, by its digest."""
+    name = os.path.basename(word.value)
+    address = _ADDRESS.fullmatch(word.value)
+    if not _NAME.fullmatch(name) or (word.kind is SwapKind.PATCH and not name.endswith(_PATCH)):
+        wanted = f"end with `{_PATCH}`, and " if word.kind is SwapKind.PATCH else ""
+        hint = f"it must {wanted}have letters, digits and `.`, `+`, `_`, `-`"
+        message = f"`{name}` cannot be the name of the file"
+        raise StackproofError(word.problem(message, hint, reason=Reason.INVALID_VALUE))
+    if address:
+        if word.kind is SwapKind.PATCH:
+            hint = "download it, look at it, and name the file"
+            raise StackproofError(word.problem("a patch is a file here, no address", hint))
+        return {"filename": name, "sha256": sources.fetched(word.value), "address": word.value}
+    if not os.path.isfile(word.value):
+        message = f"there is no file `{word.value}`"
+        raise StackproofError(word.problem(message, reason=Reason.FILE_MISSING))
+    digest = files.sha256(word.value)
+    files.copy(word.value, download_path(digest, name))
+    return {"filename": name, "sha256": digest}

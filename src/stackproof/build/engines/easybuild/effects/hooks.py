@@ -35,9 +35,21 @@ def _begun(step: str) -> Callable[..., None]:
         if step == "fetch":
             # A newer config.guess would have to come from the network: the source's own is used.
             easyblock.obtain_config_guess = lambda *_, **__: None
+        if step == "prepare":
+            _take_compilers(easyblock.toolchain)
         _say(event="step", step=step, module=easyblock.full_mod_name, log=easyblock.logfile or "")
 
     return hook
+
+
+def _take_compilers(toolchain: Any) -> None:
+    """Have scripts put before the compilers of --minimal-build-env too, as before gcc."""
+    chosen = importlib.import_module("easybuild.tools.config").build_option("minimal_build_env")
+    named = dict(pair.split(":") for pair in chosen.split(","))
+    c, fortran = toolchain.compilers()
+    c += [named[name] for name in ("CC", "CXX") if name in named]
+    fortran += [named["FC"]] if "FC" in named else []
+    toolchain.compilers = lambda: (c, fortran)
 
 
 def post_module_hook(easyblock: Any, *_: object) -> None:

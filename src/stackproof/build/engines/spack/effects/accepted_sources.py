@@ -83,7 +83,7 @@ def accepted_problems(
                     f"{source.source_version}: the accepted source of {named} has changed",
                     detail=f"accepted sha256 {source.sha256}\nindex    sha256 {there}",
                     where=where,
-                    hint="find out why; then accept it anew: "
+                    hint="find out why; then accept it again: "
                     f"stackproof mirror add-os-sources RECIPE {source.name}",
                 )
             )

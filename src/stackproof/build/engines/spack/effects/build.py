@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import pwd
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from msgspec import field
 from stackproof.build.effects import executor, git, workspace
 from stackproof.build.effects.workspace import BuildSetup, Installing
 from stackproof.build.engines import spack
+from stackproof.build.engines.spack import configuration, together
 from stackproof.build.engines.spack.effects import nodes, packages
 from stackproof.build.engines.spack.effects import progress as spack_progress
 from stackproof.build.engines.spack.engine import repositories
@@ -23,7 +25,7 @@ from stackproof.build.engines.spack.stack import Caches, LockedClone, Mirror, Sp
 from stackproof.build.engines.spack.workers import Workers
 from stackproof.build.plan import Plan
 from stackproof.core import ids
-from stackproof.core.command import Bind, EnvPatch
+from stackproof.core.command import Bind, Command, Completed, EnvPatch
 from stackproof.core.effects import cache_kinds, files
 from stackproof.core.effects.run import run
 from stackproof.core.errors import Reason, StackproofError, fail
@@ -39,6 +41,8 @@ _INDICES = "cache/misc"
 _BYTES_PER_PACKAGE = 500_000_000
 _BYTES_AT_LEAST = 1_000_000_000
 _BYTES_OF_GIANTS = 16_000_000_000
+_NOT_SOFTWARE = frozenset(("bin", "boot", "build", "dev", "etc", "lib", "lib64", "proc", "root",
+                           "run", "sbin", "sys", "var"))  # fmt: skip
 _GIANTS = frozenset(("gcc", "llvm", "llvm-amdgpu", "cuda", "nvhpc", "intel-oneapi-compilers",
                      "rust", "py-torch", "py-tensorflow", "trilinos"))  # fmt: skip
 
@@ -102,7 +106,7 @@ def _need_solver(caches: Caches) -> None:
 
 
 def _need_patchelf(request: Request) -> None:
-    """Refuse at once what Spack says when all is built: it links anew by patchelf."""
+    """Refuse at once what Spack says when all is built: it links again by patchelf."""
     spliced = any(environment.splice for environment in request.stack.environments)
     bootstrap = any(mirror.kind == "bootstrap" for mirror in request.caches.mirrors)
     if not spliced or bootstrap or shutil.which("patchelf"):
@@ -266,12 +270,12 @@ def _setup(request: Request, clones: tuple[LockedClone, ...]) -> BuildSetup:
     return BuildSetup(
         blobs=request.blobs,
         build_files=settings.build_files,
-        binds=settings.binds,
+        binds=(*settings.binds, *of_machine(request.stack)),
         # The Python that runs this has the solver, so that Spack needs no bootstrap.
         environment=EnvPatch(set={"SPACK_PYTHON": sys.executable}).then(settings.environment),
         network=settings.network,
         passed=request.place.passed,
-        install=partial(_install, request.place.workers),
+        install=partial(install, request.place.workers),
         prepare=packages.compiled,
         explained=_source_problems,
         origin=request.origin,
@@ -283,15 +287,54 @@ def _setup(request: Request, clones: tuple[LockedClone, ...]) -> BuildSetup:
     )
 
 
-def _install(workers: Workers | None, job: Installing, monitor: Monitor) -> None:
-    """Run `spack install` here or on the nodes of a job, and say how far it is."""
-    reader = spack_progress.Reader(job.step.name, monitor)
-    command, log = job.command, job.log
-    if workers:
-        tree = job.space.tree
-        done = nodes.install(command, workers, tree, monitor, log=log, watch=reader)
-    else:
-        done = run(command, log=log, watch=reader)
-    if done.returncode not in command.ok or done.timed_out:
-        raise spack_progress.failure(command, done, log, job.space, job.mount)
-    spack_progress.check_signatures(done, log, monitor)
+def of_machine(stack: SpackStack) -> Iterator[Bind]:
+    """Yield the machine's software outside of /usr that a build sees, to read.
+
+    Recipes name it too, and their hooks may use the network: a folder that not everybody may read,
+    of the system, or of the user's home is none, nor is one that holds that home. What is below the
+    mount point is the build's own.
+    """
+    homes = tuple(_homes())
+    for prefix in configuration.external_prefixes(stack):
+        real = Path(os.path.realpath(prefix))
+        users = any(real.is_relative_to(home) or home.is_relative_to(real) for home in homes)
+        if users or len(real.parts) <= 2 or {real.parts[1], Path(prefix).parts[1]} & _NOT_SOFTWARE:
+            continue
+        open_to_all = all(
+            os.path.isdir(p) and os.stat(p).st_mode & 0o1 for p in (real, *real.parents)
+        )
+        if open_to_all and not Path(prefix).is_relative_to(stack.mount):
+            yield Bind(source=str(real), target=prefix)
+
+
+def _homes() -> Iterator[Path]:
+    """Yield the user's home, and the one that the system knows, which may be another."""
+    yield Path.home().resolve()
+    with suppress(KeyError):
+        yield Path(pwd.getpwuid(os.getuid()).pw_dir).resolve()
+
+
+def install(workers: Workers | None, job: Installing, monitor: Monitor) -> None:
+    """Run the calls of `spack install` of a step, and say how far they are.
+
+    Here those of several environments run at the same time. On the nodes of a job they run in turn,
+    each on all nodes.
+    """
+    calls = together.list_calls(job.step, job.command)
+    reader = spack_progress.Reader(job.step.name, monitor, tuple(calls))
+    if not workers:
+        _judge(job, calls, run(job.command, log=job.log, watch=reader), monitor)
+        return
+    for name, call in calls.items():
+        log = job.log.with_stem(f"{job.log.stem}-{name.replace('/', '-')}") if name else job.log
+        done = nodes.install(call, workers, job.space.tree, monitor, log=log, watch=reader)
+        _judge(replace(job, log=log), {"": call}, done, monitor)
+
+
+def _judge(
+    job: Installing, calls: Mapping[str, Command], done: Completed, monitor: Monitor
+) -> None:
+    """Raise `StackproofError` for calls that failed, or that met what was changed in a cache."""
+    if done.returncode not in job.command.ok or done.timed_out:
+        raise spack_progress.failure(calls, done, job.log, job.space, job.mount)
+    spack_progress.check_signatures(done, job.log, monitor, tuple(calls))

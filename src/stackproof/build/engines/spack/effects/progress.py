@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shlex
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from stackproof.build.effects.workspace import Workspace
 from stackproof.build.engines.spack import output as spack_output
+from stackproof.build.engines.spack import together
 from stackproof.build.engines.spack.output import PackageFailure, Progress
 from stackproof.core.command import Command, Completed
 from stackproof.core.effects import files
@@ -21,15 +23,19 @@ _EVERY_S = 0.2
 class Reader:
     """Takes the lines of `spack install` and tells a monitor how far it is."""
 
-    def __init__(self, name: str, monitor: Monitor) -> None:
+    def __init__(self, name: str, monitor: Monitor, parts: Sequence[str] = ()) -> None:
         self._name = name
+        self._parts = parts
         self._monitor = monitor
+        self._each = dict.fromkeys(parts or ("",), Progress())
         self._progress = Progress()
         self._told_at = 0.0
 
     def __call__(self, line: str) -> None:
-        """Take one line."""
-        after = spack_output.advance(self._progress, line)
+        """Take one line; `parts` are the names that it may have in front."""
+        part, text = together.split_label(line, self._parts)
+        self._each[part] = spack_output.advance(self._each.get(part, Progress()), text)
+        after = spack_output.join_progress(self._each.values())
         finished = len(after.done) > len(self._progress.done)
         changed = after != self._progress
         self._progress = after
@@ -44,38 +50,49 @@ class Reader:
 
 
 def failure(
-    command: Command, done: Completed, log: Path, space: Workspace, mount: str
+    calls: Mapping[str, Command], done: Completed, log: Path, space: Workspace, mount: str
 ) -> StackproofError:
     """Return the error for an installation that failed: which package, its log, how to repeat it.
 
-    The build log is copied beside the other logs, since the stage is removed by the next try.
+    `calls` are what was run, by the name that its lines have in front. The build log is copied
+    beside the other logs, since the stage is removed by the next try.
     """
-    text = f"{done.stdout.decode(errors='replace')}\n{done.stderr.decode(errors='replace')}"
-    found = [entry for entry in spack_output.failures(text) if entry.package]
-    if not found:
-        return core_run.failure(command, done, log=log)
-    problems = [_problem(entry, command, log, space, mount) for entry in found]
+    problems = [
+        _problem(entry, calls.get(name, first), log, space, mount)
+        for first in (next(iter(calls.values())),)
+        for name, text in _lines_by_part(done, tuple(calls)).items()
+        for entry in spack_output.failures(text)
+        if entry.package
+    ]
+    if not problems:
+        return core_run.failure(next(iter(calls.values())), done, log=log)
     seen: dict[str, Problem] = {}
     for problem in problems:
         seen.setdefault(problem.message, problem)
     return StackproofError(*seen.values())
 
 
-def check_signatures(done: Completed, log: Path, monitor: Monitor) -> None:
+def _lines_by_part(done: Completed, parts: Sequence[str]) -> dict[str, str]:
+    text = f"{done.stdout.decode(errors='replace')}\n{done.stderr.decode(errors='replace')}"
+    return together.group_lines(text, parts)
+
+
+def check_signatures(
+    done: Completed, log: Path, monitor: Monitor, parts: Sequence[str] = ()
+) -> None:
     """Raise `StackproofError` (BAD_SIGNATURE) when an entry of a cache was not what was signed.
 
     Spack has built such packages from source, so the store is sound; but somebody has changed the
     cache. Entries that were signed with a key that is not known are only told of.
     """
-    text = f"{done.stdout.decode(errors='replace')}\n{done.stderr.decode(errors='replace')}"
-    found = spack_output.signatures(text)
+    found = spack_output.signatures("\n".join(_lines_by_part(done, parts).values()))
     built = ", ".join(found.built) or "none"
     if found.bad:
         raise fail(
             Reason.BAD_SIGNATURE,
             "a cache holds entries that were changed after they were signed",
             detail="\n".join((*found.bad, f"built from source instead: {built}")),
-            hint="nothing of them was used; leave the cache out or have it made anew, then run the "
+            hint="nothing of them was used; leave the cache out or rebuild it, then run the "
             f"same command again; all that was said is in `{log}`",
         )
     if found.unknown_keys:

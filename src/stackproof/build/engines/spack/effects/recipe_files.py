@@ -27,6 +27,7 @@ from stackproof.build.engines.spack.stackinator.facts import (
 )
 from stackproof.build.engines.spack.stackinator.reader import HOOKS
 from stackproof.core.document import Document
+from stackproof.core.effects import shipped
 from stackproof.core.errors import Location, Problem, Reason, StackproofError
 from stackproof.core.value import Value, replace
 from stackproof.recipe.effects import inheritance
@@ -75,6 +76,9 @@ def load_files(
 def _name_in_image(document: Document, recipe: Document) -> str:
     """Return the path below `meta/recipe` of a recipe file or of one that it inherits."""
     start = os.path.dirname(recipe.file) or "."
+    if shipped.has(Path(document.file)) and not shipped.has(Path(recipe.file)):
+        place = Path(document.file).resolve().relative_to(shipped.root("recipes").resolve())
+        return f"shipped/{place}"
     return os.path.relpath(document.file, start)
 
 

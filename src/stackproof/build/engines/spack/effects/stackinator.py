@@ -17,7 +17,7 @@ from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig
 from stackproof.build.engines.spack.stackinator.config import note_older_spack, read_config
 from stackproof.build.engines.spack.stackinator.findings import FindingsList
 from stackproof.build.engines.spack.stackinator.folder import Folder
-from stackproof.build.engines.spack.stackinator.reader import read_recipe
+from stackproof.build.engines.spack.stackinator.reader import REFRAME, read_recipe
 from stackproof.core.document import Document
 from stackproof.core.effects import documents as core_documents
 from stackproof.core.errors import Location, Problem, Reason, StackproofError
@@ -109,7 +109,7 @@ def load_documents(path: str, names: tuple[str, ...]) -> dict[str, Document]:
 
 
 def _is_read(path: str) -> bool:
-    return not path.startswith(_COPIED)
+    return path == REFRAME or not path.startswith(_COPIED)
 
 
 def _cluster(

@@ -290,7 +290,7 @@ def patch_on(values: dict[str, Any], scalars: dict[str, str]) -> Patch:
 def set_times(folder: str, epoch: int) -> None:
     """Give every file below a folder one time.
 
-    Spack makes the indices of its packages anew when a package is newer than they are. The clone
+    Spack makes the indices of its packages again when a package is newer than they are. The clone
     of packages has the time of the clone, so without this it would index them in every build.
     """
     for where, _, names in os.walk(folder, topdown=False):

@@ -75,6 +75,12 @@ def read_config(folder: Folder, mount: str | None, findings: FindingsList) -> Co
     repositories = _repositories(document, data["spack"].get("packages"), findings)
     config = _config(document, data, language, repositories)
     _check_spack(config, findings)
+    if "system" in data:
+        findings.note(
+            f"`system: {data['system']}` names the cluster as recipes did in 2023; what is read is "
+            "the cluster of `--site`, without it this machine",
+            where=document.where_key("system"),
+        )
     return config
 
 

@@ -10,10 +10,9 @@ from stackproof.build.engines.spack.stackinator.compilers import read_compilers
 from stackproof.build.engines.spack.stackinator.config import Config
 from stackproof.build.engines.spack.stackinator.environments import Offer, read_environments
 from stackproof.build.engines.spack.stackinator.externals import site_facts
-from stackproof.build.engines.spack.stackinator.findings import FindingsList
+from stackproof.build.engines.spack.stackinator.findings import FindingsList, mapping
 from stackproof.build.engines.spack.stackinator.folder import Folder
 from stackproof.build.engines.spack.stackinator.hooks import read_hook
-from stackproof.build.engines.spack.stackinator.modules import read_modules
 from stackproof.build.engines.spack.stackinator.repositories import local_repositories
 from stackproof.core.errors import Location, Reason
 
@@ -55,6 +54,7 @@ def read_recipe(
             hint="name the file on the command line (`--mirror`)",
         )
     _check_default_view(config, environments, modules, findings)
+    _check_reframe(folder, findings)
     return SpackStack(
         name=config.name,
         generation=generation,
@@ -83,8 +83,29 @@ def read_recipe(
     )
 
 
+REFRAME = "extra/reframe.yaml"
+"""What tests by ReFrame read; the image has it as `build.features.REFRAME`."""
+
+
 def _sorted(files: dict[str, FileEntry]) -> dict[str, FileEntry]:
     return {path: files[path] for path in sorted(files)}
+
+
+def _check_reframe(folder: Folder, findings: FindingsList) -> None:
+    """Find out whether the recipe's own file for ReFrame can be read by those who use it."""
+    document = findings.parse(folder, REFRAME)
+    if document is None:
+        return
+    whole = document.data if isinstance(document.data, dict) else {"": None}
+    for name, environment in whole.items():
+        if not isinstance(environment, dict):
+            findings.problem(
+                Reason.WRONG_TYPE,
+                "an environment for ReFrame is a mapping",
+                where=document.where(name),
+                hint="write `NAME: {features: [mpi], cc: mpicc, views: [default]}`, or leave the "
+                "file out: it is made then",
+            )
 
 
 def _packages(folder: Folder, findings: FindingsList) -> dict[str, Any]:
@@ -114,3 +135,65 @@ def _check_default_view(
             where=config.default_view_at,
             hint=f"it has: {', '.join(names)}",
         )
+
+
+_MODULES = "modules.yaml"
+
+
+def read_modules(folder: Folder, config: Config, findings: FindingsList) -> dict[str, Any] | None:
+    """Return `modules:` for Spack, None when no module files are made.
+
+    They always lie in `<mount>/modules`, whatever the file says. Since version 2 the file decides;
+    in version 1 `modules: false` does, and Spack's own settings hold where there is no file.
+    """
+    there = _MODULES in folder.texts
+    document = findings.parse(folder, _MODULES)
+    if document is not None and not findings.check(document, "stackinator-modules"):
+        document = None
+    if config.language.version == 1:
+        if config.modules is False:
+            return None
+        if not there:
+            return {"default": {"roots": {"tcl": f"{config.mount}/modules"}}}
+    else:
+        _check_agreement(config, there, findings)
+    if document is None:
+        return None
+    modules: dict[str, Any] = document.data["modules"]
+    default = mapping(modules.get("default"))
+    kinds = list(mapping(default.get("roots"))) or default.get("enable") or ["tcl"]
+    if config.language.version == 1:
+        kinds = ["tcl"]
+    elif mapping(default.get("roots")):
+        findings.note(
+            f"modules are always made in `{config.mount}/modules`: the paths of `roots` have no "
+            "effect",
+            where=document.where("modules", "default", "roots"),
+        )
+    roots = dict.fromkeys(kinds, f"{config.mount}/modules")
+    fixed = {**default, "roots": roots}
+    if config.language.version > 1:
+        fixed["arch_folder"] = False
+    return {**modules, "default": fixed}
+
+
+def _check_agreement(config: Config, there: bool, findings: FindingsList) -> None:  # noqa: FBT001 - a fact
+    """Compare the old `modules:` of config.yaml with the presence of modules.yaml."""
+    if config.modules is None:
+        return
+    if config.modules == there:
+        findings.note(
+            "`modules` is not needed: the presence of modules.yaml decides",
+            where=config.modules_at,
+        )
+        return
+    message = (
+        "`modules: true` asks for module files, and there is no modules.yaml"
+        if config.modules
+        else "`modules: false` forbids module files, and there is a modules.yaml"
+    )
+    hint = "remove `modules`: the presence of modules.yaml decides"
+    if config.language.version == 2:
+        findings.problem(Reason.INVALID_VALUE, message, where=config.modules_at, hint=hint)
+    else:
+        findings.note(f"{message}: the file decides", where=config.modules_at, hint=hint)

@@ -103,6 +103,7 @@ LANGUAGES: Mapping[int, Language] = {
 # write in the others.
 _KEYS: Mapping[tuple[str, ...], tuple[tuple[int, ...], str]] = {
     ("config", "mirror"): ((1,), "name a mirrors.yaml on the command line (`--mirror`)"),
+    ("config", "system"): ((1,), "name the cluster on the command line (`--site`)"),
     ("config", "default-view"): ((2, 3), "views are named on the command line of `uenv start`"),
     ("config", "cleanup"): ((3,), "a `post-install` hook can remove files"),
     ("config", "spack", "packages"): ((2, 3), "Spack up to 0.23 holds its packages itself"),

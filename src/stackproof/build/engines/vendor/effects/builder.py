@@ -7,8 +7,8 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from stackproof.build.effects import executor, stacks
-from stackproof.build.effects.builders import NO_ROOT, Reading, Solving
+from stackproof.build.effects import builders, executor, stacks
+from stackproof.build.effects.builders import Reading, Solving
 from stackproof.build.effects.loaded import Loaded
 from stackproof.build.effects.workspace import BuildSetup
 from stackproof.build.engine import Findings
@@ -53,20 +53,14 @@ class VendorBuilder:
     lock_kind = VendorLock
     solving = Solving.FILES
     refused: Mapping[str, Problem] = {
-        "root": NO_ROOT,
+        "root": builders.NO_ROOT,
         "mirror": Problem(
             reason=Reason.USAGE,
             message="`--mirror` is for sources, and this recipe is of a vendor's RPMs",
             hint="name their folder with --from",
         ),
-        "on": Problem(
-            reason=Reason.USAGE, message="`--on slurm` is for recipes with `engine: spack`"
-        ),
-        "build-dir": Problem(
-            reason=Reason.USAGE,
-            message="`--build-dir` is for builds from source, and this recipe is of RPMs",
-            hint="they are put together in the cache: set STACKPROOF_CACHE to move it",
-        ),
+        "on": builders.NO_NODES,
+        "build-dir": builders.build_dir_problem("RPMs", "they are put together"),
         "mirror create": Problem(
             reason=Reason.UNSUPPORTED,
             message=f"a mirror would hand on RPMs, and {_HANDED_ON}",
@@ -89,9 +83,7 @@ class VendorBuilder:
 
     def load(self, reading: Reading) -> Loaded:
         """See `Builder`; a site says where it has the libraries that no RPM brings."""
-        composed = reading.composed
-        if composed is None:
-            raise TypeError(f"{reading.path} is a folder")
+        composed = reading.require_file()
         site = reading.options.site
         facts = stacks.build_facts(reading.options, composed)
         stack = parse_vendor_recipe(composed.document, facts, _folders_of(site))
@@ -105,10 +97,7 @@ class VendorBuilder:
             stack=stack,
             given_caches=RpmFolder(path=place, elsewhere=site is not None),
             notes=stacks.undecided(composed),
-            # RPMs are for an architecture; which processor of it there is changes nothing.
-            variant=stacks.variant(
-                composed, {**composed.facts, "microarchitecture": stack.architecture}
-            ),
+            variant=stacks.variant_of_architecture(composed, stack.architecture),
         )
 
     def check(self, loaded: Loaded, lock: VendorLock | None, *, whole: bool) -> Findings:

@@ -20,6 +20,7 @@ from stackproof.build.engines.wheel.stack import Lock, Stack
 from stackproof.build.options import BuildOptions
 from stackproof.build.plan import Plan
 from stackproof.core.document import Document
+from stackproof.core.effects import cache_kinds
 from stackproof.core.effects.run import run
 from stackproof.core.errors import Problem, Reason, StackproofError
 from stackproof.core.monitor import Event, Monitor
@@ -41,14 +42,8 @@ class WheelBuilder:
             message="`--mirror` is for builds from source, and this recipe is of wheels",
             hint="a folder of wheels is named by PIP_FIND_LINKS, with PIP_NO_INDEX=1",
         ),
-        "build-dir": Problem(
-            reason=Reason.USAGE,
-            message="`--build-dir` is for builds from source, and this recipe is of wheels",
-            hint="they are put together in the cache: set STACKPROOF_CACHE to move it",
-        ),
-        "on": Problem(
-            reason=Reason.USAGE, message="`--on slurm` is for recipes with `engine: spack`"
-        ),
+        "build-dir": builders.build_dir_problem("wheels", "they are put together"),
+        "on": builders.NO_NODES,
         "mirror create": Problem(
             reason=Reason.UNSUPPORTED,
             message="a mirror holds sources, and this recipe is of wheels",
@@ -58,9 +53,7 @@ class WheelBuilder:
 
     def load(self, reading: Reading) -> Loaded:
         """See `Builder`."""
-        composed = reading.composed
-        if composed is None:
-            raise TypeError(f"{reading.path} is a folder")
+        composed = reading.require_file()
         document = composed.document
         recipe = parse_recipe(document)
         facts = stacks.build_facts(reading.options, composed)
@@ -68,11 +61,14 @@ class WheelBuilder:
             stack = resolve(recipe, facts)
         except StackproofError as error:
             raise _placed(error, document) from None
+        programs, blobs = stacks.programs_of(document)
+        stack = replace(stack, programs=programs)
         return Loaded(
             path=reading.path,
             document=document,
             composed=composed,
             stack=stack,
+            blobs=blobs,
             notes=_wheels_on_slingshot(reading.options.site, stack, document),
             variant=stacks.variant(composed, facts),
         )
@@ -100,8 +96,10 @@ class WheelBuilder:
         self, loaded: Loaded, lock: Any, plan: Plan, options: BuildOptions, monitor: Monitor
     ) -> BuildSetup:
         """See `Builder`."""
-        del loaded, lock, plan, options, monitor
-        return BuildSetup(fetch_command=wheel_engine.fetch_command, movable=False)
+        del loaded, lock, options, monitor
+        compiles = any(step.makes_program for step in plan.steps)
+        kept = cache_kinds.home("components") if compiles else None
+        return BuildSetup(fetch_command=wheel_engine.fetch_command, movable=False, kept=kept)
 
     def fill_mirror(
         self, loaded: Loaded, lock: Any, options: BuildOptions, folder: Path, monitor: Monitor

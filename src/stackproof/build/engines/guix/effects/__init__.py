@@ -1,0 +1,1 @@
+"""Effects of `build/engines/guix` on the machine."""

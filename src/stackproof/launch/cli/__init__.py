@@ -1,0 +1,1 @@
+"""Verbs and their arguments, of `launch`."""

@@ -1,0 +1,184 @@
+"""One sentence for each challenger: how fast it is, and at which sizes, in the words of a title."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from stackproof.compare.model import Cell, Comparison, Curve, Verdict
+from stackproof.compare.overrule import WRONG_BYTES
+from stackproof.core.numbers import size_text
+from stackproof.core.value import Value
+from stackproof.report.tables import curve_label, placements
+
+_PLACES = {"intra-node": "within a node", "inter-node": "between nodes"}
+
+_TIMES = 2.0
+"""From this factor on a difference is told in times, below it in per cent."""
+
+_NAMED = 2
+"""So many curves are named where all their points are alike."""
+
+_SLOWER, _TAIL, _FASTER, _SAME = "slower", "slower in the tail", "faster", "as fast"
+_UNPROVEN, _OPEN = "slower but not proven", "undecided"
+_ORDER = (_SLOWER, _TAIL, _FASTER, _SAME, _UNPROVEN, _OPEN)
+
+
+class _Spot(Value, kw_only=False):
+    """One point of a challenger at one placement; `size` None where a benchmark has none."""
+
+    curve: str
+    size: int | None
+    state: str
+    ratio: float | None
+    better: bool
+
+
+def headline(comparison: Comparison, arm: str) -> str:
+    """Return one sentence on a challenger: `mpich: within a node 6 to 8 times slower; …`.
+
+    FAIL is slower, PASS as fast; what is undecided is named too. A region of sizes is named where
+    every curve agrees in it, else the number of points. Places that say the same stand together.
+    What overrules the cells stands first: `mpich: received wrong bytes; otherwise as fast …`.
+    """
+    overruled = _overruled(comparison, arm)
+    speed = _speed(comparison, arm)
+    if overruled == WRONG_BYTES:
+        return f"{arm}: {overruled}; otherwise {speed}"
+    return f"{arm}: {overruled or speed}"
+
+
+def _overruled(comparison: Comparison, arm: str) -> str:
+    return "".join(verdict.overruled for verdict in comparison.verdicts if verdict.arm == arm)
+
+
+def _speed(comparison: Comparison, arm: str) -> str:
+    """Return the speed of a challenger at each placement."""
+    told: dict[str, list[str]] = {}
+    for placement in placements(comparison):
+        spots = list(_spots(comparison, arm, placement))
+        if spots:
+            told.setdefault(", ".join(_clauses(spots)), []).append(_place(comparison, placement))
+    if not told:
+        return "nothing to compare"
+    text = next(iter(told))
+    if "," not in text and len(told[text]) == len(placements(comparison)) > 1:
+        return f"{text} everywhere"
+    return "; ".join(f"{' and '.join(at)} {text}" for text, at in told.items())
+
+
+def headlines(comparison: Comparison) -> tuple[str, ...]:
+    """Return the sentences of all challengers but the null arm."""
+    return tuple(headline(comparison, arm) for arm in comparison.spec.challengers)
+
+
+def _place(comparison: Comparison, placement: str) -> str:
+    """Return a placement in words, its name where several are of one locality."""
+    curves = {panel.curve.placement: panel.curve for panel in comparison.panels}
+    alike = [one for one in curves.values() if one.locality == curves[placement].locality]
+    words = _PLACES.get(curves[placement].locality)
+    return words if words and len(alike) == 1 else f"at {placement}"
+
+
+def _spots(comparison: Comparison, arm: str, placement: str) -> Iterator[_Spot]:
+    for panel in comparison.panels:
+        judgement = panel.judgement(arm)
+        if panel.curve.placement == placement and judgement is not None:
+            label = curve_label(comparison, panel.curve)
+            yield from (_spot(panel.curve, label, cell) for cell in judgement.cells)
+
+
+def _spot(curve: Curve, label: str, cell: Cell) -> _Spot:
+    tail = cell.by_tail
+    ratio = tail.ratio if tail else cell.ratio
+    match cell.verdict:
+        case Verdict.PASS:
+            state = _SAME
+        case Verdict.FAIL if tail:
+            state = _TAIL
+        case Verdict.FAIL:
+            state = _FASTER if ratio is not None and ratio > 1 else _SLOWER
+        case _:
+            state = _UNPROVEN if cell.seems_slower else _OPEN
+    better = state == _SAME and cell.low is not None and cell.low > 1 / (1 - cell.margin)
+    size = cell.size if curve.sized else None
+    return _Spot(curve=label, size=size, state=state, ratio=ratio, better=better)
+
+
+def _clauses(spots: Sequence[_Spot]) -> Iterator[str]:
+    """Yield `6 to 8 times slower up to 64 KiB`, `undecided at 3 of 46 points`, worst first."""
+    of = f" of {len(spots)} points"
+    for state in _ORDER:
+        here = [spot for spot in spots if spot.state == state]
+        if not here:
+            continue
+        words = state
+        if state in {_SLOWER, _TAIL, _FASTER}:
+            words = f"{_factors(here)}{state}"
+        elif any(spot.better for spot in here):
+            words = f"{state} or faster"
+        where = _where(spots, here, of)
+        if of and where.endswith(of):  # the first count says of how many
+            of = ""
+        yield f"{words}{where}"
+
+
+def _factors(spots: Sequence[_Spot]) -> str:
+    """Return by how much: `6 to 8 times `, `12 to 30 % `, `12 % to 8 times `; empty if unknown."""
+    factors = [max(spot.ratio, 1 / spot.ratio) for spot in spots if spot.ratio]
+    if not factors:
+        return ""
+    low, high = (_factor(one) for one in (min(factors), max(factors)))
+    if low == high:
+        return f"{low[0]} {low[1]} "
+    unit = "" if low[1] == high[1] else f" {low[1]}"
+    return f"{low[0]}{unit} to {high[0]} {high[1]} "
+
+
+def _factor(factor: float) -> tuple[str, str]:
+    """Return a factor as number and unit; per cent are those of the better one's value."""
+    if factor < _TIMES:
+        return f"{(1 - 1 / factor) * 100:.2g}", "%"
+    return f"{factor:.0f}" if factor >= 10 else f"{factor:.2g}", "times"
+
+
+def _where(spots: Sequence[_Spot], here: Sequence[_Spot], of: str) -> str:
+    """Return where spots of one state lie: ` from 1 MiB and at 3 more`; empty for all.
+
+    A bare count ends with `of`.
+    """
+    if len(here) == len(spots):
+        return ""
+    curves = dict.fromkeys(spot.curve for spot in here)
+    if len(curves) <= _NAMED and sum(spot.curve in curves for spot in spots) == len(here):
+        return f" in {' and '.join(curves)}"
+    sizes = sorted({spot.size for spot in spots if spot.size is not None})
+    states = {size: {s.state for s in spots if s.size == size} for size in sizes}
+    run = _longest([states[size] == {here[0].state} for size in sizes])
+    inside = [spot for spot in here if spot.size in sizes[run]]
+    others = len(here) - len(inside)
+    if 2 * len(inside) < len(here):
+        return f" at {len(here)}{of}"
+    return f" {_range(sizes, run)}{f' and at {others} more' if others else ''}"
+
+
+def _longest(flags: Sequence[bool]) -> slice:
+    """Return the longest run of True; an empty slice where there is none."""
+    best = slice(0, 0)
+    start = 0
+    for at, flag in enumerate(flags):
+        if not flag:
+            start = at + 1
+        elif at + 1 - start > best.stop - best.start:
+            best = slice(start, at + 1)
+    return best
+
+
+def _range(sizes: Sequence[int], run: slice) -> str:
+    first, last = (size_text(size) for size in (sizes[run.start], sizes[run.stop - 1]))
+    if run.stop - run.start == len(sizes):
+        return "at all sizes"
+    if run.start == 0 and run.stop > 1:
+        return f"up to {last}"
+    if run.stop == len(sizes) and run.stop - run.start > 1:
+        return f"from {first}"
+    return f"at {first}" if first == last else f"from {first} to {last}"
