@@ -14,8 +14,6 @@ from stackproof.core.command import Command, Completed, EnvPatch
 from stackproof.core.effects import run
 from stackproof.core.errors import Reason, StackproofError
 
-pytestmark = pytest.mark.slow
-
 
 def shell(script: str, **options: object) -> Command:
     return Command(argv=("sh", "-c", script), **options)  # type: ignore[arg-type]
@@ -105,6 +103,31 @@ def test_a_missing_tool_names_its_package() -> None:
     assert "squashfs-tools" in (caught.value.problems[0].hint or "")
 
 
+def test_a_program_that_closes_its_outputs_and_stays_has_its_time_limit() -> None:
+    lines: list[str] = []
+    script = "echo x; exec >&- 2>&-; sleep 600"
+    done = run.run(shell(script, timeout_s=0.5), watch=lines.append)
+    assert (done.timed_out, done.stdout, lines) == (True, b"x\n", ["x"])
+
+
+def test_an_interrupt_after_the_last_output_stays_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pipes are closed by then: what ends the program must not ask them once more."""
+    real = subprocess.Popen
+    interrupts = [KeyboardInterrupt()]
+
+    class Interrupted(real):  # type: ignore[type-arg, valid-type, misc]
+        def wait(self, timeout: float | None = None) -> int:
+            if interrupts:
+                raise interrupts.pop()
+            return super().wait(timeout)
+
+    monkeypatch.setattr(run.subprocess, "Popen", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run.run(shell("exec >&- 2>&-; exec sleep 600"), watch=lambda _: None)
+    assert interrupts == []
+
+
+@pytest.mark.battery
 def test_a_timeout_keeps_what_was_written_and_leaves_no_child(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     script = f"echo before; sleep 60 & echo $! $$ > {pids}; wait"
@@ -116,6 +139,7 @@ def test_a_timeout_keeps_what_was_written_and_leaves_no_child(tmp_path: Path) ->
     assert all(ended(int(pid)) for pid in pids.read_text().split())
 
 
+@pytest.mark.battery
 def test_a_timeout_ends_who_does_not_listen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,6 +151,7 @@ def test_a_timeout_ends_who_does_not_listen(
     assert all(ended(int(pid)) for pid in pids.read_text().split())
 
 
+@pytest.mark.battery
 def test_a_timeout_ends_the_deaf_child_of_a_leader_that_has_gone(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     script = f"(trap '' TERM; exec >/dev/null 2>&1; sleep 60) & echo $! > {pids}; sleep 60"
@@ -134,6 +159,7 @@ def test_a_timeout_ends_the_deaf_child_of_a_leader_that_has_gone(tmp_path: Path)
     assert ended(int(pids.read_text()))
 
 
+@pytest.mark.battery
 def test_a_daemon_that_keeps_our_pipes_cannot_hold_us(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,6 +173,7 @@ def test_a_daemon_that_keeps_our_pipes_cannot_hold_us(
     assert done.stdout == b"x\n"
 
 
+@pytest.mark.battery
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_leaves_no_child(tmp_path: Path, number: signal.Signals) -> None:
     pids = tmp_path / "pids"
@@ -166,11 +193,12 @@ def test_an_interrupt_leaves_no_child(tmp_path: Path, number: signal.Signals) ->
             break
         time.sleep(0.01)
     process.send_signal(number)
-    stdout, _ = process.communicate(timeout=30)
+    stdout, _ = process.communicate(timeout=600)
     assert stdout == b"unwound\n"
     assert all(ended(int(pid)) for pid in pids.read_text().split())
 
 
+@pytest.mark.battery
 def test_an_interrupt_while_a_program_starts_leaves_no_child(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,6 +220,7 @@ def test_an_interrupt_while_a_program_starts_leaves_no_child(
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+@pytest.mark.battery
 def test_a_second_interrupt_does_not_wait(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     script = f"trap '' TERM; sh -c \"trap '' TERM; sleep 60\" & echo $! $$ > {pids}; sleep 60"
@@ -209,7 +238,7 @@ def test_a_second_interrupt_does_not_wait(tmp_path: Path) -> None:
             print("unwound")
     """)
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, timeout=30, check=True
+        [sys.executable, "-c", program], capture_output=True, timeout=600, check=True
     )
     assert done.stdout == b"unwound\n"
     assert all(ended(int(pid)) for pid in pids.read_text().split())

@@ -178,10 +178,8 @@ class _Watched:
                         copy.write(chunk)
                     if not chunk:
                         waiting.discard(descriptor)
-        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
-            if stream:
-                stream.close()
-        self._process.wait()
+        _close(self._process)
+        self._process.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
 
     def outputs(self, rest: tuple[bytes, bytes] = (b"", b"")) -> tuple[bytes, bytes]:
         """Return all of standard output and standard error, with what was read elsewhere."""
@@ -284,15 +282,22 @@ def _stop(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
         _wait_unreaped(process.pid, _STOP_WAIT_S)
     finally:
         _signal_group(process, signal.SIGKILL)
+    if process.stdout and process.stdout.closed:  # it had closed both, and was waited for
+        process.wait()
+        return b"", b""
     try:
         return process.communicate(timeout=_STOP_WAIT_S)
     except subprocess.TimeoutExpired as error:
         # A daemon that left the group still holds our pipes; do not wait for it.
         process.wait()
-        for stream in (process.stdout, process.stderr):
-            if stream:
-                stream.close()
+        _close(process)
         return error.stdout or b"", error.stderr or b""
+
+
+def _close(process: subprocess.Popen[bytes]) -> None:
+    for stream in (process.stdin, process.stdout, process.stderr):
+        if stream:
+            stream.close()
 
 
 def _signal_group(process: subprocess.Popen[bytes], number: int) -> None:
