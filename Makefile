@@ -5,20 +5,27 @@
 PYTHON ?= python3
 export PYTHON
 
-.PHONY: help test demo clean
+.PHONY: help test test-all demo clean
 
 help:
 	@echo 'make demo    build five stacks, compare them, write the report to demo-out/'
-	@echo 'make test    run the linters and all tests'
-	@echo 'make clean   remove what these two made in this folder (.venv, build/, demo-out/)'
+	@echo 'make test    run the gate: the linters, and the tests that take minutes together'
+	@echo 'make test-all    run the gate, then the battery: all other tests, for hours; goes on where it'
+	@echo '                 was stopped. FILES="bench/test_bench": only these. SINCE=REV: what changed first'
+	@echo 'make clean   remove what these made in this folder (.venv, build/, demo-out/)'
 	@echo
-	@echo 'Both install what they need: programs by apt (asking sudo unless root), the rest in .venv.'
+	@echo 'All install what they need: programs by apt (asking sudo unless root), the rest in .venv.'
 
 # The last line counts the tests, whatever was printed before it.
 test:
 	@tools/bootstrap test
-	@rm -f build/tests-*.xml
-	@.venv/bin/python -m nox; status=$$?; .venv/bin/python tools/count_tests.py build/tests-abreast.xml build/tests-in-turn.xml; exit $$status
+	@rm -f build/tests.xml
+	@.venv/bin/python -m nox; status=$$?; .venv/bin/python tools/count_tests.py build/tests.xml; exit $$status
+
+# FILES names some files of the battery, and the gate is left out then.
+test-all:
+	@if [ -z '$(FILES)' ]; then $(MAKE) --no-print-directory test; else tools/bootstrap test; fi
+	@.venv/bin/python tools/battery.py $(if $(SINCE),--since '$(SINCE)') $(FILES)
 
 demo:
 	@tools/bootstrap demo

@@ -1,12 +1,13 @@
-"""Every check of this project, in order; `make test` prepares the machine and runs all of them.
+"""Every check of this project, in order; `make test` prepares the machine and runs the gate.
 
 The sessions run in the environment that nox itself was started from: `.venv`, made by
-`tools/bootstrap`, or any other that has the extras `test` and `lint`. `nox -s quick` takes seconds.
+`tools/bootstrap`, or any other that has the extras `test` and `lint`.
 
 Besides those that `nox` runs by itself: `tests` (some, by name), `fresh` (README's commands on
 machines that nobody prepared), `lowest` and `newest` (the oldest and the latest of what the package
 depends on) and `renew` (the locks, once a week), `attacks`, `races` and `fuzz` (what somebody
-hostile tries: by itself, for a minute each, for ten minutes each).
+hostile tries: by itself, for a minute each, for ten minutes each). What the gate leaves out is the
+battery (tools/battery.py, `make test-all`).
 """
 
 from __future__ import annotations
@@ -22,28 +23,28 @@ from pathlib import Path
 import nox
 
 nox.options.default_venv_backend = "none"
-nox.options.sessions = ["lint", "types", "layers", "docs", "package", "abreast", "in_turn"]
+nox.options.sessions = ["lint", "types", "layers", "docs", "package", "gate"]
 
 ROOT = Path(__file__).parent
 # What travels in the wheel besides src/ (pyproject.toml, force-include).
 DATA_FOLDERS = ("sites", "recipes", "knowledge")
 # The locks, and what of pyproject.toml is in them besides the package's own dependencies.
 LOCKS = {"test": ("--extra", "test", "--extra", "lint"), "demo": ()}
-# What tests may use that the machine has one of: mounts, clusters, its two cores.
-ABREAST, IN_TURN = ("-m", "not in_turn"), ("-m", "in_turn")
+# The tests of `make test`; the battery has the others.
+GATE = ("-m", "not battery and not machine")
 # The tests that need nothing of the machine: enough to see whether a library still fits.
-WITHOUT_TOOLS = ("-m", "not needs and not in_turn")
-QUICK = ("-m", "not needs and not in_turn and not slow", "--hypothesis-profile=quick")
-# How much attacks by chance do in `nox -s attacks`; in `make test` each does a tenth, or less.
+WITHOUT_TOOLS = ("-m", "not needs and not battery and not machine")
+# How much attacks by chance do in `nox -s attacks`; in the battery each does a tenth, or less.
 ALL_ATTACKS = {
     "STACKPROOF_ATTACK_ROUNDS": "40",  # hostile trees through each verb (tests/house)
     "STACKPROOF_TREES": "2000",  # through what unpacks them (tests/core)
     "STACKPROOF_FUZZ_CASES": "2500",  # malformed answers of registries (tests/share)
     "STACKPROOF_KILLS": "100",  # of each verb at a random moment (tests/killing.py)
 }
-# In the order of tests/conftest.py: xdist's own begins with the file that has most tests.
+# A file on each core, in the order of tests/conftest.py: xdist's own begins with the file that has
+# most tests. The first file goes the whole road and mostly waits for programs: it has one more.
 ON_EACH_CORE = (
-    "-n", "auto", "--maxprocesses", "4", "--dist", "loadfile", "--no-loadscope-reorder",
+    "-n", str(min(os.cpu_count() or 1, 4) + 1), "--dist", "loadfile", "--no-loadscope-reorder",
 )  # fmt: skip
 
 
@@ -86,30 +87,16 @@ def docs(session: nox.Session) -> None:
 
 
 @nox.session
-def abreast(session: nox.Session) -> None:
-    """The tests that do not meet, a file on each core, on four at most."""
-    told = "--junit-xml=build/tests-abreast.xml"
-    python(session, "-m", "pytest", *ON_EACH_CORE, told, *ABREAST)
-
-
-@nox.session
-def in_turn(session: nox.Session) -> None:
-    """The tests that use the machine, one at a time."""
-    python(session, "-m", "pytest", "--junit-xml=build/tests-in-turn.xml", *IN_TURN)
+def gate(session: nox.Session) -> None:
+    """The tests that have what they use to themselves, and the whole road once; minutes."""
+    told = "--junit-xml=build/tests.xml"
+    python(session, "-m", "pytest", "-q", *ON_EACH_CORE, told, *GATE, *session.posargs)
 
 
 @nox.session
 def tests(session: nox.Session) -> None:
     """Tests by name: arguments after `--` go to pytest."""
     python(session, "-m", "pytest", *session.posargs)
-
-
-@nox.session
-def quick(session: nox.Session) -> None:
-    """Lint, types and the tests that need nothing and take no second."""
-    lint(session)
-    types(session)
-    python(session, "-m", "pytest", "-q", *ON_EACH_CORE, *QUICK, *session.posargs)
 
 
 @nox.session
@@ -166,15 +153,6 @@ def _attacks_of_a_user(session: nox.Session, folder: Path) -> str:
             env=env, external=True, success_codes=_FAILURES_AS_WELL,
         )  # fmt: skip
     return f"{home}/attacks.xml"
-
-
-@nox.session
-def cells(session: nox.Session) -> None:
-    """Predictions of `inject check` against ranks, for programs of tests/inject/cells."""
-    python(
-        session, "-m", "pytest", "-q", "tests/inject/test_fresh_cells.py", *session.posargs,
-        STACKPROOF_CELLS="300",
-    )  # fmt: skip
 
 
 @nox.session

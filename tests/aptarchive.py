@@ -97,7 +97,7 @@ class AptArchive:
             env=self._environment,
             stdout=subprocess.PIPE,
             check=True,
-            timeout=60,
+            timeout=600,
         )  # fmt: skip
         return done.stdout
 
@@ -107,7 +107,7 @@ class AptArchive:
             ["gpgconf", "--kill", "all"],
             env=self._environment,
             check=True,
-            timeout=60,
+            timeout=600,
         )
 
 

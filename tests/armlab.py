@@ -95,7 +95,11 @@ def _put_compiler(made: Path) -> None:
     parts += [str(one) for one in Path(folder).glob("crt*.o")]
     parts += [f"{own}/bin", f"{own}/include", f"{own}/lib"]
     said = subprocess.run(
-        ["ldd", _place_of("cc1"), *programs], capture_output=True, text=True, check=True, timeout=60
+        ["ldd", _place_of("cc1"), *programs],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=600,
     )
     libraries = {word for word in said.stdout.split() if word.startswith("/lib")}
     for path in (*parts, *programs, *sorted(libraries)):
@@ -111,5 +115,5 @@ def _put_compiler(made: Path) -> None:
 
 def _place_of(name: str) -> str:
     argv = [COMPILER, f"-print-file-name={name}"]
-    said = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60)
+    said = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=600)
     return said.stdout.strip()

@@ -83,7 +83,7 @@ def stopped(
             said.append(line)
             if line.startswith(at):
                 do(process)
-        return process.wait(timeout=60), said
+        return process.wait(timeout=600), said
 
 
 @pytest.fixture(scope="session")

@@ -95,7 +95,7 @@ def between(
         script, *words = client
         said = told(state, "node1", *python, script, state.nodes[1].address, port, *words)
         heard = listening.stdout.read().strip()
-        listening.wait(30)
+        listening.wait(600)
     return said, heard
 
 
@@ -111,7 +111,7 @@ def round_trip_us(state: ClusterState) -> float:
     return float(min(json.loads(said)))
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 5) -> bool:
+def wait_until(condition: Callable[[], bool], seconds: float = 600) -> bool:
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,17 +22,23 @@ from stackproof.build.effects import cache_entries, git
 
 __all__ = ["bench_folder", "for_everybody", "room", "runtime", "trees"]  # fixtures of tests
 
-# A busy machine is not a failure, and a test run leaves no database behind. In continuous
-# integration the examples are the same every time.
-settings.register_profile("house", deadline=None, database=None, derandomize="CI" in os.environ)
+# A busy machine is not a failure, and a test run leaves no database behind. The gate tries the same
+# examples every time; `--hypothesis-profile=chance`, in the battery, new ones.
+settings.register_profile("house", deadline=None, database=None, derandomize=True)
+settings.register_profile("chance", settings.get_profile("house"), derandomize=False)
+# A fifth of the examples, for the attacks that a user repeats.
+settings.register_profile("few", settings.get_profile("house"), max_examples=20)
 settings.load_profile("house")
-# A fifth of the examples, for `nox -s quick`.
-settings.register_profile("quick", settings.get_profile("house"), max_examples=20)
 
-# Of the files whose tests run abreast, those that take longest, longest first.
-LONGEST = (
-    "house/test_attack_list.py", "house/test_tree_attacks.py", "native/test_native_build.py",
-)  # fmt: skip
+_OWN_FOLDER = pytest.StashKey[str]()
+# What may not answer: of the gate, the first file below alone asks for it.
+NOT_IN_THE_GATE = frozenset({"network", "podman", "easybuild", "spack"})
+# The files of the gate that take longest, longest first.
+LONGEST = ("house/test_whole_road.py", "native/test_native_build.py")
+
+# What make(1) tells its own recipes is not for the programs of tests: they would ask its job server.
+for _name in ("MAKEFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "MFLAGS"):
+    os.environ.pop(_name, None)
 
 # A shell's background job ignores ctrl-C, and what it starts ignores it too: the tests that
 # interrupt a program would wait for ever. From here on it is as in the foreground.
@@ -49,10 +57,31 @@ def pytest_report_header() -> str:
     return f"spack: {wanted}, from {source or f'nowhere: {git.MIRROR_VARIABLE} is not set'}"
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the markers of what tests need known."""
+    """Give the run a folder that no other run closes, and make known what tests may need.
+
+    Pytest's own folder is one for all runs of a user, and each run that begins shuts out others:
+    the users without rights that another run's tests let in.
+    """
+    if config.option.basetemp is None and not hasattr(config, "workerinput"):
+        config.option.basetemp = tempfile.mkdtemp(prefix="pytest-stackproof-")
+        config.stash[_OWN_FOLDER] = config.option.basetemp
     for line in needs.markers():
         config.addinivalue_line("markers", line)
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Keep the folder of a run for whoever looks for the cause of a failure."""
+    if exitstatus not in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}:
+        session.config.stash[_OWN_FOLDER] = ""
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Delete the folder of a run in which every test passed, unless a mount was left in it."""
+    folder = config.stash.get(_OWN_FOLDER, "")
+    if folder and f" {folder}/" not in Path("/proc/self/mountinfo").read_text():
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -72,19 +101,30 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if hasattr(config, "workerinput"):
         rank = {name: number for number, name in enumerate(LONGEST)}
         items.sort(key=lambda item: rank.get(item.path.relative_to(here).as_posix(), len(rank)))
+    unmarked: list[str] = []
     for item in items:
         things = needs.of(item)
         for name in ("needs", *map(needs.marker, sorted(things))) if things else ():
             item.add_marker(name)
-        if attacks.is_attack(f"{item.path.relative_to(here).as_posix()}::{item.name}"):
+        file = item.path.relative_to(here).as_posix()
+        alone = item.get_closest_marker("battery") or item.get_closest_marker("machine")
+        if things & NOT_IN_THE_GATE and not alone and file != LONGEST[0]:
+            unmarked.append(f"{item.nodeid} needs {', '.join(sorted(things & NOT_IN_THE_GATE))}")
+        if attacks.is_attack(f"{file}::{item.name}"):
             item.add_marker("attack")
+    if unmarked:
+        raise pytest.UsageError("mark as `battery` or `machine`:\n" + "\n".join(unmarked))
 
 
 @pytest.fixture(scope="session", autouse=True)
 def cache_of_the_test_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keep downloads, builds and labels of tests out of the user's folders; tests share them."""
+    """Keep downloads, builds and labels of tests out of the user's folders; tests share them.
+
+    The battery gives files that run one after another one cache: STACKPROOF_TESTS_CACHE.
+    """
+    cache = os.environ.get("STACKPROOF_TESTS_CACHE") or tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("STACKPROOF_CACHE", os.fspath(tmp_path_factory.mktemp("cache")))
+        patch.setenv("STACKPROOF_CACHE", os.fspath(cache))
         patch.setenv("STACKPROOF_REPOSITORY", os.fspath(tmp_path_factory.mktemp("repository")))
         yield
         # Whoever keeps something in the cache says so in `core.effects.cache_kinds`; tests have names of

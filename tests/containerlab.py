@@ -50,11 +50,11 @@ class Store(Value, kw_only=False):
     def add(self, name: str, root: Path) -> str:
         """Import a root as an image and return its name."""
         archive = self.folder / "root.tar"
-        subprocess.run(["tar", "-cf", archive, "-C", root, "."], check=True, timeout=100)
+        subprocess.run(["tar", "-cf", archive, "-C", root, "."], check=True, timeout=600)
         image = f"localhost/{name}:1"
         argv = ["podman", "import", "--quiet", archive, image]
         env = {**os.environ, **self.env}
-        subprocess.run(argv, check=True, timeout=200, env=env, capture_output=True)
+        subprocess.run(argv, check=True, timeout=600, env=env, capture_output=True)
         archive.unlink()
         return image
 
@@ -92,5 +92,5 @@ def root_with(folder: Path, mpi: Path | None, *, libc: bool = True) -> Path:
 
 
 def _closure(path: str) -> list[str]:
-    done = subprocess.run(["ldd", path], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(["ldd", path], capture_output=True, text=True, timeout=600, check=False)
     return [word for word in done.stdout.split() if word.startswith("/")]

@@ -48,7 +48,7 @@ def library(folder: Path, name: str, source: str = "", needs: tuple[Path, ...] =
     subprocess.run(
         ["gcc", "-shared", "-fPIC", "-Wl,--no-as-needed", f"-Wl,-soname,{name}", "-xc", "-", "-xnone",
          *needs, "-o", made],
-        input=code.encode(), check=True, timeout=60,
+        input=code.encode(), check=True, timeout=600,
     )  # fmt: skip
     return made
 
@@ -57,7 +57,7 @@ def patched(source: Path, target: Path, *changes: tuple[str, ...]) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_bytes(source.read_bytes())
     for change in changes:
-        subprocess.run(["patchelf", *change, target], check=True, timeout=60)
+        subprocess.run(["patchelf", *change, target], check=True, timeout=600)
     return target
 
 

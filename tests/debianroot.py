@@ -12,7 +12,7 @@ from pathlib import Path
 
 KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
 _PACKAGES = ("base-files", "libc6", "dash")
-_TIMEOUT_S = 200
+_TIMEOUT_S = 600
 
 
 def mirror() -> str:
@@ -20,7 +20,7 @@ def mirror() -> str:
     given = os.environ.get("STACKPROOF_DEBIAN_ARCHIVE", "")
     argv = ["apt-get", "indextargets", "--format", "$(ORIGIN) $(LABEL) $(REPO_URI)"]
     done = subprocess.run(
-        [*argv, "Created-By: Packages"], capture_output=True, text=True, timeout=60, check=True
+        [*argv, "Created-By: Packages"], capture_output=True, text=True, timeout=600, check=True
     )
     ours = (line.split() for line in done.stdout.splitlines() if line.startswith("Debian Debian "))
     return given or next((words[2] for words in ours), "")
@@ -62,5 +62,5 @@ def bare(
             [*apt, *words], cwd=folder / "debs", check=True, capture_output=True, timeout=_TIMEOUT_S
         )
     for package in sorted(folder.glob("cache/archives/*.deb" if whole else "debs/*")):
-        subprocess.run(["dpkg-deb", "-x", package, folder / "root"], check=True, timeout=60)
+        subprocess.run(["dpkg-deb", "-x", package, folder / "root"], check=True, timeout=600)
     return folder / "root"

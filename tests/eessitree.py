@@ -113,5 +113,7 @@ def _write_modules(tree: EessiTree, module: str, mpi: Path, loader: Path) -> Non
 
 
 def _interpreter() -> str:
-    done = subprocess.run(["ldd", "/bin/sh"], capture_output=True, text=True, check=True, timeout=9)
+    done = subprocess.run(
+        ["ldd", "/bin/sh"], capture_output=True, text=True, check=True, timeout=600
+    )
     return next(word for word in done.stdout.split() if "/ld-" in word)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from stackproof.core.value import Value
 
-_TIMEOUT_S = 60
+_TIMEOUT_S = 600
 
 _MAIN = r"""
 #define _GNU_SOURCE

@@ -19,7 +19,7 @@ from pathlib import Path
 from need import as_unprivileged
 
 ROOT = Path(__file__).resolve().parents[1]
-_TIMEOUT_S = 120
+_TIMEOUT_S = 600
 # What tests of other users' commands use; `-B`: a cache that they may not write is no matter.
 _TRY = "import msgspec, pip, pytest, ssl, stackproof.cluster.effects.up, yaml"
 _CHECKOUT = ("src", "sites", "recipes", "knowledge", "tests")

@@ -79,7 +79,7 @@ def meet(name, what):
         places = pathlib.Path("/build/met")
         places.mkdir(exist_ok=True)
         (places / f"{name}-{what}").touch()
-        end = time.monotonic() + 60
+        end = time.monotonic() + 600
         while not (places / f"{other}-{what}").exists():
             if time.monotonic() > end:
                 sys.exit(f"{name} waited for {other} in vain")

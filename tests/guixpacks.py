@@ -114,13 +114,13 @@ class Store:
         subprocess.run(
             ["tar", "-I", program, "--format=gnu", "--sort=name", "--mtime=@1", "--owner=root:0",
              "--group=root:0", "--check-links", "-cf", pack, "./gnu/store", "./bin"],
-            cwd=self.root, check=True, timeout=120,
+            cwd=self.root, check=True, timeout=600,
         )  # fmt: skip
         return pack
 
     def squashfs(self, pack: Path) -> Path:
         options = ["-noappend", "-quiet", "-no-progress", "-comp", "gzip"]
-        subprocess.run(["mksquashfs", self.root, pack, *options], check=True, timeout=120)
+        subprocess.run(["mksquashfs", self.root, pack, *options], check=True, timeout=600)
         return pack
 
 
@@ -159,7 +159,7 @@ def with_mpich(folder: Path, wheel: Path, version: str) -> Store:
         ["gcc", "-xc", "-", "-xnone", f"-I{mpich}/include", f"-L{mpich}/lib", "-lmpi",
          f"-Wl,-rpath,{prefix}/lib:{libc}/lib", f"-Wl,-dynamic-linker,{libc}/lib/{loader}",
          "-Wl,--allow-shlib-undefined", "-o", program],
-        input=HELLO.encode(), check=True, timeout=60,
+        input=HELLO.encode(), check=True, timeout=600,
     )  # fmt: skip
     store.profile("hello-mpi-1.0", f"mpich-{version}")
     return store

@@ -88,7 +88,7 @@ def make_image(
     if device:
         nodes += ["-p", "null c 666 0 0 1 3"]
     argv = ["mksquashfs", tree, path, *nodes, "-all-root", "-noappend", "-no-progress", "-quiet"]
-    subprocess.run([*map(str, argv), *options], check=True, timeout=60, capture_output=True)
+    subprocess.run([*map(str, argv), *options], check=True, timeout=600, capture_output=True)
     shutil.rmtree(tree)
     path.chmod(0o644)
     return path

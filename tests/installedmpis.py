@@ -53,7 +53,7 @@ def installed(
     source = prefix / "lib" / "mpi.c"
     source.write_text(_SOURCE.format(said=json.dumps(said)))
     argv = ["gcc", "-shared", "-fPIC", f"-Wl,-soname,{library}", f"-I{prefix}/include"]
-    subprocess.run([*argv, "-o", prefix / "lib" / library, source], check=True, timeout=60)
+    subprocess.run([*argv, "-o", prefix / "lib" / library, source], check=True, timeout=600)
     wrapper = prefix / "bin" / f"mpicc{suffix}"
     wrapper.write_text(
         _WRAPPER.format(

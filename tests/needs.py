@@ -25,7 +25,7 @@ from stackproof.core.value import Value
 TESTS = Path(__file__).parent
 NEED = "need"
 _IMPORTED = re.compile(r"^\s*(?:from|import) (\w+)", re.MULTILINE)
-_OF_FILE = re.compile(r"^pytestmark = .*\bpytest\.mark\.(in_turn|slow)\b", re.MULTILINE)
+_OF_FILE = re.compile(r"^pytestmark = .*\bpytest\.mark\.(battery|machine)\b", re.MULTILINE)
 _Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
@@ -58,8 +58,7 @@ def markers() -> Iterator[str]:
 def none_asked_for(text: str, expression: str) -> bool:
     """Return whether `-m expression` leaves out every test of a file with this text, for sure."""
     asked = expression.split(" and ")
-    left_out = any(f"not {mark}" in asked for mark in _OF_FILE.findall(text))
-    return left_out or (asked == ["in_turn"] and "in_turn" not in text)
+    return any(f"not {mark}" in asked for mark in _OF_FILE.findall(text))
 
 
 def of(item: pytest.Item) -> frozenset[str]:

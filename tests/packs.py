@@ -27,7 +27,7 @@ HERE = (
     "/lib64/libc.so.6",
     "/usr/lib64/libc.so.6",
 )
-_TIMEOUT_S = 120
+_TIMEOUT_S = 600
 CALLS_ANSWER = """
 #include <stdio.h>
 #include <stdlib.h>

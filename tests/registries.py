@@ -67,7 +67,7 @@ def docker_registry(
             argv = ["unshare", "--mount", "sh", "-c", mount, str(folder / "data"), *argv]
         server = subprocess.Popen(argv, stdout=log, stderr=log)
     try:
-        end = time.monotonic() + 20
+        end = time.monotonic() + 600
         while True:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
                 break

@@ -27,7 +27,7 @@ from machine import RACE_S
 from stackproof.core.value import Value
 
 MALLORY = 31001
-_PATIENCE_S = 120.0
+_PATIENCE_S = 600
 
 _ATTACK = r"""
 import os, random, sys

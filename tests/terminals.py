@@ -8,7 +8,7 @@ import pty
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 
-_TIMEOUT_S = 120
+_TIMEOUT_S = 600
 
 
 @contextlib.contextmanager

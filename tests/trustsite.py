@@ -148,7 +148,7 @@ class Place:
         argv = [*private_namespaces(), "sh", "-c", _AT_SITE, str(self.folder),
                 sys.executable, "-m", "stackproof", *words]  # fmt: skip
         return subprocess.run(
-            argv, cwd=cwd, capture_output=True, text=True, check=False, timeout=120
+            argv, cwd=cwd, capture_output=True, text=True, check=False, timeout=600
         )
 
 

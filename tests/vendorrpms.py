@@ -154,7 +154,7 @@ class Package(Value, kw_only=False):
         }  # fmt: skip
         words = [word for key, value in defines.items() for word in ("--define", f"{key} {value}")]
         argv = ["rpmbuild", "-bb", "--target", self.architecture, *words, spec]
-        subprocess.run(argv, check=True, timeout=120, capture_output=True)
+        subprocess.run(argv, check=True, timeout=600, capture_output=True)
         made = folder / self.file
         shutil.move(top / "out" / self.file, made)
         shutil.rmtree(top)

@@ -21,7 +21,7 @@ from pathlib import Path
 from stackproof.core.value import Value
 
 STRANGER = 12345
-TIMEOUT_S = 300
+TIMEOUT_S = 600
 _CALLS = (
     "open,openat,openat2,creat,mkdir,mkdirat,mknod,mknodat,bind,chmod,fchmod,fchmodat,?fchmodat2,chown,"
     "lchown,fchown,fchownat,setxattr,lsetxattr,fsetxattr,rename,renameat,renameat2,link,linkat,symlink,"
@@ -125,7 +125,7 @@ def _entered(
     """
     if looking is None:
         return
-    out, _ = looking.communicate(b"", timeout=60)
+    out, _ = looking.communicate(b"", timeout=600)
     for row in out.split(b"\0")[:-1]:
         folder, *names = row.split(b"/")
         name = folder.replace(b"\n", b"/")

@@ -49,6 +49,8 @@ ENVIRONMENT = {
     "out: 2; `nox -s races` says 60).",
     "STACKPROOF_FUZZ_CASES": "Tests only: answers of a registry that are changed, one field each "
     "(left out: 250).",
+    "STACKPROOF_TESTS_CACHE": "Tests only: the cache that files of the battery share which run one "
+    "after another (left out: each run of tests has its own).",
     "STACKPROOF_LISTING": "A service of the site that lists the images of its registry, as uenv "
     "asks one.",
     "STACKPROOF_REGISTRY": "The registry of images, and the path in it below which they are: "

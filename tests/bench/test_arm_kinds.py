@@ -204,6 +204,7 @@ def test_short_forms_that_cannot_be(text: str) -> None:
 # ------------------------------------------------------------------------------------- made ready
 
 
+@pytest.mark.battery
 def test_installed_mpis_are_made_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The small MPIs compile our program only as far as their headers go: that is said."""
     need("gcc")
@@ -219,6 +220,7 @@ def test_installed_mpis_are_made_ready(tmp_path: Path, monkeypatch: pytest.Monke
     ]  # fmt: skip
 
 
+@pytest.mark.battery
 def test_arms_of_one_mpi_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     need("installed-mpis")
     monkeypatch.setenv("STACKPROOF_CACHE", str(tmp_path / "cache"))

@@ -46,7 +46,7 @@ class Site:
         (tree / "meta" / "env.json").write_text(json.dumps(meta))
         (tree / "meta" / "bom.cdx.json").write_text(json.dumps(BILL))
         argv = ["mksquashfs", tree, f"{tree}.squashfs", "-noappend", "-no-progress", "-quiet"]
-        subprocess.run(argv, check=True, timeout=60, capture_output=True)
+        subprocess.run(argv, check=True, timeout=600, capture_output=True)
 
     def ready(self, inject: str, *, accept_unknown: bool = False) -> Arms:
         app = str(self.folder / "app.squashfs")

@@ -25,7 +25,7 @@ COVERS = (
     "bench/specifying.py",
 )
 
-pytestmark = pytest.mark.in_turn
+pytestmark = pytest.mark.machine
 
 
 def test_an_interrupted_bench_continues(room: Path) -> None:

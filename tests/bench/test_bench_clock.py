@@ -10,7 +10,7 @@ import pytest
 
 from benchroom import stackproof, verdicts, write_spec
 
-pytestmark = pytest.mark.in_turn
+pytestmark = pytest.mark.machine
 
 SENTENCE = re.compile(r"the clock of rank 1 jumped by (29|30)\d µs during the launch")
 

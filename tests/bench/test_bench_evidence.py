@@ -12,7 +12,7 @@ import pytest
 
 from benchroom import stackproof, verdicts, write_spec
 
-pytestmark = pytest.mark.in_turn
+pytestmark = pytest.mark.machine
 
 
 def test_planted_causes_are_found_where_they_are_and_nowhere_else(room: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from slurmroom import Room, built_in
 
-pytestmark = pytest.mark.in_turn
+pytestmark = pytest.mark.machine
 
 CLUSTER = "bench-mpirun"
 SOURCES = Path(__file__).parents[1] / "osustandin"

@@ -14,7 +14,7 @@ from benchroom import CLUSTER, stackproof, write_spec
 
 COVERS = ("bench/effects/path_probe.py",)
 
-pytestmark = pytest.mark.in_turn
+pytestmark = pytest.mark.machine
 
 
 def test_traffic_of_others_discards_no_launch(room: Path) -> None:
@@ -46,7 +46,7 @@ def test_traffic_of_others_discards_no_launch(room: Path) -> None:
         stackproof("bench", spec, "-o", "others", "--no-verdict", cwd=room)
     finally:
         others.terminate()
-        others.wait(30)
+        others.wait(600)
     for path in (room / "others" / "launches").iterdir():
         launch = json.loads(path.read_text())
         (check,) = [one for one in launch["checks"] if one["name"] == "transport"]

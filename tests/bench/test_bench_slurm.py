@@ -24,7 +24,7 @@ COVERS = (
     "launch/effects/task.py",
 )
 
-pytestmark = pytest.mark.in_turn
+pytestmark = pytest.mark.machine
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "tests" / "osustandin"

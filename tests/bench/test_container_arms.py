@@ -28,7 +28,7 @@ from stackproof.image.container.effects import roots
 from stackproof.launch.effects.allocation import Allocation
 from stackproof.results.case import Case, Placement, Rank
 
-pytestmark = pytest.mark.in_turn
+pytestmark = pytest.mark.machine
 CSRC = ROOT / "tests" / "csrc"
 ONE = {"placements": ["intra-node"], "launches": 1, "null-arm": False, "sizes": [8, 4096],
        "samples": 3, "seconds-per-size": 0.003, "timeout": 30}  # fmt: skip
@@ -54,7 +54,7 @@ class Lab(Value, kw_only=False):
 
     def podman(self, *words: object) -> None:
         subprocess.run(
-            ["podman", *map(str, words)], check=True, timeout=100, capture_output=True,
+            ["podman", *map(str, words)], check=True, timeout=600, capture_output=True,
             env={"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", **self.store.env},
         )  # fmt: skip
 
@@ -68,14 +68,14 @@ def lab(trees: Trees, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]
     beside = next(root.rglob("libc.so.6")).parent
     for name in ("libstdc++.so.6", "libgcc_s.so.1"):  # for IMB
         words = ["gcc", f"-print-file-name={name}"]
-        found = subprocess.run(words, check=True, timeout=30, capture_output=True, text=True)
+        found = subprocess.run(words, check=True, timeout=600, capture_output=True, text=True)
         shutil.copy(found.stdout.strip(), beside)
     with store() as kept:
         image = kept.add("mpich", root)
         made = Lab(kept, image, folder / "layout", folder / "mpich.sqsh", root, mpich)
         made.podman("save", "--format=oci-dir", "--output", made.layout, image)
         words = ("mksquashfs", root, made.squashfs, "-comp", "lz4", "-no-progress", "-quiet")
-        subprocess.run(words, check=True, timeout=100, capture_output=True)
+        subprocess.run(words, check=True, timeout=600, capture_output=True)
         yield made
 
 
@@ -100,7 +100,7 @@ def test_a_container_gets_of_a_busy_cpu_what_its_rank_would(lab: Lab) -> None:
     words = container_arm.of_container(lab.arm, ()).deployment.wrapped
     script = 'while read -r line; do echo "$line"; done </proc/self/cgroup'
     done = subprocess.run(
-        [*words, "/bin/sh", "-c", script], check=True, timeout=100, capture_output=True, text=True,
+        [*words, "/bin/sh", "-c", script], check=True, timeout=600, capture_output=True, text=True,
         env={"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", **lab.store.env},
     )  # fmt: skip
     groups = [line.split(":", 2)[2] for line in done.stdout.splitlines()]
@@ -162,9 +162,9 @@ def test_buffers_on_a_gpu_in_a_container(lab: Lab, tmp_path: Path) -> None:
     need("gcc")
     driver, aware = tmp_path / "libcuda.so.1", tmp_path / "gpuaware.so"
     shared = ("-O2", "-shared", "-fPIC")
-    subprocess.run(["gcc", *shared, CSRC / "fakegpu.c", "-o", driver], check=True, timeout=60)
+    subprocess.run(["gcc", *shared, CSRC / "fakegpu.c", "-o", driver], check=True, timeout=600)
     subprocess.run([lab.mpich / "bin/mpicc", *shared, CSRC / "gpuaware.c", "-o", aware, "-ldl"],
-                   check=True, timeout=60)  # fmt: skip
+                   check=True, timeout=600)  # fmt: skip
     ready = container_arm.of_container(lab.arm, ())
     assert ready.hidden(["libcuda.so.1"])
     (tmp_path / "none.yaml").write_text(
@@ -205,7 +205,7 @@ def test_an_image_of_another_architecture(lab: Lab, tmp_path: Path) -> None:
                 stream.seek(18)
                 stream.write(struct.pack("<H", 183))  # e_machine: EM_AARCH64
     archive = tmp_path / "root.tar"
-    subprocess.run(["tar", "-cf", archive, "-C", tree, "."], check=True, timeout=60)
+    subprocess.run(["tar", "-cf", archive, "-C", tree, "."], check=True, timeout=600)
     lab.podman("import", "--arch=arm64", archive, "localhost/arm:1")
     said = refused(replace(lab.arm, container="localhost/arm:1"))
     assert said.reason is Reason.UNSUPPORTED
@@ -229,7 +229,7 @@ def older(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> str:
     library = next(path for path in tree.rglob("libc.so.6"))
     words = ["gcc", "-shared", "-nostdlib", "-fPIC", "-Wl,-soname,libc.so.6",
              f"-Wl,--version-script,{folder}/c.map", "-o", library, folder / "c.c"]  # fmt: skip
-    subprocess.run(words, check=True, timeout=60)
+    subprocess.run(words, check=True, timeout=600)
     return lab.store.add("older", tree)
 
 

@@ -13,8 +13,6 @@ from stackproof.core.value import replace
 from stackproof.results.model import LAUNCHES
 from synthetic import INTER, Noise, Plan, simulate
 
-pytestmark = pytest.mark.slow
-
 ARMS = {
     name: frozenset({"stackproof-bench"}) for name in ("impi", "impi again", "mpich", "openmpi")
 }
@@ -90,6 +88,7 @@ def test_a_bench_that_is_not_asked_to_look_makes_everything(tmp_path):
     assert list(deciding.blocks(experiment, folder.events.append)) == [folder.schedule]
 
 
+@pytest.mark.battery
 def test_launches_end_when_everything_is_decided(tmp_path):
     folder = Folder(tmp_path / "r")
     made = folder.run()
@@ -128,6 +127,7 @@ def test_where_there_is_no_challenger_the_null_arm_is_the_question(tmp_path):
     assert {one.arm for one in folder.run() if one.block > 8} == {"impi", "impi again"}
 
 
+@pytest.mark.battery
 def test_who_continues_makes_the_same_launches(tmp_path):
     noisy = Noise(launch=0.06, size=0.03)
     whole = Folder(tmp_path / "whole", noise=noisy).run()

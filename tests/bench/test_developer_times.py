@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.in_turn
+pytestmark = pytest.mark.machine
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "developer.py"
 CONFIGURE = "#!/bin/sh\nprintf 'app: app.c\\n\\tmpicc -o app app.c\\n' > Makefile\n"
 

@@ -23,7 +23,7 @@ from stackproof.core.errors import Reason, StackproofError
 from stackproof.core.value import replace
 from stackproof.linking.effects.view import RootView
 
-pytestmark = pytest.mark.in_turn
+pytestmark = pytest.mark.machine
 NATIVE = ("stackproof-bench",)
 
 
@@ -152,7 +152,7 @@ def test_with_and_without_an_injection(
     assert compilers is not None
     argv = (compilers.wrappers["c"], '-DRELEASE="7.4"', f"-I{sources}/c", "-o", osu / "osu_latency",
             sources / "c/mpi/pt2pt/standard/osu_latency.c")  # fmt: skip
-    subprocess.run(argv, check=True, timeout=60, env=compilers.env.apply(os.environ))
+    subprocess.run(argv, check=True, timeout=600, env=compilers.env.apply(os.environ))
     eessitree.write(tree.software / "modules/all/OSU/7.4.lua", f'prepend_path("PATH", "{osu}")\n')
     both = {**tree.entry, "load": [MODULE, "OSU/7.4"]}
     spec = {
@@ -188,7 +188,7 @@ def test_the_toolchains_2023a_and_2023b(tree: EessiTree, arm: Arm, tmp_path: Pat
     """Each arm has the GCC and the MPI of its own toolchain, side by side in one bench."""
     for load in (MODULE, NEWER):
         program = ready(replace(arm, load=(load,))).deployment.programs["stackproof-bench"]
-        notes = subprocess.check_output(["readelf", "--notes", program], text=True, timeout=60)
+        notes = subprocess.check_output(["readelf", "--notes", program], text=True, timeout=600)
         assert eessitree.mark(load.rpartition("-")[2]) in notes
     own = {name: {**tree.entry, "load": [load], "inject": "none", "name": name}
            for name, load in (("2023a", MODULE), ("2023b", NEWER))}  # fmt: skip

@@ -18,7 +18,7 @@ from stackproof.bench.effects.kinds import container_arm
 from stackproof.bench.spec import Arm
 from stackproof.core.errors import Reason, StackproofError
 
-pytestmark = pytest.mark.in_turn
+pytestmark = pytest.mark.machine
 DEBIANS = "/usr/lib/x86_64-linux-gnu/libmpi.so.40"
 
 
@@ -95,7 +95,7 @@ def test_apptainer_starts_ranks(trees: Trees, tmp_path: Path) -> None:
     root = root_with(tmp_path / "root", mpich)
     sif, squashfs = tmp_path / "mpich.sif", tmp_path / "mpich.sqsh"
     for words in (["apptainer", "build", sif, root], ["mksquashfs", root, squashfs, "-quiet"]):
-        subprocess.run(words, check=True, timeout=100, capture_output=True)
+        subprocess.run(words, check=True, timeout=600, capture_output=True)
     entry = {"runtime": "apptainer", "host-mpi": str(mpich), **STARTED}
     got = measured(
         tmp_path,

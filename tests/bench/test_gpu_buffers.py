@@ -27,6 +27,8 @@ from stackproof.results.measurement import Output, RankFacts, State
 from stackproof.results.metrics import CORE
 from stackproof.results.path import Statement, Topic
 
+pytestmark = pytest.mark.battery
+
 CSRC = Path(__file__).parents[1] / "csrc"
 PAIR = Placement(name="pair", ranks=(Rank(node="localhost"), Rank(node="localhost")))
 ONE_WAY = ("latency", "bandwidth", "bibandwidth", "message_rate")
@@ -60,7 +62,7 @@ class Gpu:
         done = subprocess.run(
             [self.prefix / "bin" / "mpiexec", "-n", "2", "env", *preload,
              f"LD_LIBRARY_PATH={self.folder / 'driver'}", *settings, *argv],
-            capture_output=True, timeout=60, check=False,
+            capture_output=True, timeout=600, check=False,
             env={"PATH": "/usr/bin:/bin", "HOME": str(self.folder),
                  "MPIR_CVAR_ENABLE_HEAVY_YIELD": "1"},
         )  # fmt: skip
@@ -87,7 +89,7 @@ def gpu(tmp_path_factory: pytest.TempPathFactory) -> Gpu:
         (*mpicc, "-shared", "-fPIC", CSRC / "gpuaware.c", "-o", found.aware, "-ldl"),
         (*mpicc, "-std=c11", *sources, "-o", found.program, "-lm", "-ldl"),
     ):
-        subprocess.run(line, check=True, timeout=120)
+        subprocess.run(line, check=True, timeout=600)
     shutil.copy(driver, folder / "driver" / "libamdhip64.so.6")
     return found
 
@@ -208,7 +210,7 @@ def test_two_kinds_of_memory_are_for_two_ranks(gpu: Gpu) -> None:
     assert any("collective" in text for text in problems)
     done = subprocess.run(
         [gpu.prefix / "bin" / "mpiexec", "-n", "3", gpu.program, "--memory", "host,cuda"],
-        capture_output=True, timeout=60, check=False,
+        capture_output=True, timeout=600, check=False,
         env={"PATH": "/usr/bin:/bin", "MPIR_CVAR_ENABLE_HEAVY_YIELD": "1"},
     )  # fmt: skip
     assert done.returncode == native.EXIT_WORLD
@@ -218,7 +220,7 @@ def test_two_kinds_of_memory_are_for_two_ranks(gpu: Gpu) -> None:
 @pytest.mark.parametrize("value", ["gpu", "cuda,", ",cuda", "cuda,rocm,host", "", "hostcudarocm"])
 def test_a_memory_that_there_is_none_of(gpu: Gpu, value: str) -> None:
     done = subprocess.run(
-        [gpu.program, "--memory", value], capture_output=True, timeout=60, check=False
+        [gpu.program, "--memory", value], capture_output=True, timeout=600, check=False
     )
     assert done.returncode == native.EXIT_USAGE
     assert b"is not a value of `--memory`" in done.stderr

@@ -14,8 +14,6 @@ from stackproof.core.value import replace
 from stackproof.results.case import Case, Placement, Rank
 from stackproof.results.metrics import CORE
 
-pytestmark = pytest.mark.slow
-
 CAPTURES = Path(__file__).parents[1] / "captures" / "benchmarks"
 BENCH = imb.BENCHMARK
 # The order in which the captured runs asked for the tables.
@@ -193,6 +191,7 @@ def test_tables_in_another_order_are_doubtful() -> None:
     assert output.series == ()
 
 
+@pytest.mark.battery
 def test_no_loss_of_neighbouring_lines_makes_a_wrong_number() -> None:
     """Among these are the losses that join the rows of one table to those of the next."""
     for first in range(len(LINES)):
@@ -230,6 +229,7 @@ def test_lost_characters_make_no_number(at: int, count: int) -> None:
     assert set(output.series) <= TRUTH
 
 
+@pytest.mark.battery
 @given(st.integers(0, len(TEXT) - 1), st.text(min_size=1, max_size=20))
 def test_noise_in_the_middle_of_a_line_makes_no_number(at: int, noise: str) -> None:
     output = BENCH.parse((TEXT[:at] + noise + TEXT[at:]).encode(errors="replace"), CASE)

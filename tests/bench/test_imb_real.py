@@ -11,7 +11,7 @@ from need import need
 from stackproof.bench.programs import imb
 from stackproof.results.metrics import CORE
 
-pytestmark = pytest.mark.in_turn
+pytestmark = pytest.mark.machine
 
 
 @pytest.mark.parametrize("family", ["intel-mpi", "mpich"])

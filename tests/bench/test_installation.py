@@ -137,6 +137,7 @@ def test_two_mpis_in_one_prefix_must_be_told_apart(tmp_path: Path) -> None:
     assert of_prefix(f"{prefix}/bin/mpicc.openmpi").family == "openmpi"
 
 
+@pytest.mark.battery
 def test_a_launcher_of_another_mpi(trees: Trees, tmp_path: Path) -> None:
     """What mixes two MPIs would start single ranks, each the only one of its world."""
     prefix = installed(tmp_path / "mixed", said=MPICH)
@@ -146,6 +147,7 @@ def test_a_launcher_of_another_mpi(trees: Trees, tmp_path: Path) -> None:
     assert "prte" in str(error)
 
 
+@pytest.mark.battery
 @pytest.mark.parametrize("family", ["openmpi", "mpich", "intel-mpi"])
 def test_developers_trees_where_they_lie(trees: Trees, family: str) -> None:
     tree = trees[family]

@@ -180,6 +180,7 @@ def test_names_are_those_of_the_schema() -> None:
             layout.parse_layout(bad)
 
 
+@pytest.mark.battery
 @given(
     machine=st.sampled_from(NAMES),
     by=st.sampled_from(KINDS),

@@ -180,6 +180,7 @@ def test_a_module_makes_an_mpi(tree: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert found.prefix == f"{tree}/mpich"
 
 
+@pytest.mark.battery
 def test_what_cannot_be_loaded(tree: Path) -> None:
     assert "there is no module `nope`" in str(refused(tree, "nope"))
     needs = refused(tree, "needs")
@@ -196,6 +197,7 @@ def test_what_cannot_be_loaded(tree: Path) -> None:
     assert {problem.reason for problem in several.problems} == {Reason.INVALID_VALUE}
 
 
+@pytest.mark.battery
 def test_modules_without_an_mpi_or_with_two(tree: Path) -> None:
     none = refused(tree, "compiler")
     assert none.reason is Reason.NO_MPI

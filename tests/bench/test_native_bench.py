@@ -32,7 +32,7 @@ from stackproof.mpi import families
 from stackproof.results.measurement import State
 from stackproof.results.metrics import CORE
 
-pytestmark = pytest.mark.in_turn
+pytestmark = pytest.mark.machine
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "src" / "stackproof" / "bench" / "programs" / "csrc"

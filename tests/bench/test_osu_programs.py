@@ -307,6 +307,7 @@ def test_osu_without_sources_is_for_arms_that_may_bring_it() -> None:
 # --- on a machine ------------------------------------------------------------------------------
 
 
+@pytest.mark.battery
 @pytest.mark.parametrize("release", ["5.9", "6.2", "7.4"])
 def test_what_a_release_prints_is_read_for_an_image(room: Path, release: str) -> None:
     """Both programs of one arm; OSU's is compiled by the image's own wrapper, with it mounted."""
@@ -333,6 +334,7 @@ def test_what_a_release_prints_is_read_for_an_image(room: Path, release: str) ->
     assert (tail is not None) is bool(tails)
 
 
+@pytest.mark.battery
 @pytest.mark.parametrize(
     ("env", "words", "code"),
     [
@@ -354,6 +356,7 @@ def test_a_program_that_prints_nothing_of_use_ends_the_bench(
     assert words in done.stderr, done.stderr
 
 
+@pytest.mark.battery
 def test_only_osus_programs_on_an_installed_mpi_and_an_image(room: Path) -> None:
     """Each is compiled by its own MPI's wrapper, from an archive with a digest."""
     packed = archive(room)
@@ -377,6 +380,7 @@ def test_only_osus_programs_on_an_installed_mpi_and_an_image(room: Path) -> None
     assert "not the archive that is meant" in done.stderr
 
 
+@pytest.mark.battery
 def test_what_does_not_compile_says_why(room: Path) -> None:
     need("gcc")
     broken = room / "broken"

@@ -234,7 +234,6 @@ def test_garbage_says_nothing(text, launcher):
             assert one.value
 
 
-@pytest.mark.slow
 def test_output_without_end_is_bounded():
     line = (0, "MPI startup(): libfabric provider: " + "x" * 10)
     many = ((0, f"libfabric provider: p{number} - d") for number in range(patterns.MOST_LINES * 2))

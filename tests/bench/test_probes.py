@@ -24,7 +24,7 @@ from stackproof.results.case import Case, Placement, Rank
 from stackproof.results.measurement import State
 from stackproof.results.path import Route
 
-pytestmark = pytest.mark.in_turn
+pytestmark = pytest.mark.machine
 
 INTER, INTRA = ("node1", "node2"), ("node1", "node1")
 TCP = {

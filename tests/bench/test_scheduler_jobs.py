@@ -20,7 +20,7 @@ from need import need
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.launch.effects import scheduler_job
 
-pytestmark = pytest.mark.in_turn
+pytestmark = pytest.mark.machine
 HOST = os.uname().nodename
 _RANKS = r"""
 ranks = []

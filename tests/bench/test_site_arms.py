@@ -24,7 +24,7 @@ from stackproof.core.errors import Reason, StackproofError
 from stackproof.core.value import Value, replace
 from stackproof.mpi import families
 
-pytestmark = pytest.mark.in_turn
+pytestmark = pytest.mark.machine
 SLURM = "test-arms"
 EXAMPLE = Path(__file__).parents[2] / "demo" / "every-kind.yaml"
 CONTAINERS = ("container", "hybrid", "hook")

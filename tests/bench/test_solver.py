@@ -38,7 +38,7 @@ from stackproof.results.case import Case
 from stackproof.results.measurement import Check, Output, State
 from stackproof.results.metrics import HALO_MODES, SOLVER
 
-pytestmark = pytest.mark.in_turn
+pytestmark = pytest.mark.machine
 
 FAMILIES = ("mpich", "openmpi")
 EXTENT = (4, 4, 4, 8)

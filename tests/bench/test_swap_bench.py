@@ -22,7 +22,7 @@ from stackproof.core.monitor import null_monitor
 COVERS = ("bench/effects/request.py", "build/effects/images.py")
 
 
-@pytest.mark.in_turn
+@pytest.mark.machine
 def test_one_option_measures_open_mpi_and_mpich(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

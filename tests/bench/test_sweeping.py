@@ -12,7 +12,7 @@ from benchroom import stackproof, write_spec
 
 COVERS = ("bench/effects/profiles.py", "bench/effects/sweeping.py")
 
-pytestmark = pytest.mark.in_turn
+pytestmark = pytest.mark.machine
 
 PER_KIB = "STACKPROOF_SLOWSEND_NS_PER_KIB"
 BEST = "stackproof_slowsend_ns_per_kib-0"

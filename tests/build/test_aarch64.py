@@ -27,10 +27,12 @@ from stackproof.pack import entries
 from stackproof.pack.effects import entry_files
 from stackproof.pack.model import EntryPoint, Loading
 
+pytestmark = pytest.mark.battery
+
 ROOT = Path(__file__).parents[2]
 MOUNT = "/user-environment"
 RECIPE = "name: arm\nmpi: {family: mpich, version: 5.0.2}\ntransports: [shm, tcp]\n"
-_TIMEOUT_S = 300
+_TIMEOUT_S = 600
 _LIBRARY = "const char *where(void) { return PLACE; }\n"
 _PROGRAM = """
 #include <stdio.h>

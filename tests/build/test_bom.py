@@ -133,7 +133,7 @@ def stack_of(facts: dict[str, str], description: str = "") -> Stack:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.battery
 @given(
     artefacts=ARTEFACTS,
     packages=PACKAGES,

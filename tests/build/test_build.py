@@ -97,6 +97,7 @@ def test_check_as_json(folder: Path) -> None:
     assert {(p["reason"], p["line"]) for p in found} == {("bad-mount-point", 3), ("unknown-key", 4)}
 
 
+@pytest.mark.battery
 def test_version_that_does_not_exist(folder: Path) -> None:
     need("network")
     (folder / "bad.yaml").write_text("name: x\nmpi:\n  family: mpich\n  version: '9.9.9'\n")
@@ -106,6 +107,7 @@ def test_version_that_does_not_exist(folder: Path) -> None:
     assert "5.0.2" in done.stderr
 
 
+@pytest.mark.battery
 def test_no_network_and_no_lock(folder: Path) -> None:
     done = stackproof("build", "small.yaml", cwd=folder, PIP_INDEX_URL="http://127.0.0.1:9/simple")
     assert done.returncode == 4, done.stderr
@@ -117,6 +119,7 @@ def test_no_network_and_no_lock(folder: Path) -> None:
     assert "not looked up" in checked.stderr
 
 
+@pytest.mark.battery
 def test_a_folder_of_wheels_that_is_not_there(tmp_path: Path) -> None:
     """Both where a lock is to be made and where one names the files."""
     need("gcc")
@@ -178,6 +181,7 @@ def test_build_for_another_machine(folder: Path) -> None:
     assert done.returncode == 3
 
 
+@pytest.mark.battery
 def test_no_bubblewrap(folder: Path) -> None:
     """Without the sandbox nothing is built; it is never left out silently."""
     need("network")
@@ -203,6 +207,7 @@ def test_a_cache_where_no_folder_can_be_made(tmp_path: Path) -> None:
     assert "STACKPROOF_CACHE" in done.stderr
 
 
+@pytest.mark.battery
 def test_build_twice_and_a_changed_digest(folder: Path) -> None:
     need("network", "bubblewrap", "mksquashfs")
     first = stackproof("build", "small.yaml", "--json", cwd=folder)
@@ -236,6 +241,7 @@ def test_build_twice_and_a_changed_digest(folder: Path) -> None:
     assert not (folder / "bad.squashfs").exists()
 
 
+@pytest.mark.battery
 def test_nothing_in_the_image_names_the_build_folder(folder: Path) -> None:
     need("network", "bubblewrap", "mksquashfs")
     assert stackproof("build", "small.yaml", cwd=folder).returncode == 0

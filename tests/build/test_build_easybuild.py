@@ -44,12 +44,13 @@ def stackproof(tmp_path: Path) -> Run:
             capture_output=True,
             text=True,
             check=False,
-            timeout=120,
+            timeout=600,
         )
 
     return run
 
 
+@pytest.mark.battery
 def test_check_and_plan(stackproof: Run) -> None:
     done = stackproof("check", "libfabric.yaml")
     assert (done.returncode, done.stdout) == (0, "libfabric.yaml: valid\n")
@@ -150,6 +151,7 @@ def test_externals_that_are_not_there(stackproof: Run, tmp_path: Path) -> None:
     assert "/nonexistent-tree/modules" in done.stderr
 
 
+@pytest.mark.battery
 def test_without_the_network(stackproof: Run, tmp_path: Path) -> None:
     """What is missing is named, with where to put it; a folder that has it is enough."""
     need("easybuild", "root", "netns")

@@ -43,7 +43,7 @@ def build(
 ) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
         argv(folder, *words), cwd=folder.path, env=environment(folder, cache),
-        capture_output=True, text=True, check=False, timeout=120,
+        capture_output=True, text=True, check=False, timeout=600,
     )  # fmt: skip
     assert done.returncode == ok, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done
@@ -67,6 +67,7 @@ def folder(tmp_path: Path) -> Folder:
     return fakespack.make(tmp_path)
 
 
+@pytest.mark.battery
 def test_build_and_again(folder: Folder) -> None:
     made = json.loads(build(folder, "--json").stdout)
     assert files_in(folder) == {
@@ -78,6 +79,7 @@ def test_build_and_again(folder: Folder) -> None:
     assert made["sha256"] in again.stdout
 
 
+@pytest.mark.battery
 def test_a_broken_package_shows_its_first_error_and_is_built_once_it_is_mended(
     folder: Folder,
 ) -> None:
@@ -96,6 +98,7 @@ def test_a_broken_package_shows_its_first_error_and_is_built_once_it_is_mended(
     assert "small.squashfs" in files_in(folder)
 
 
+@pytest.mark.battery
 def test_no_space_in_a_build_says_where_and_what_to_do(folder: Folder) -> None:
     folder.write("full")
     done = build(folder, ok=4)
@@ -104,6 +107,7 @@ def test_no_space_in_a_build_says_where_and_what_to_do(folder: Folder) -> None:
     assert "small.squashfs" not in files_in(folder)
 
 
+@pytest.mark.battery
 def test_more_memory_than_there_is(folder: Folder) -> None:
     giants = ("cuda", "llvm", "rust", "trilinos", "py-torch", "py-tensorflow", "nvhpc")
     if os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") > 100e9:
@@ -118,6 +122,7 @@ def test_more_memory_than_there_is(folder: Folder) -> None:
     assert "small.squashfs" in files_in(folder)
 
 
+@pytest.mark.battery
 def test_an_entry_of_a_cache_that_was_changed_after_it_was_signed(folder: Folder) -> None:
     folder.write("good", "forged")
     done = build(folder, ok=5)
@@ -127,6 +132,7 @@ def test_an_entry_of_a_cache_that_was_changed_after_it_was_signed(folder: Folder
     build(folder)
 
 
+@pytest.mark.battery
 def test_an_entry_of_a_cache_whose_key_is_not_known_is_told_of(folder: Folder) -> None:
     folder.write("strange")
     done = build(folder)
@@ -150,6 +156,7 @@ def test_a_clone_that_lacks_the_commit(folder: Folder, commit: str) -> None:
     assert files_in(folder) == set()
 
 
+@pytest.mark.battery
 def test_a_lock_that_does_not_match(folder: Folder) -> None:
     build(folder, "--stop-after", "lock")
     before = (folder.path / "small.site.lock.json").read_bytes()
@@ -162,6 +169,7 @@ def test_a_lock_that_does_not_match(folder: Folder) -> None:
     assert files_in(folder) == {"small.site.lock.json"}
 
 
+@pytest.mark.battery
 def test_each_site_has_a_lock_of_its_own(folder: Folder) -> None:
     """They are alike in all that conditions ask for, and have not the same for Spack."""
     shutil.copytree(folder.path / "site", folder.path / "twin")
@@ -183,6 +191,7 @@ def test_each_site_has_a_lock_of_its_own(folder: Folder) -> None:
     assert str(general) in build(folder, "--locked", *twin, *lock, ok=3).stderr
 
 
+@pytest.mark.battery
 def test_a_hook_cannot_write_outside_of_its_build(folder: Folder) -> None:
     for target in ("/usr/stolen", "/build/spack/stolen", "/sys/stolen"):
         folder.write("good", hook=f"#!/bin/sh\nset -e\necho x > {target}\n")
@@ -198,16 +207,18 @@ def test_a_hook_cannot_write_outside_of_its_build(folder: Folder) -> None:
     assert not Path("/etc/stolen").exists()
 
 
+@pytest.mark.battery
 def test_two_builds_of_one_recipe_at_once(folder: Folder) -> None:
     folder.write("good", "slow")
     build(folder, "--stop-after", "lock")
     both = [begin(folder), begin(folder)]
-    ended = [process.communicate(timeout=120) for process in both]
+    ended = [process.communicate(timeout=600) for process in both]
     assert [process.returncode for process in both] == [0, 0]
     assert sum("another build of this plan is running" in err for _, err in ended) == 1
     assert len({out.split()[-1] for out, _ in ended}) == 1
 
 
+@pytest.mark.battery
 def test_what_is_cut_short_is_continued(folder: Folder) -> None:
     """However hard it ends: what was installed stays, and the image is the same in the end."""
     folder.write("good", "slow", "tail")
@@ -219,8 +230,8 @@ def test_what_is_cut_short_is_continued(folder: Folder) -> None:
         process = begin(folder)
         assert wait_until(lambda: "Installing slow" in running_log(folder), 60)
         process.send_signal(number)
-        process.communicate(timeout=60)
-        assert process.returncode == (-number if number == signal.SIGKILL else 130)
+        _, said = process.communicate(timeout=600)
+        assert process.returncode == (-number if number == signal.SIGKILL else 130), said
         assert "small.squashfs" not in files_in(folder)
         assert wait_until(lambda: not in_sandbox(folder), 20)
         done = build(folder)
@@ -244,6 +255,7 @@ def in_sandbox(folder: Folder) -> bool:
     return False
 
 
+@pytest.mark.battery
 def test_a_job_is_for_spack_and_options_of_a_job_need_one(folder: Folder) -> None:
     assert "--on slurm" in build(folder, "--nodes", "2", ok=2).stderr
     done = build(folder, "--on", "slurm", "--srun-option", "nodes=2", ok=2)

@@ -42,7 +42,7 @@ class Machine:
     def run(self, *words: object, code: int = 0) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
             [sys.executable, "-m", "stackproof", *map(str, words)], cwd=self.folder.path,
-            env=self.env, capture_output=True, text=True, check=False, timeout=120,
+            env=self.env, capture_output=True, text=True, check=False, timeout=600,
         )  # fmt: skip
         assert done.returncode == code, done.stderr
         return done
@@ -76,7 +76,7 @@ class Machine:
             assert process.stdout is not None
             process.stdout.readline()
             yield
-            process.communicate(b"\n", timeout=60)
+            process.communicate(b"\n", timeout=600)
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def test_a_cache_of_another_user_is_neither_shown_nor_deleted(tmp_path: Path) ->
     for words in (["du", "downloads"], ["prune", "--kind", "downloads"]):
         done = subprocess.run(
             [sys.executable, "-m", "stackproof", "image", *words],
-            env=env, capture_output=True, text=True, check=True, timeout=120,
+            env=env, capture_output=True, text=True, check=True, timeout=600,
         )  # fmt: skip
         assert "mine" in done.stdout
         assert "theirs" not in done.stdout
@@ -120,6 +120,7 @@ def test_a_cache_of_another_user_is_neither_shown_nor_deleted(tmp_path: Path) ->
     assert not mine.exists()
 
 
+@pytest.mark.battery
 def test_all_that_builds_leave_is_shown(machine: Machine) -> None:
     machine.build("good")
     rows = machine.run("image", "du").stdout.splitlines()
@@ -128,7 +129,7 @@ def test_all_that_builds_leave_is_shown(machine: Machine) -> None:
     # Builds in memory lie elsewhere, and other users' builds of this machine are among them.
     disk = sum(entry["bytes"] for entry in machine.entries() if entry["kind"] != "memory")
     du = subprocess.run(
-        ["du", "-s", "--block-size=1", machine.cache], capture_output=True, check=True, timeout=60
+        ["du", "-s", "--block-size=1", machine.cache], capture_output=True, check=True, timeout=600
     )
     # The folders above the kinds are of no kind.
     assert 0 <= int(du.stdout.split()[0]) - disk < 200_000
@@ -138,6 +139,7 @@ def test_all_that_builds_leave_is_shown(machine: Machine) -> None:
     assert (machine.cache / "of-tomorrow").is_dir()
 
 
+@pytest.mark.battery
 def test_a_dry_run_says_what_would_go_and_a_real_one_does_it(machine: Machine) -> None:
     machine.build("good")
     before = machine.entries()
@@ -151,6 +153,7 @@ def test_a_dry_run_says_what_would_go_and_a_real_one_does_it(machine: Machine) -
     assert "deleted 0 entries" in machine.run("image", "prune", "--kind", "downloads").stdout
 
 
+@pytest.mark.battery
 def test_by_kind_and_by_age(machine: Machine) -> None:
     machine.build("good")
     (one, *_) = sorted((machine.cache / "builds").iterdir())
@@ -183,6 +186,7 @@ def test_an_empty_cache(machine: Machine) -> None:
     assert machine.prune("--kind", "builds") == set()
 
 
+@pytest.mark.battery
 def test_an_interrupted_build_in_memory_is_found_and_removed(machine: Machine) -> None:
     machine.build("good", "broken", memory="yes", code=5)
     (entry,) = (
@@ -203,6 +207,7 @@ def test_an_interrupted_build_in_memory_is_found_and_removed(machine: Machine) -
     machine.build("good", memory="yes")
 
 
+@pytest.mark.battery
 def test_a_finished_build_leaves_nothing_in_memory(machine: Machine) -> None:
     for _ in range(2):
         machine.build("good", memory="yes")
@@ -214,6 +219,7 @@ def _own(machine: Machine, entry: dict[str, Any]) -> bool:
     return belongs.exists() and belongs.read_text().startswith(str(machine.cache))
 
 
+@pytest.mark.battery
 def test_what_a_running_stackproof_uses_stays(machine: Machine) -> None:
     machine.build("good")
     with machine.process("-c", USES):
@@ -224,6 +230,7 @@ def test_what_a_running_stackproof_uses_stays(machine: Machine) -> None:
     assert "checkouts" in {kind for kind, _ in machine.prune("--all")}
 
 
+@pytest.mark.battery
 def test_a_build_with_a_shell_in_it_stays(machine: Machine) -> None:
     machine.build("good")
     (image,) = machine.images()
@@ -235,6 +242,7 @@ def test_a_build_with_a_shell_in_it_stays(machine: Machine) -> None:
     assert image not in machine.names("builds")
 
 
+@pytest.mark.battery
 def test_a_build_that_waited_for_one_that_is_deleted_starts_anew(machine: Machine) -> None:
     machine.build("good")
     machine.folder.write("good", "slow")
@@ -251,10 +259,11 @@ def test_a_build_that_waited_for_one_that_is_deleted_starts_anew(machine: Machin
         busy = {one["name"] for one in machine.entries("builds") if one["in_use"]}
         assert len(busy) == 1
         assert not busy & {name for _, name in machine.prune("--all")}
-        process.communicate(timeout=120)
+        process.communicate(timeout=600)
     assert process.returncode == 0
 
 
+@pytest.mark.battery
 def test_superseded_builds_go_by_themselves(machine: Machine) -> None:
     machine.build("good")
     (first,) = machine.images()
@@ -271,14 +280,15 @@ def test_superseded_builds_go_by_themselves(machine: Machine) -> None:
     assert len(machine.images()) == 2
 
 
+@pytest.mark.battery
 def test_builds_of_another_recipe_of_that_name_stay(machine: Machine) -> None:
     machine.build("good")
     (first,) = machine.images()
     copy = machine.folder.path / "copy"
     for number in range(3):
         machine.folder.write("good", f"other{number}")
-        subprocess.run(["rm", "-rf", copy], check=True, timeout=60)
-        subprocess.run(["cp", "-r", machine.folder.recipe, copy], check=True, timeout=60)
+        subprocess.run(["rm", "-rf", copy], check=True, timeout=600)
+        subprocess.run(["cp", "-r", machine.folder.recipe, copy], check=True, timeout=600)
         machine.run("build", copy, "--site", machine.folder.path / "site", "--in-memory", "no")
     assert first in machine.images()
     assert len(machine.images()) == 3

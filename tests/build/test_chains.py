@@ -27,8 +27,6 @@ from stackproof.core.cli import parsing
 from stackproof.core.effects import shipped
 from stackproof.core.value import Value
 
-pytestmark = pytest.mark.slow
-
 FOLDER = Path(__file__).parents[2] / "recipes" / "spack"
 ZEN3 = ("architecture=x86_64", "microarchitecture=zen3")
 NEOVERSE = ("architecture=aarch64", "microarchitecture=neoverse_v2")

@@ -272,7 +272,7 @@ def repository(folder: Path, path: str, names: tuple[str, ...]) -> str:
         ["commit", "--quiet", "-m", "x"],
         ["tag", "v1"],
     ):
-        subprocess.run([*git, *words], check=True, timeout=60)
+        subprocess.run([*git, *words], check=True, timeout=600)
     return str(folder)
 
 

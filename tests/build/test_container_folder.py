@@ -34,7 +34,7 @@ def script_of(context: Context, folder: str) -> str:
 
 def run(script: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        ["/bin/sh", "-c", script], capture_output=True, text=True, timeout=60, check=False
+        ["/bin/sh", "-c", script], capture_output=True, text=True, timeout=600, check=False
     )
 
 
@@ -161,6 +161,7 @@ def test_a_name_that_is_no_new_folder_is_refused(tmp_path: Path, name: str) -> N
     assert [path.name for path in tmp_path.iterdir()] == ["full"]
 
 
+@pytest.mark.battery
 def test_the_scripts_make_a_stack_that_runs(tmp_path: Path) -> None:
     """As a builder does it: copy, run, next part; on this machine's root, with empty folders."""
     need("network", "bubblewrap", "gcc", "root")

@@ -26,6 +26,8 @@ from stackproof.core.monitor import Event, null_monitor
 from stackproof.core.value import replace
 from tinysources import LIBRARY
 
+pytestmark = pytest.mark.battery
+
 COVERS = (
     "build/engines/easybuild/buildplan.py",
     "build/engines/easybuild/effects/progress.py",

@@ -16,7 +16,7 @@ from need import need
 from stackproof.build.engines.easybuild.effects import builder
 from stackproof.mpi.transports.profile import Libfabric, libfabric_of
 
-pytestmark = pytest.mark.in_turn
+pytestmark = pytest.mark.machine
 
 
 def stackproof(*words: object) -> str:
@@ -102,7 +102,7 @@ def test_a_job_with_it_under_its_mpi_raises_no_alarm(fabric_image: Path, tmp_pat
     variables.write_text(stackproof(*under, "env", renamed, "env"))
     argv = (*under, *root, renamed, "timeout", "20", *launch[len(root) :])
     done = subprocess.run(
-        [sys.executable, "-m", "stackproof", *map(str, argv)], check=False, timeout=120,
+        [sys.executable, "-m", "stackproof", *map(str, argv)], check=False, timeout=600,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
     log.write_bytes(done.stdout)

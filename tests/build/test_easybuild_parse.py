@@ -66,11 +66,12 @@ def dry_run(easybuild: str, tmp_path: Path, *words: str | Path) -> subprocess.Co
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )  # fmt: skip
 
 
+@pytest.mark.battery
 @pytest.mark.parametrize("name", REQUESTS)
 def test_easybuild_reads_a_chain_as_it_was_meant(name: str, easybuild: str, tmp_path: Path) -> None:
     """Its names of modules are ours, and every dependency is found among the files."""
@@ -94,6 +95,7 @@ def test_easybuild_reads_a_chain_as_it_was_meant(name: str, easybuild: str, tmp_
     assert read == {one.filename: one.module for one in made.easyconfigs}, done.stdout
 
 
+@pytest.mark.battery
 def test_a_text_that_is_wrong_is_refused(easybuild: str, tmp_path: Path) -> None:
     """The reader of the test above does tell: a parameter that it does not know is an error."""
     wrong = tmp_path / "GCC-12.3.0.eb"
@@ -103,6 +105,7 @@ def test_a_text_that_is_wrong_is_refused(easybuild: str, tmp_path: Path) -> None
     assert "configoptz" in done.stdout
 
 
+@pytest.mark.battery
 def test_what_looks_like_a_template_stays_as_it_is(easybuild: str, tmp_path: Path) -> None:
     """EasyBuild fills in its own values where we mean it, and nowhere else."""
     path = tmp_path / "GCC-12.3.0.eb"
@@ -121,7 +124,7 @@ def test_what_looks_like_a_template_stays_as_it_is(easybuild: str, tmp_path: Pat
              "TMPDIR": str(tmp_path), "LMOD_CMD": str(builder.find_lmod())},
         stdout=subprocess.PIPE,
         text=True,
-        timeout=120,
+        timeout=600,
         check=True,
     )  # fmt: skip
     assert json.loads(done.stdout.splitlines()[-1]) == [*texts, "12.3.0"]

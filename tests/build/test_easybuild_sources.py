@@ -331,7 +331,7 @@ PACKED = [
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.battery
 @pytest.mark.parametrize(("name", "version", "origin"), PACKED)
 def test_what_debian_packed_of_a_repository_gets_its_configure_script(
     name: str, version: str, origin: str, tmp_path: Path

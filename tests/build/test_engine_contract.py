@@ -152,7 +152,6 @@ def test_a_plan_is_a_function_of_what_it_is_given(name: str) -> None:
     assert builder.engine.plan(again_stack, again_lock, SOURCES) == planned(name)
 
 
-@pytest.mark.slow
 @EVERY
 def test_ids_are_those_of_any_machine(name: str, tmp_path: Path) -> None:
     """Another process, with another seed of hashes, folder, home, user's language and time zone."""

@@ -120,6 +120,7 @@ def test_indices_that_one_build_made_are_there_in_the_next_one(tmp_path: Path) -
     assert (tmp_path / "kept/tags/builtin-index.json").read_text() == "one\n"
 
 
+@pytest.mark.battery
 def test_same_digest_in_another_cache_with_another_umask_and_on_another_day(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,6 +188,7 @@ def test_a_failing_step_says_why_and_leaves_no_image(tmp_path: Path) -> None:
     assert again.returncode != 0
 
 
+@pytest.mark.battery
 def test_interrupted_build_continues_with_the_same_digest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -216,7 +218,7 @@ def test_interrupted_build_continues_with_the_same_digest(
         process.stdout.readline()
         time.sleep(delay)
         process.send_signal(sig)
-        process.wait(timeout=20)
+        process.wait(timeout=600)
         process.stdout.close()
         monkeypatch.setenv("STACKPROOF_CACHE", str(cache))
         built = execute(small_plan("cut", "sleep 0.6; echo x > $0/made/file"), null_monitor)
@@ -352,7 +354,7 @@ def test_disk_full(tmp_path: Path, movable: bool, move: str) -> None:
         f'STACKPROOF_CACHE={tmp_path}/tiny exec {sys.executable} -c "$0"'
     )
     argv = [*private_namespaces(), "sh", "-c", script, code]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=600)
     assert done.stdout.startswith("disk-full "), done.stderr
     assert move in done.stdout
 

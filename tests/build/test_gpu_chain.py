@@ -56,6 +56,7 @@ def cuda(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "cuda"
 
 
+@pytest.mark.battery
 def test_libfabric_takes_cuda_where_no_driver_is(cuda: Path, tmp_path: Path) -> None:
     """The catalogue's own options and commands, on the sources of Debian, up to one object file."""
     need("apt", "easybuild")
@@ -86,7 +87,7 @@ def test_libfabric_takes_cuda_where_no_driver_is(cuda: Path, tmp_path: Path) -> 
     # The stand-in for the driver has what this release calls.
     driver = tmp_path / "libcuda.so.1"
     strict = ("-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
-    subprocess.run(["gcc", *strict, CSRC / "fakecuda.c", "-o", driver], check=True, timeout=60)
+    subprocess.run(["gcc", *strict, CSRC / "fakecuda.c", "-o", driver], check=True, timeout=600)
     text = (tree / "src" / ".libs" / "hmem_cuda.o").read_bytes()
     calls = {name.decode() for name in re.findall(rb"\0((?:cu|cuda|nvml)[A-Z]\w+)(?=\0)", text)}
     assert {"cuPointerGetAttribute", "cudaMemcpy", "nvmlInit_v2"} <= calls
@@ -94,6 +95,7 @@ def test_libfabric_takes_cuda_where_no_driver_is(cuda: Path, tmp_path: Path) -> 
     assert calls <= {line.split()[-1] for line in defined.splitlines()}
 
 
+@pytest.mark.battery
 def test_cuda_gets_a_run_path_and_its_stubs_none(cuda: Path, tmp_path: Path) -> None:
     """As EasyBuild's scripts link an MPI, where CUDA is no module: with `search` of its need."""
     need("easybuild", "gcc", "bubblewrap", "mksquashfs")
@@ -152,6 +154,7 @@ def _dynamic(image: Path, folder: Path, path: str) -> dict[str, str]:
     return found
 
 
+@pytest.mark.battery
 def test_clang_compiles_a_chain(tmp_path: Path) -> None:
     """Named by the recipe: EasyBuild has it in its variables, and writes run paths as for gcc."""
     need("easybuild", "gcc", "bubblewrap", "mksquashfs", "clang")

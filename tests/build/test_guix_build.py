@@ -49,11 +49,12 @@ def run(*words: str | Path) -> int:
 
 
 def ended(*argv: str | Path) -> str:
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=200, check=False)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
+@pytest.mark.battery
 def test_a_pack_becomes_an_image_in_which_ranks_run(
     folder: Path, trees: Trees, capfd: Said
 ) -> None:

@@ -20,8 +20,6 @@ from stackproof.linking.loader import Machine
 
 COVERS = ("build/cli/image.py", "build/cli/image_edf.py")
 
-pytestmark = pytest.mark.slow
-
 RECIPES = Path(__file__).parents[2] / "recipes"
 BASE = "registry.example.org/debian:bookworm-slim@sha256:" + "ab" * 32
 ETHERNET = ("--site", RECIPES / "spack" / "sites" / "ethernet.yaml")
@@ -117,7 +115,7 @@ def test_a_chain_for_slingshot_with_cuda(tmp_path: Path) -> None:
     assert "--stop-after lock" in done.stderr
     lock = [sys.executable, "-m", "stackproof", "build", "--stop-after", "lock", "slingshot.yaml"]
     given = {**os.environ, "STACKPROOF_CACHE": str(tmp_path / "cache")}
-    subprocess.run(lock, cwd=tmp_path, env=given, check=True, capture_output=True, timeout=120)
+    subprocess.run(lock, cwd=tmp_path, env=given, check=True, capture_output=True, timeout=600)
     devel = BASE.replace("ab", "cd")
     words = ("slingshot.yaml", "--base", BASE, "--builder-base", devel)
     done = containerfile(*words, cwd=tmp_path)
@@ -230,7 +228,7 @@ def test_a_job_in_an_image_of_a_container(tmp_path: Path) -> None:
     need("mksquashfs")
     (tmp_path / "root" / "bin").mkdir(parents=True)
     squash = ["mksquashfs", "root", "a$b.sqsh", "-quiet", "-no-progress"]
-    subprocess.run(squash, cwd=tmp_path, check=True, capture_output=True, timeout=60)
+    subprocess.run(squash, cwd=tmp_path, check=True, capture_output=True, timeout=600)
     done = definition("a$b.sqsh", cwd=tmp_path)
     assert tomllib.loads(done.stdout)["image"] == f"{tmp_path}/a$$b.sqsh", done.stderr
 

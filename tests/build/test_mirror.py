@@ -70,7 +70,7 @@ def git(folder: Path, files: dict[str, str]) -> Path:
         (folder / name).write_text(text)
     who = ("-c", "user.name=t", "-c", "user.email=t@example.org")
     for words in (("init", "-q", "-b", "main"), ("add", "."), (*who, "commit", "-qm", "x")):
-        subprocess.run(["git", *words], cwd=folder, check=True, timeout=60)
+        subprocess.run(["git", *words], cwd=folder, check=True, timeout=600)
     return folder
 
 

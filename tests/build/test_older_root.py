@@ -49,7 +49,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     program = folder / "usr" / "bin" / "gcc"
     machine = f'-DMACHINE="{os.uname().machine}"'
     argv = ["gcc", machine, "-static", "-O1", "-x", "c", "-", "-o", program]
-    subprocess.run(argv, input=PROGRAM, text=True, check=True, timeout=60)
+    subprocess.run(argv, input=PROGRAM, text=True, check=True, timeout=600)
     for name in ("getconf", "python3", "uname"):
         (program.parent / name).symlink_to("gcc")
     return folder

@@ -94,6 +94,7 @@ def steps(text: str, words: str) -> set[str]:
 # --- the whole road ----------------------------------------------------------------------------
 
 
+@pytest.mark.battery
 def test_a_recipes_programs_run_from_its_image_its_pack_and_a_bench(tmp_path: Path) -> None:
     need("gcc", "bubblewrap", "mksquashfs")
     folder = write(tmp_path)
@@ -153,6 +154,7 @@ def test_a_recipes_programs_run_from_its_image_its_pack_and_a_bench(tmp_path: Pa
     assert shown.stdout == "rank 0 of 1, total 0\n"
 
 
+@pytest.mark.battery
 def test_easybuild_compiles_a_program_with_the_mpi_that_it_built(tmp_path: Path) -> None:
     """A real run of EasyBuild; the MPI is a wrapper around gcc, and no more."""
     need("easybuild", "gcc", "bubblewrap", "mksquashfs")
@@ -282,6 +284,7 @@ def header(name: str, kind: bytes, size: int) -> bytes:
     return entry.tobuf(tarfile.GNU_FORMAT)
 
 
+@pytest.mark.battery
 @pytest.mark.parametrize(
     ("bomb", "reason"),
     [

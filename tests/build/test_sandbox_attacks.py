@@ -41,7 +41,7 @@ _WORK_OUTSIDE = {
     "see_password_file", "core_pattern", "raw_socket", "signal_word", "traced",
     "outside_folder", "connect_word", "connected_by_name", "shared_memory", "found_key", "see_word",
 }  # fmt: skip
-_TIMEOUT_S = 120
+_TIMEOUT_S = 600
 _OLD_BUBBLEWRAP = """#!/bin/sh
 case " $* " in *" --disable-userns "*) echo "bwrap: Unknown option" >&2; exit 1 ;; esac
 exec %s "$@"
@@ -176,6 +176,7 @@ _CASES = [
 ]
 
 
+@pytest.mark.battery
 @pytest.mark.parametrize(("kind", "attack"), _CASES)
 def test_attack_fails(kind: str, attack: str, results: dict[str, dict[str, int]]) -> None:
     if kind not in results:

@@ -89,6 +89,7 @@ def test_a_release_that_is_not_there_is_told(distribution: Path) -> None:
     assert "9.9.9" in (caught.value.problems[0].hint or "")
 
 
+@pytest.mark.battery
 @pytest.mark.parametrize("module", ["pip", "stackproof", "json", "sitecustomize"])
 def test_a_module_in_the_working_folder_is_not_run(
     tmp_path: Path, mark: Path, monkeypatch: pytest.MonkeyPatch, module: str

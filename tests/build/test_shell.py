@@ -35,7 +35,7 @@ def stackproof(folder: Folder, *words: object, given: str = "") -> subprocess.Co
     return subprocess.run(
         [sys.executable, "-m", "stackproof", *map(str, words)], cwd=folder.path,
         env={**os.environ, "STACKPROOF_CACHE": str(folder.path / "cache")}, input=given,
-        capture_output=True, text=True, check=False, timeout=120,
+        capture_output=True, text=True, check=False, timeout=600,
     )  # fmt: skip
 
 
@@ -45,6 +45,7 @@ def home_of(folder: Folder) -> Path:
     return home
 
 
+@pytest.mark.battery
 def test_the_command_that_a_failure_names_repeats_it(failed: tuple[Folder, str]) -> None:
     folder, said = failed
     found = re.search(r"repeat it with `stackproof (shell [^`]+)`", said)
@@ -95,6 +96,7 @@ def test_the_network_is_asked_for_before_or_after_the_name(failed: tuple[Folder,
     assert without != here
 
 
+@pytest.mark.battery
 def test_exit_codes(failed: tuple[Folder, str]) -> None:
     folder, _ = failed
     assert stackproof(folder, "shell", "small", "--", "false").returncode == 1
@@ -106,6 +108,7 @@ def test_exit_codes(failed: tuple[Folder, str]) -> None:
     assert home_of(folder).name in none.stderr
 
 
+@pytest.mark.battery
 def test_a_build_by_the_start_of_its_id_and_by_its_folder(failed: tuple[Folder, str]) -> None:
     folder, _ = failed
     home = home_of(folder)
@@ -115,6 +118,7 @@ def test_a_build_by_the_start_of_its_id_and_by_its_folder(failed: tuple[Folder, 
     assert stackproof(folder, "shell", number[:2], "--", "true").returncode == 3
 
 
+@pytest.mark.battery
 def test_a_finished_build_by_its_image(tmp_path: Path) -> None:
     need("bubblewrap", "mksquashfs", "gcc")
     folder = fakespack.make(tmp_path)
@@ -131,6 +135,7 @@ def test_a_finished_build_by_its_image(tmp_path: Path) -> None:
     assert "--in-memory=no" in gone.stderr
 
 
+@pytest.mark.battery
 def test_several_builds_of_one_name(failed: tuple[Folder, str], tmp_path: Path) -> None:
     del failed
     folder = fakespack.make(tmp_path)

@@ -22,7 +22,7 @@ def test_files_of_any_size_are_written_in_groups_that_a_shell_takes(tmp_path: Pa
     for group in groups:
         script = " && ".join(group)
         assert len(script.encode()) < LONGEST
-        subprocess.run(["/bin/sh", "-c", script], check=True, timeout=60)
+        subprocess.run(["/bin/sh", "-c", script], check=True, timeout=600)
     for path, content in texts.items():
         assert Path(path).read_bytes() == content
     assert (tmp_path / "binary").stat().st_mode & 0o111

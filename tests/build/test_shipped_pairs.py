@@ -37,6 +37,7 @@ def test_there_are_recipes_of_each_kind_and_sites() -> None:
     assert {"lumi-g", "alps-gh200", "local"} <= set(SITES)
 
 
+@pytest.mark.battery
 @pytest.mark.parametrize("site", SITES)
 @pytest.mark.parametrize("name", NAMED)
 def test_what_is_valid_has_a_lock_or_says_that_it_has_none(

@@ -32,11 +32,11 @@ def commit(folder: Path, files: dict[str, str], *, branch: str = "main") -> str:
         (folder / name).write_text(text)
     who = ("-c", "user.name=t", "-c", "user.email=t@example.org")
     if not (folder / ".git").exists():
-        subprocess.run(["git", "init", "-q", "-b", branch], cwd=folder, check=True, timeout=60)
+        subprocess.run(["git", "init", "-q", "-b", branch], cwd=folder, check=True, timeout=600)
     for words in (("checkout", "-q", "-B", branch), ("add", "."), (*who, "commit", "-qm", "x")):
-        subprocess.run(["git", *words], cwd=folder, check=True, timeout=60)
+        subprocess.run(["git", *words], cwd=folder, check=True, timeout=600)
     done = subprocess.run(
-        ["git", "rev-parse", "HEAD"], cwd=folder, check=True, timeout=60, capture_output=True
+        ["git", "rev-parse", "HEAD"], cwd=folder, check=True, timeout=600, capture_output=True
     )
     return done.stdout.decode().strip()
 

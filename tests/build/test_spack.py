@@ -26,7 +26,7 @@ from stackproof.core.value import Value
 
 _TIMEOUT_S = 1500
 # Solving and indexing with clones that are new to the cache takes minutes on a busy machine.
-pytestmark = [pytest.mark.in_turn, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.machine, pytest.mark.timeout(1800)]
 MOUNT = "/user-environment"
 
 
@@ -55,12 +55,12 @@ class Made(Value, kw_only=False):
     def inside(self, image: str, path: str) -> Any:
         """Return the JSON of a file in an image."""
         argv = ["unsquashfs", "-cat", str(self.folder / image), path]
-        return json.loads(subprocess.run(argv, capture_output=True, check=True, timeout=60).stdout)
+        return json.loads(subprocess.run(argv, capture_output=True, check=True, timeout=600).stdout)
 
     def listing(self, image: str) -> dict[str, str]:
         """Return what an image holds, by path: type, mode, size or target."""
         argv = ["unsquashfs", "-lln", str(self.folder / image)]
-        done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60)
+        done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=600)
         found = {}
         for line in done.stdout.splitlines():
             words = line.split(maxsplit=5)

@@ -18,6 +18,8 @@ import fakespack
 from fakespack import Folder
 from need import need
 
+pytestmark = pytest.mark.battery
+
 COMPILERS = """\
 compilers:
 - compiler:
@@ -40,7 +42,7 @@ ENVIRONMENT = """\
 def folder(tmp_path: Path) -> Folder:
     need("bubblewrap", "mksquashfs", "gcc")
     made = fakespack.make(tmp_path)
-    subprocess.run(["git", "tag", "v0.23.1"], cwd=tmp_path / "spack", check=True, timeout=20)
+    subprocess.run(["git", "tag", "v0.23.1"], cwd=tmp_path / "spack", check=True, timeout=600)
     texts = {
         "small/config.yaml": f"name: small\nsystem: hohgant\nspack: {{repo: {tmp_path}/spack, "
         "commit: v0.23.1}\n",
@@ -61,7 +63,7 @@ def test_each_is_built_by_the_one_before_and_has_its_module(folder: Folder) -> N
     argv = [sys.executable, "-m", "stackproof", "build", str(folder.recipe), "--jobs", "2",
             "--site", str(folder.path / "site"), "--in-memory", "no"]  # fmt: skip
     done = subprocess.run(
-        argv, cwd=folder.path, capture_output=True, text=True, check=False, timeout=200,
+        argv, cwd=folder.path, capture_output=True, text=True, check=False, timeout=600,
         env={**os.environ, "STACKPROOF_CACHE": str(folder.path / "cache")},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -84,7 +86,7 @@ def test_each_is_built_by_the_one_before_and_has_its_module(folder: Folder) -> N
 
     def in_image(*words: str) -> str:
         argv = ["unsquashfs", *words[:1], str(folder.path / "small.squashfs"), *words[1:]]
-        return subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60).stdout
+        return subprocess.run(argv, capture_output=True, text=True, check=True, timeout=600).stdout
 
     modules = [line for line in in_image("-ls").splitlines() if "/modules/" in line]
     assert {line.partition("/modules/")[2] for line in modules} >= {

@@ -21,7 +21,7 @@ from stackproof.core.value import Value
 
 COVERS = ("build/engines/spack/effects/gpg_keys.py",)
 
-pytestmark = pytest.mark.in_turn
+pytestmark = pytest.mark.machine
 
 _TIMEOUT_S = 900
 
@@ -105,12 +105,12 @@ def write_keys(folder: Path, name: str) -> None:
 
     def gpg(*words: str) -> bytes:
         argv = ["gpg", "--batch", "--quiet", *words]
-        return subprocess.run(argv, env=env, check=True, capture_output=True, timeout=120).stdout
+        return subprocess.run(argv, env=env, check=True, capture_output=True, timeout=600).stdout
 
     gpg("--passphrase", "", "--quick-gen-key", f"{name} <{name}@example.org>", "rsa2048", "sign")
     (folder / f"{name}.key").write_bytes(gpg("--armor", "--export-secret-keys"))
     (folder / f"{name}.pub").write_bytes(gpg("--armor", "--export"))
-    subprocess.run(["gpgconf", "--kill", "all"], env=env, check=True, timeout=60)
+    subprocess.run(["gpgconf", "--kill", "all"], env=env, check=True, timeout=600)
 
 
 def manifest(cache: Path, package: str) -> Path:

@@ -39,6 +39,7 @@ def place() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
+@pytest.mark.battery
 def test_a_stack_is_built_on_what_the_vendors_image_says(tmp_path: Path, place: Path) -> None:
     need("bubblewrap", "mksquashfs", "gcc")
     facts = {"architecture": "x86_64", "compiler": "gcc 12.2.0"}
@@ -64,7 +65,7 @@ def test_a_stack_is_built_on_what_the_vendors_image_says(tmp_path: Path, place: 
 
     def build() -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            argv, cwd=folder.path, capture_output=True, text=True, check=False, timeout=120,
+            argv, cwd=folder.path, capture_output=True, text=True, check=False, timeout=600,
             env={**os.environ, "STACKPROOF_CACHE": str(folder.path / "cache")},
         )  # fmt: skip
 

@@ -33,7 +33,7 @@ from stackproof.core.command import Command, Completed
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.core.monitor import Event
 
-pytestmark = pytest.mark.in_turn
+pytestmark = pytest.mark.machine
 
 SETTINGS = ("SlurmdTimeout=5", "KillWait=1", f"AuthInfo=socket={MUNGE_SOCKET},cred_expire=5")
 

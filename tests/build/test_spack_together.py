@@ -114,7 +114,7 @@ def run(
         f"{folder}/work.json",
     ]
     return subprocess.run(
-        argv, capture_output=True, text=True, check=False, timeout=60,
+        argv, capture_output=True, text=True, check=False, timeout=600,
         env={**os.environ, "TMPDIR": str(folder)},
     )  # fmt: skip
 
@@ -159,6 +159,7 @@ def test_what_is_needed_has_ended_and_a_failure_ends_nothing_else(tmp_path: Path
     ]  # fmt: skip
 
 
+@pytest.mark.battery
 @pytest.mark.parametrize("jobs", [2, 3])
 def test_all_together_never_have_more_jobs_than_were_asked_for(tmp_path: Path, jobs: int) -> None:
     """By the server, as Spack's newer installer asks it; every job is given back."""
@@ -293,13 +294,14 @@ def build(folder: Folder, *words: str, ok: int = 0) -> str:
     argv = [sys.executable, "-m", "stackproof", "build", str(folder.recipe), "--site",
             str(folder.path / "site"), "--in-memory", "no", *words]  # fmt: skip
     done = subprocess.run(
-        argv, cwd=folder.path, capture_output=True, text=True, check=False, timeout=120,
+        argv, cwd=folder.path, capture_output=True, text=True, check=False, timeout=600,
         env={**os.environ, "STACKPROOF_CACHE": str(folder.path / "cache")},
     )  # fmt: skip
     assert done.returncode == ok, f"{done.stdout}\n{done.stderr}"
     return done.stderr
 
 
+@pytest.mark.battery
 def test_a_build_of_two_environments(folder: Folder) -> None:
     """Each meets the other while it is solved, and while it is installed."""
     folder.write("meet-one", more={"others": ("meet-two",)})
@@ -307,6 +309,7 @@ def test_a_build_of_two_environments(folder: Folder) -> None:
     assert (folder.path / "small.squashfs").exists()
 
 
+@pytest.mark.battery
 def test_a_failure_in_one_environment_leaves_the_other(folder: Folder) -> None:
     folder.write("meet-one", "broken", more={"others": ("meet-two", "good")})
     said = build(folder, "--jobs", "2", ok=5)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import hypothesis.strategies as st
-import pytest
 import yaml
 from hypothesis import example, given, settings
 
@@ -87,7 +86,6 @@ def judge(version: int, texts: dict[str, Any]) -> None:
         assert from_json(SpackStack, to_json(stack)) == stack
 
 
-@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(changed_recipes())
 @example((2, {"config.yaml": "version: .inf\n"}))
@@ -108,7 +106,6 @@ def test_any_hook(text):
     judge(2, {"post-install": text})
 
 
-@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_changed_mirrors(data):

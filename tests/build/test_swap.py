@@ -239,6 +239,7 @@ def test_plan_shows_depth_and_reason_and_who_set_a_value(
     assert 'mpi.family: "mpich"\n    --with mpi=mpich\n' in out
 
 
+@pytest.mark.battery
 def test_words_change_the_recipe_that_an_image_carries(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

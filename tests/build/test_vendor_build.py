@@ -66,7 +66,7 @@ def run(*words: str | Path) -> int:
 def inside(image: str, *words: str | Path) -> str:
     """Return what a command says with an image mounted; `run` becomes that command."""
     argv = [sys.executable, "-m", "stackproof", "run", image, "--", *map(str, words)]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=200, check=False)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -82,6 +82,7 @@ def digest(path: str) -> str:
 Said = pytest.CaptureFixture[str]
 
 
+@pytest.mark.battery
 def test_one_command_and_two_ranks(
     folder: Path, wheel: Path, made: Release, monkeypatch: pytest.MonkeyPatch, capfd: Said
 ) -> None:
@@ -139,6 +140,7 @@ def test_one_command_and_two_ranks(
     assert not Path(crayrelease.MARK).exists()
 
 
+@pytest.mark.battery
 @pytest.mark.parametrize(
     ("gpu", "gtl", "site"),
     [("cuda", "libmpi_gtl_cuda.so.0", "libcudart.so.12"),
@@ -166,6 +168,7 @@ def test_the_library_for_gpus_is_linked(
     assert f"libmpi_gtl_{other}" not in said
 
 
+@pytest.mark.battery
 def test_a_missing_soname_is_named_with_its_rpm(folder: Path, capfd: Said) -> None:
     need("python")
     for path in Path("rpms").glob("cray-p*-[16]*"):
@@ -177,6 +180,7 @@ def test_a_missing_soname_is_named_with_its_rpm(folder: Path, capfd: Said) -> No
     assert not list(Path().glob("*.lock.json"))
 
 
+@pytest.mark.battery
 def test_pals_is_named_too(folder: Path, capfd: Said) -> None:
     next(Path("rpms").glob("cray-pals-*")).unlink()
     assert build("--stop-after", "lock") == 3
@@ -186,6 +190,7 @@ def test_pals_is_named_too(folder: Path, capfd: Said) -> None:
     )
 
 
+@pytest.mark.battery
 def test_what_the_machine_lacks(folder: Path, made: Release, capfd: Said) -> None:
     """A library of the site is told before anything is built; for another site it is a note."""
     recipe = Path("cray-mpich.yaml")
@@ -202,6 +207,7 @@ def test_what_the_machine_lacks(folder: Path, made: Release, capfd: Said) -> Non
     assert "note: `libamdhip64.so.6`" in capfd.readouterr().err
 
 
+@pytest.mark.battery
 def test_an_older_library_of_the_machine(folder: Path, made: Release, capfd: Said) -> None:
     need("gcc")
     old = crayrelease.library(folder / "old", "libfabric.so.1")
@@ -213,6 +219,7 @@ def test_an_older_library_of_the_machine(folder: Path, made: Release, capfd: Sai
     assert "it is of libfabric, of the Slingshot Host Software" in said
 
 
+@pytest.mark.battery
 def test_a_driver_is_only_on_nodes_with_a_gpu(
     folder: Path, made: Release, tmp_path: Path, capfd: Said
 ) -> None:
@@ -229,6 +236,7 @@ def test_a_driver_is_only_on_nodes_with_a_gpu(
     assert "on nodes with a GPU" in said
 
 
+@pytest.mark.battery
 def test_a_newer_glibc_than_this_machine_has(folder: Path, capfd: Said) -> None:
     path = next(Path().glob("rpms/*gnu123*"))
     assert build("--stop-after", "lock") == 0
@@ -248,6 +256,7 @@ def cut(path: Path) -> None:
     path.write_bytes(content[: len(content) // 2])
 
 
+@pytest.mark.battery
 def test_an_rpm_that_is_cut_off(folder: Path, capfd: Said) -> None:
     """One that is needed is refused; one that is not, and cannot be read, is passed over."""
     cut(next(Path("rpms").glob("*gnu123*")))
@@ -256,6 +265,7 @@ def test_an_rpm_that_is_cut_off(folder: Path, capfd: Said) -> None:
     assert not list(Path().glob("*.lock.json"))
 
 
+@pytest.mark.battery
 def test_an_rpm_that_nobody_needs_may_be_anything(folder: Path, capfd: Said) -> None:
     cut(next(Path("rpms").glob("*8.1.25*")))
     Path("rpms/other.rpm").write_bytes(b"\xed\xab\xee\xdb")
@@ -267,6 +277,7 @@ def test_an_rpm_that_nobody_needs_may_be_anything(folder: Path, capfd: Said) -> 
     assert "rpms/pipe.rpm" in said
 
 
+@pytest.mark.battery
 def test_hostile_rpms_write_nothing(folder: Path, capfd: Said) -> None:
     root = f"{PE}/pmi/6.1.15"
     evil = {f"{root}/lib/../../../../../../evil": text("x"), f"{root}/lib/libpmi.so.0": text("x")}
@@ -279,6 +290,7 @@ def test_hostile_rpms_write_nothing(folder: Path, capfd: Said) -> None:
     assert not list(folder.glob("*.lock.json"))
 
 
+@pytest.mark.battery
 def test_an_rpm_that_changed_after_it_was_locked(folder: Path, capfd: Said) -> None:
     assert build("--stop-after", "lock") == 0
     shutil.rmtree(folder / "cache")
@@ -293,6 +305,7 @@ def test_an_rpm_that_changed_after_it_was_locked(folder: Path, capfd: Said) -> N
     assert "--from DIR, or `from` in the recipe" in capfd.readouterr().err
 
 
+@pytest.mark.battery
 def test_the_folder_may_stand_in_the_recipe(folder: Path, capfd: Said) -> None:
     recipe = Path("cray-mpich.yaml")
     recipe.write_text(recipe.read_text() + "from: rpms\n")
@@ -334,6 +347,7 @@ def test_what_is_refused(
     assert said in capfd.readouterr().err
 
 
+@pytest.mark.battery
 def test_damage_by_patchelf_ends_the_build(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: Said
 ) -> None:
@@ -360,6 +374,7 @@ def test_damage_by_patchelf_ends_the_build(
     assert build() == 0
 
 
+@pytest.mark.battery
 def test_the_page_does_what_it_says(folder: Path, capfd: Said) -> None:
     """Every command line of the how-to, in its order, with the RPMs and the site of the test."""
     need("bubblewrap", "mksquashfs", "python")

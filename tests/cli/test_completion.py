@@ -22,8 +22,6 @@ from stackproof.share.listing import RemoteRecord
 
 COVERS = ("cli/options.py",)
 
-pytestmark = pytest.mark.slow
-
 TREE = commandtree.load()
 LINES = [
     ("stackproof b", {"bench", "build"}, set()),
@@ -128,6 +126,7 @@ def test_labels_in_bash(labelled: Path, line: str, there: set[str], absent: set[
     test_bash(labelled, line, there, absent)
 
 
+@pytest.mark.battery
 @pytest.mark.parametrize(
     ("line", "label"),
     [
@@ -145,6 +144,7 @@ def test_a_label_at_a_terminal_of_bash(labelled: Path, line: str, label: str) ->
     assert missing in shown
 
 
+@pytest.mark.battery
 @pytest.mark.parametrize(("line", "there", "absent"), [LABELS[0], *LABELS[2:]])
 def test_labels_in_zsh(labelled: Path, line: str, there: set[str], absent: set[str]) -> None:
     test_zsh(labelled, line, there, absent)
@@ -200,6 +200,7 @@ def rest_of(words: set[str], line: str) -> set[str]:
     return {word.removeprefix(begun) for word in words} if len(words) == 1 else words
 
 
+@pytest.mark.battery
 @pytest.mark.parametrize(("line", "there", "absent"), LINES[:8])
 def test_bash_at_a_terminal(folder: Path, line: str, there: set[str], absent: set[str]) -> None:
     argv = ["bash", "--norc", "--noprofile", "-i"]

@@ -18,8 +18,6 @@ from stackproof.core.errors import Location, Problem, Reason
 
 COVERS = ("core/cli/streams.py",)
 
-pytestmark = pytest.mark.slow
-
 # Clear the screen, set a title, have the terminal answer, C1, direction, a line of its own.
 EVIL = "na\x1b[2J\x1b]0;PWN\x07\x9b31m\u202e\rme"
 OBEYED = [chr(number) for number in (*range(9), *range(11, 32), *range(127, 160), 0x202E, 0x2028)]
@@ -89,7 +87,7 @@ def test_names_of_others_in_what_verbs_say(folder: Path, verb: str, json_too: bo
     argv = [sys.executable, "-m", "stackproof", *words]
     done = subprocess.run(
         argv, env=environment(folder), cwd=folder, stdin=subprocess.DEVNULL, capture_output=True,
-        timeout=120, check=False,
+        timeout=600, check=False,
     )  # fmt: skip
     said = (done.stdout + done.stderr).decode(errors="surrogateescape")
     assert said

@@ -69,7 +69,7 @@ def program(*argv: str, **options: object) -> subprocess.CompletedProcess[bytes]
     env = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}
     given = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": env, **options}
     return subprocess.run(  # type: ignore[call-overload,no-any-return]
-        [sys.executable, "-m", "stackproof", *argv], timeout=60, check=False, **given
+        [sys.executable, "-m", "stackproof", *argv], timeout=600, check=False, **given
     )
 
 
@@ -184,6 +184,7 @@ def test_an_interrupt(verb: Callable[..., None], capsys: pytest.CaptureFixture[s
     assert "interrupted" in capsys.readouterr().err
 
 
+@pytest.mark.battery
 def test_sigterm_unwinds_like_an_interrupt(verb: Callable[..., None]) -> None:
     unwound = []
 
@@ -226,7 +227,9 @@ def test_a_working_folder_that_is_gone_is_no_bug(tmp_path: Path) -> None:
     folder.mkdir()
     script = 'rmdir "$1"; exec "$2" -m stackproof check mpich.yaml'
     argv = ["sh", "-c", script, "sh", folder, sys.executable]
-    done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        argv, cwd=folder, capture_output=True, text=True, check=False, timeout=600
+    )
     assert done.returncode == Reason.FILE_MISSING.exit_code
     assert "the folder that this was started in is there no more [file-missing]" in done.stderr
 

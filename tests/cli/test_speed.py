@@ -31,8 +31,6 @@ from stackproof.mpi import transports
 from stackproof.results import case
 from stackproof.results.metrics import CORE
 
-pytestmark = pytest.mark.slow
-
 RECIPES = Path(__file__).parents[2] / "recipes"
 LEAVES = [command for command in commandtree.load().all() if not command.commands]
 # Libraries that take longer to import than a command may take, and modules of ours likewise.
@@ -133,6 +131,7 @@ def test_a_recipe_for_wheels_imports_no_other_engine(command: str, tmp_path: Pat
     assert not among(NOT_FOR_WHEELS, names)
 
 
+@pytest.mark.battery
 def test_an_unchanged_build_imports_no_other_engine(tmp_path: Path) -> None:
     need("network", "gcc", "bubblewrap", "mksquashfs")
     for name in ("mpich.yaml", "mpich.lock.json"):

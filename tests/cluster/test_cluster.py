@@ -28,7 +28,7 @@ from stackproof.core.errors import Reason, StackproofError
 
 COVERS = ("cluster/effects/state.py",)
 
-pytestmark = [pytest.mark.in_turn, pytest.mark.usefixtures("runtime")]
+pytestmark = [pytest.mark.machine, pytest.mark.usefixtures("runtime")]
 
 
 # ---------------------------------------------------------------------------------- what a node is
@@ -87,7 +87,7 @@ def test_names_are_found_where_something_is_mounted_below_etc(tmp_path: Path) ->
     done = subprocess.run(
         ["unshare", "--mount", "sh", "-c", f'{bind} && exec "$@"', "sh", sys.executable, "-c", script],
         env={**os.environ, "PYTHONPATH": SOURCE}, stdout=subprocess.PIPE, text=True,
-        timeout=60, check=True,
+        timeout=600, check=True,
     )  # fmt: skip
     assert done.stdout.split() == ["10.77.0.2", "node2", "bound", "0"]
 
@@ -126,15 +126,15 @@ def test_a_checkout_below_tmp_is_seen_with_what_comes_with_it() -> None:
             shutil.copytree(checkout / part, Path(name) / part)
         own = {**os.environ, "PYTHONPATH": f"{name}/src"}
         words = [sys.executable, "-m", "stackproof"]
-        subprocess.run([*words, "cluster", "up", "--nodes", "1"], env=own, check=True, timeout=60,
+        subprocess.run([*words, "cluster", "up", "--nodes", "1"], env=own, check=True, timeout=600,
                        capture_output=True, cwd="/")  # fmt: skip
         try:
             done = subprocess.run(
                 [*words, "cluster", "exec", "--on", "node1", "--", *words, "recipe", "ls"],
-                env=own, check=False, timeout=60, capture_output=True, text=True, cwd="/",
+                env=own, check=False, timeout=600, capture_output=True, text=True, cwd="/",
             )  # fmt: skip
         finally:
-            subprocess.run([*words, "cluster", "down"], env=own, check=True, timeout=60,
+            subprocess.run([*words, "cluster", "down"], env=own, check=True, timeout=600,
                            capture_output=True, cwd="/")  # fmt: skip
     assert "mpich" in done.stdout.split(), done.stderr
 
@@ -209,7 +209,7 @@ def test_killing_what_it_stands_on_ends_everything(part: str, runtime: Path) -> 
     names = namespaces(state)
     with subprocess.Popen(model.enter_argv(state, "node1", ("sleep", "60"))) as job:
         os.kill(parts(state)[part], signal.SIGKILL)
-        assert job.wait(10) != 0
+        assert job.wait(600) != 0
     assert wait_until(lambda: not held(names) and not marked(runtime))
     # The kernel lets a head's namespaces go before the head itself is gone.
     assert wait_until(lambda: cluster_up.status() is None)

@@ -13,7 +13,7 @@ from need import need
 from stackproof.cluster.effects import up as cluster_up
 from stackproof.cluster.model import ClusterSpec
 
-pytestmark = [pytest.mark.in_turn, pytest.mark.usefixtures("runtime")]
+pytestmark = [pytest.mark.machine, pytest.mark.usefixtures("runtime")]
 
 
 def test_the_agent_runs_the_words_of_the_launcher_on_the_node() -> None:
@@ -36,7 +36,7 @@ def test_a_node_that_is_not_there_is_255_as_with_ssh() -> None:
 def test_the_agent_works_on_the_head_only() -> None:
     state = cluster_up.up(ClusterSpec(nodes=1))
     done = subprocess.run(
-        [state.agent, "node1", "true"], stderr=subprocess.PIPE, text=True, timeout=30, check=False
+        [state.agent, "node1", "true"], stderr=subprocess.PIPE, text=True, timeout=600, check=False
     )
     assert done.returncode == 255
     assert "not the head" in done.stderr
@@ -49,7 +49,7 @@ def test_the_agent_mounts_images_on_the_node_only(tmp_path: Path) -> None:
     (folder / "word").write_text("from the image\n")
     subprocess.run(
         ["mksquashfs", folder, image, "-quiet", "-no-progress"],
-        stdout=subprocess.DEVNULL, timeout=60, check=True,
+        stdout=subprocess.DEVNULL, timeout=600, check=True,
     )  # fmt: skip
     state = cluster_up.up(ClusterSpec(shared=(str(tmp_path),)))
     mounts = f"{image}:/user-word"

@@ -23,7 +23,7 @@ from stackproof.cluster.slurm import SlurmSpec, parse_user
 from stackproof.core.errors import ExitCode
 from terminals import read_until, terminal
 
-pytestmark = pytest.mark.in_turn
+pytestmark = pytest.mark.machine
 
 EXEC = (sys.executable, "-m", "stackproof", "cluster", "exec")
 
@@ -50,7 +50,7 @@ def execute(
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*EXEC, "--name", state.name, *words], cwd=cwd, env=environment(**env), input=text,
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
 
 
@@ -68,7 +68,7 @@ def test_it_is_listed(up: ClusterState) -> None:
     def listed(*words: str) -> str:
         return subprocess.run(
             [*EXEC[:-1], "ls", *words], env=environment(), check=True, capture_output=True,
-            text=True, timeout=60,
+            text=True, timeout=600,
         ).stdout  # fmt: skip
 
     (row,) = (line.split() for line in listed().splitlines() if line.startswith(f"{up.name} "))
@@ -122,7 +122,7 @@ def test_signals_reach_the_command(up: ClusterState, number: signal.Signals) -> 
         assert running.stdout.readline() == b"up\n"
         running.send_signal(number)
         assert running.stdout.read() == b"got\n"
-        assert running.wait(10) == 5
+        assert running.wait(600) == 5
 
 
 def test_a_command_does_not_outlive_who_waits_for_it(up: ClusterState) -> None:
@@ -166,7 +166,7 @@ def test_another_user_cannot_type_into_the_terminal(up: ClusterState) -> None:
     with terminal() as (_, child):
         done = subprocess.run(
             ["setsid", "--ctty", "--wait", *words], cwd="/", env=environment(), stdin=child,
-            stdout=subprocess.PIPE, stderr=child, timeout=60, check=False,
+            stdout=subprocess.PIPE, stderr=child, timeout=600, check=False,
         )  # fmt: skip
     assert done.stdout == b"refused 1\n"
 
@@ -185,7 +185,7 @@ def test_what_is_left_of_a_cluster_can_be_used() -> None:
 @pytest.mark.usefixtures("runtime")
 def test_without_a_cluster_it_says_how_to_have_one() -> None:
     done = subprocess.run(
-        [*EXEC, "--", "true"], env=environment(), stderr=subprocess.PIPE, text=True, timeout=30,
+        [*EXEC, "--", "true"], env=environment(), stderr=subprocess.PIPE, text=True, timeout=600,
         check=False,
     )  # fmt: skip
     assert done.returncode == ExitCode.NOT_POSSIBLE

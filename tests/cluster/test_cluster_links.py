@@ -21,7 +21,7 @@ from stackproof.core.value import replace
 
 COVERS = ("cluster/effects/link.py",)
 
-pytestmark = [pytest.mark.in_turn, pytest.mark.usefixtures("runtime")]
+pytestmark = [pytest.mark.machine, pytest.mark.usefixtures("runtime")]
 
 
 @pytest.mark.parametrize(

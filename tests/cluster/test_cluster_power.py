@@ -31,7 +31,7 @@ from stackproof.cluster.model import ClusterSpec, ClusterState, enter_argv
 from stackproof.cluster.slurm import SlurmSpec
 from stackproof.core.errors import Reason, StackproofError
 
-pytestmark = [pytest.mark.in_turn, pytest.mark.usefixtures("runtime")]
+pytestmark = [pytest.mark.machine, pytest.mark.usefixtures("runtime")]
 
 CONNECT = "import socket; print(socket.socket().connect_ex(('node1', 9)))"  # 111: refused
 QUICK = SlurmSpec(settings=("KillWait=1",))
@@ -140,7 +140,7 @@ def test_a_node_that_reboots_in_a_job_is_usable_again() -> None:
         fresh = cluster_power.restart("default", "node2")
         assert "sleep" not in told(fresh, "node2", "ps", "-A")
         told(fresh, None, "scancel", "1")
-        job.communicate(timeout=30)
+        job.communicate(timeout=600)
     assert wait_until(lambda: states(fresh) == ["idle", "idle"], 30)
     assert sorted(told(fresh, None, "srun", "--nodes=2", "hostname").split()) == ["node1", "node2"]
 

@@ -18,7 +18,7 @@ from need import as_unprivileged, need, private_namespaces, works
 from stackproof.cluster.effects import up as cluster_up
 from stackproof.cluster.model import ClusterSpec
 
-pytestmark = [pytest.mark.in_turn, pytest.mark.usefixtures("runtime")]
+pytestmark = [pytest.mark.machine, pytest.mark.usefixtures("runtime")]
 
 
 _ROOTLESS = """
@@ -63,7 +63,7 @@ def test_a_user_without_rights_has_a_cluster(for_everybody: tuple[str, Path]) ->
             "PATH": "/usr/bin:/bin", "XDG_RUNTIME_DIR": "/mnt", "HOME": "/mnt",
             "STACKPROOF_CACHE": "/mnt/cache", "PYTHONDONTWRITEBYTECODE": "1",
         },
-        capture_output=True, text=True, timeout=120, check=False,
+        capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     facts = json.loads(done.stdout)
@@ -97,7 +97,7 @@ def test_a_user_sees_roots_cluster_and_is_sent_to_sudo(for_everybody: tuple[str,
                 "PATH": "/usr/bin:/bin", "XDG_RUNTIME_DIR": "/mnt", "HOME": "/mnt",
                 "PYTHONPATH": str(checkout / "src"), "PYTHONDONTWRITEBYTECODE": "1",
             },
-            capture_output=True, text=True, timeout=60, check=False,
+            capture_output=True, text=True, timeout=600, check=False,
         )  # fmt: skip
 
     rows = [line.split(maxsplit=4) for line in call("ls").stdout.splitlines()]
@@ -121,7 +121,7 @@ def test_no_namespaces_is_an_error_that_says_so(runtime: Path) -> None:
     done = subprocess.run(
         ["unshare", "--user", "--map-root-user", sys.executable, "-c", script],
         env={**os.environ, "PYTHONPATH": SOURCE}, stdout=subprocess.PIPE, text=True,
-        timeout=60, check=True,
+        timeout=600, check=True,
     )  # fmt: skip
     assert done.stdout.split(maxsplit=1)[0] in {"no-user-namespaces", "not-permitted"}
     assert done.stdout.split(maxsplit=1)[1] == "['.default.lock']\n"
@@ -146,6 +146,6 @@ def test_a_full_disk_is_an_error_that_leaves_no_cluster(tmp_path: Path) -> None:
     done = subprocess.run(
         [*private_namespaces(), "sh", "-c", mount, "sh", sys.executable, "-c", script],
         env={**os.environ, "XDG_RUNTIME_DIR": "/mnt", "PYTHONPATH": SOURCE},
-        stdout=subprocess.PIPE, text=True, timeout=60, check=True,
+        stdout=subprocess.PIPE, text=True, timeout=600, check=True,
     )  # fmt: skip
     assert done.stdout.split("\n")[:3] == ["disk-full", "None", "[]"]

@@ -38,7 +38,7 @@ COVERS = (
     "cluster/effects/root.py",
 )
 
-pytestmark = [pytest.mark.in_turn, pytest.mark.usefixtures("runtime")]
+pytestmark = [pytest.mark.machine, pytest.mark.usefixtures("runtime")]
 
 STACKPROOF = (sys.executable, "-m", "stackproof")
 ALICE, BOB = parse_user("alice:2001"), parse_user("bob:2002")
@@ -96,7 +96,7 @@ def as_user(
     return subprocess.run(
         model.enter_argv(state, None, argv, who.home, who),
         env={**os.environ, **env}, stdin=subprocess.DEVNULL, capture_output=True,
-        text=True, timeout=60, check=False,
+        text=True, timeout=600, check=False,
     )  # fmt: skip
 
 
@@ -227,7 +227,7 @@ def test_a_user_of_this_machine_is_there_as_well(slurm: ClusterState) -> None:
     nobody = cluster_exec.user(slurm, "nobody")
     done = subprocess.run(
         model.enter_argv(slurm, None, ("srun", "id", "-un"), "/", nobody),
-        stdout=subprocess.PIPE, text=True, timeout=60, check=True,
+        stdout=subprocess.PIPE, text=True, timeout=600, check=True,
     )  # fmt: skip
     assert done.stdout == "nobody\n"
     with pytest.raises(StackproofError) as caught:
@@ -249,7 +249,7 @@ def test_mpi_is_started_by_srun_and_by_its_own_launcher(
     settings = tree.family.environment(str(tree.prefix)).apply(dict(os.environ))
     subprocess.run(
         [f"{tree.prefix}/bin/{tree.family.compiler}", source, "-o", program],
-        env=settings, timeout=60, check=True,
+        env=settings, timeout=600, check=True,
     )  # fmt: skip
     # Open MPI's own choice of a path takes a second to make.
     settings |= {"OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "self,sm,tcp", "OMPI_MCA_mtl": "^ofi"}
@@ -274,7 +274,7 @@ def test_a_spank_plugin_is_loaded_into_every_task(way: str, tmp_path: Path) -> N
     (tmp_path / "colour.c").write_text(SPANK)
     plugin = tmp_path / "colour.so"
     subprocess.run(
-        ["gcc", "-shared", "-fPIC", "-o", plugin, tmp_path / "colour.c"], timeout=60, check=True
+        ["gcc", "-shared", "-fPIC", "-o", plugin, tmp_path / "colour.c"], timeout=600, check=True
     )
     arguments = ("paint", "green")
     spec = SlurmSpec(spank=(SpankPlugin(path=str(plugin), arguments=arguments),))
@@ -297,7 +297,7 @@ def test_root_of_a_user_namespace_is_not_root_enough(runtime: Path) -> None:
     done = subprocess.run(
         ["unshare", "--user", "--map-root-user", *STACKPROOF, "cluster", "up", "--slurm"],
         env={**os.environ, "PYTHONPATH": SOURCE}, capture_output=True, text=True,
-        timeout=60, check=False,
+        timeout=600, check=False,
     )  # fmt: skip
     assert done.returncode == ExitCode.NOT_POSSIBLE
     assert "needs root" in done.stderr
@@ -350,6 +350,6 @@ def test_it_starts_where_files_are_mounted_below_etc(tmp_path: Path) -> None:
     done = subprocess.run(
         ["unshare", "--mount", "sh", "-c", script, "sh", *STACKPROOF], cwd="/",
         env={**os.environ, "PYTHONPATH": SOURCE}, stdout=subprocess.PIPE, text=True,
-        timeout=60, check=True,
+        timeout=600, check=True,
     )  # fmt: skip
     assert sorted(done.stdout.split()) == ["alice", "alice", "bound", "bound"]

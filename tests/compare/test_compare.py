@@ -15,8 +15,6 @@ COVERS = (
     "compare/verdicts.py",
 )
 
-pytestmark = pytest.mark.slow
-
 
 def test_equal_arms_pass_on_a_quiet_machine():
     comparison = compare(experiment(), FAST)
@@ -121,6 +119,7 @@ def test_adding_a_cell_changes_no_other():
     assert cells(compare(wide, FAST), "mpich") == cells(compare(narrow, FAST), "mpich")
 
 
+@pytest.mark.battery
 @pytest.mark.parametrize("blocks", [10, 20])
 def test_same_input_same_output_and_no_seed_matters(blocks):
     results = experiment(noise=Noise(), blocks=blocks)

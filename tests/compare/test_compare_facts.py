@@ -10,8 +10,6 @@ from stackproof.core.value import replace
 from stackproof.results.model import ComparedArm, Results, ResultsSpec
 from synthetic import INTRA, SIZES, Noise
 
-pytestmark = pytest.mark.slow
-
 
 def test_comparison_round_trips():
     comparison = compare(experiment(benchmarks=("latency", "barrier")), FAST)
@@ -95,6 +93,7 @@ def test_regimes_hold_the_geometric_mean():
     assert middle.low <= 1 <= middle.high
 
 
+@pytest.mark.battery
 def test_launches_needed_shrinks_with_the_distance():
     noisy = Noise(launch=0.08, size=0.05)
     needed = []

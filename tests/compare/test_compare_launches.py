@@ -9,8 +9,6 @@ from stackproof.core.errors import Problem, Reason, StackproofError
 from stackproof.core.value import replace
 from synthetic import INTER, fault
 
-pytestmark = pytest.mark.slow
-
 
 def test_an_unusable_launch_never_enters_and_takes_its_block_along():
     results = fault(experiment(blocks=12), "mpich", [3], "rank-crashed", "SIGBUS")
@@ -32,6 +30,7 @@ def test_a_bad_baseline_launch_costs_every_challenger_the_block():
     assert {cell.blocks for cell in cells(comparison, "mpich")} == {10}
 
 
+@pytest.mark.battery
 def test_sizes_with_different_blocks_are_judged_each_by_its_own():
     results = experiment(blocks=12)
 

@@ -8,8 +8,6 @@ from stackproof.compare.model import Verdict, Why
 from stackproof.core.value import replace
 from synthetic import INTER, SIZES, Noise, Plan, simulate
 
-pytestmark = pytest.mark.slow
-
 NOISES = [
     Noise(launch=level, size=level / 2, heavy=heavy)
     for level in (0.03, 0.05, 0.10)
@@ -17,6 +15,7 @@ NOISES = [
 ]
 
 
+@pytest.mark.battery
 @pytest.mark.parametrize("noise", NOISES, ids=str)
 def test_the_null_arm_does_not_fail(noise):
     """Error rates over simulated experiments; benchmarks/statistics_power.py does many more."""

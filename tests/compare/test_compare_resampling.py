@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 
 from stackproof.compare import resampling
 
-pytestmark = pytest.mark.slow
-
 
 def against(rows, limit=0.0):
     """Return the p-values of "not below the limit"."""
@@ -129,6 +127,7 @@ def test_a_missing_pair_is_as_if_it_had_never_been():
     assert [end[0] for end in resampling.intervals(one, 0.025)] == [4.0, 4.0]
 
 
+@pytest.mark.battery
 @pytest.mark.parametrize("blocks", [5, 10, 20])
 def test_intervals_hold_the_truth_as_often_as_they_say(blocks):
     random = np.random.default_rng(blocks)

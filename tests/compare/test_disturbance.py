@@ -9,8 +9,6 @@ from stackproof.core.value import replace
 from stackproof.results.measurement import Disturbance
 from synthetic import INTER, SIZES, Noise, Plan, simulate
 
-pytestmark = pytest.mark.slow
-
 QUIET = Noise(launch=0.004, size=0.004, block=0.05)
 CALM = Disturbance(
     wall_s=2.0, run_queue_wait_s=0.01, involuntary_switches=9, other_load=0.01, frequency_mhz=2600.0
@@ -57,6 +55,7 @@ def test_what_a_rank_lost_to_others(seen, share):
     assert lost(seen) == share
 
 
+@pytest.mark.battery
 @pytest.mark.parametrize(
     ("seen", "words"),
     [
@@ -80,6 +79,7 @@ def test_a_quiet_core_and_one_that_nobody_watched_are_not_disturbed(seen):
     assert disturbed(experiment(lambda one: True, seen).measurements) == ()
 
 
+@pytest.mark.battery
 def test_a_busy_core_that_slows_one_arm_makes_no_fail():
     """The core was busy for every launch, one MPI suffers from it, and the null arm is silent."""
     slow = {"mpich": ALL_SIZES}
@@ -93,6 +93,7 @@ def test_a_busy_core_that_slows_one_arm_makes_no_fail():
     assert any(note.level == "warning" and "are withheld" in note.text for note in comparison.notes)
 
 
+@pytest.mark.battery
 def test_a_busy_core_makes_no_pass_either():
     comparison = compare(experiment(lambda one: True))
     assert {cell.verdict for cell in cells(comparison)} == {Verdict.INCONCLUSIVE}
@@ -162,6 +163,7 @@ def test_a_program_that_does_not_look_at_its_cpu_is_judged_as_before():
     assert compare(results).verdict is Verdict.PASS
 
 
+@pytest.mark.battery
 def test_a_program_that_tells_nothing_of_its_ranks_is_named():
     """IMB-MPI1 prints its tables only: its launches may have been disturbed, or not."""
     results = experiment(lambda one: False)

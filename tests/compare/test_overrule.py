@@ -27,7 +27,6 @@ def dropped(results, wanted):
     return replace(results, measurements=kept)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("blocks", [(0,), (4,), tuple(range(1, 11))])
 def test_wrong_bytes_once_fail_the_arm_and_nobody_else(blocks):
     results = fault(experiment(), "mpich", blocks, "validation-failed", WRONG)
@@ -41,7 +40,6 @@ def test_wrong_bytes_once_fail_the_arm_and_nobody_else(blocks):
     assert any(note.level == "warning" and WRONG in note.text for note in comparison.notes)
 
 
-@pytest.mark.slow
 def test_wrong_bytes_are_not_made_good_by_a_second_launch():
     """A clean repetition in the same block changes nothing."""
     results = experiment()
@@ -64,7 +62,6 @@ def answers(comparison, arm):
     return comparison.verdict_of(arm), [one.cells for one in judged]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("blocks", [(2, 5, 9), tuple(range(1, 11))])
 def test_one_corrupt_arm_of_four_takes_nothing_from_the_others(blocks):
     results = experiment(challengers=("mpich", "openmpi", "other"))
@@ -100,7 +97,7 @@ def test_with_a_corrupt_baseline_nothing_is_judged(arm):
     assert all("nothing can be compared" in one.sentence for one in comparison.verdicts)
 
 
-@pytest.mark.slow
+@pytest.mark.battery
 def test_discards_beyond_chance_withhold_the_verdict():
     """One arm loses 8 of 20 blocks and the others none."""
     results = fault(experiment(blocks=20), "mpich", range(1, 9), "job-timeout", "too slow")

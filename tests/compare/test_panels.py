@@ -46,7 +46,6 @@ def by_part(results):
     }
 
 
-@pytest.mark.slow
 def test_each_part_is_as_the_first_look_that_decided_it_left_it():
     results = experiment(
         placements=(INTER,), sizes=(8, 1024, 65536, 1 << 20), blocks=15, benchmarks=("latency",),
@@ -120,7 +119,6 @@ def test_calm_launches_are_asked_only_for_the_verdicts_that_others_may_have_caus
     assert doubtful(found, slower=False) == {(KEY, "x"): faster}
 
 
-@pytest.mark.slow
 def test_a_launch_takes_verdicts_away_where_it_was_and_nowhere_else():
     results = experiment(sizes=(8, 1024), blocks=8, benchmarks=("latency",))
     hurt = [

@@ -13,8 +13,6 @@ from stackproof.compare.model import Verdict, Why
 from stackproof.core.value import replace
 from synthetic import INTER, Noise, Plan, simulate
 
-pytestmark = pytest.mark.slow
-
 QUIET = Noise(launch=0.004, size=0.004, block=0.05)
 
 
@@ -58,6 +56,7 @@ def test_the_levels_are_those_of_pocock():
         assert -NormalDist().inv_cdf(level) == pytest.approx(boundary, abs=0.01)
 
 
+@pytest.mark.battery
 def test_what_a_look_decided_stays_decided():
     """Launches made after a look, for other points, spoil nothing that it decided."""
     results = experiment()
@@ -86,6 +85,7 @@ def test_before_the_first_look_and_between_looks_nothing_more_is_decided():
     assert cells(compare(until(results, 11))) != cells(compare(until(results, 8)))
 
 
+@pytest.mark.battery
 def test_looks_are_stricter_than_one_test_of_the_same_launches():
     results = experiment(noise=Noise(launch=0.05, size=0.02))
     once = replace(results, spec=replace(results.spec, looks=()))
@@ -108,6 +108,7 @@ def test_a_lost_launch_at_the_first_look_decides_nothing_that_it_may_not():
     assert {cell.verdict for cell in cells(compare(results))} == {Verdict.PASS}
 
 
+@pytest.mark.battery
 @pytest.mark.parametrize("kind", KINDS)
 def test_error_rates_hold_over_all_looks(kind):
     """Per cell: wrong at any look, exactly at the margin, and intervals that missed at any look."""

@@ -15,8 +15,6 @@ from stackproof.compare.resampling import below, intervals
 from stackproof.compare.sweep import ERROR, SweepPlan, outcome, planned_looks, remaining
 from stackproof.core.value import replace
 
-pytestmark = pytest.mark.slow
-
 CURVE = Curve(
     placement="inter-node", locality="inter-node", program="stackproof-bench", benchmark="bandwidth",
     title="bandwidth", unit="MB/s", kind="bandwidth", higher_is_better=True,
@@ -104,6 +102,7 @@ def test_one_of_three_that_is_a_fifth_faster_at_large_sizes_is_found(best: str) 
                 assert choice.high > 1.2 * 0.97
 
 
+@pytest.mark.battery
 def test_the_interval_holds_the_truth() -> None:
     """Of the best setting's ratio to the baseline: chosen as the best, and looked at on the way."""
     missed = total = 0
@@ -119,6 +118,7 @@ def test_the_interval_holds_the_truth() -> None:
     assert missed <= 2 * ERROR * total
 
 
+@pytest.mark.battery
 @pytest.mark.parametrize("most", [20, 40])
 def test_of_eight_settings_less_than_six_tenths_are_measured(most: int) -> None:
     arms = tuple(f"s{number}" for number in range(8))
@@ -143,6 +143,7 @@ def test_what_is_best_at_one_size_alone_is_not_given_up() -> None:
         assert found.best == "two"
 
 
+@pytest.mark.battery
 @pytest.mark.parametrize("arms", [2, 3, 8, 33, 65])
 @pytest.mark.parametrize("most", [11, 20, 40])
 def test_it_is_looked_as_soon_as_a_setting_can_be_given_up(arms: int, most: int) -> None:

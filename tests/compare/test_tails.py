@@ -199,7 +199,6 @@ def fails(seeds, tail, **plan):
     return failed, passed
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("tail", "noise", "least"),
     [
@@ -216,7 +215,6 @@ def test_equal_arms_do_not_fail_by_their_tails(tail, noise, least):
     assert passed >= least
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.1, 0.2])
 def test_at_the_margin_the_rates_are_those_that_are_stated(share):
     """Tails of 3 and of 4 times: the percentile is worse by just the margin of a quarter."""

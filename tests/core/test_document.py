@@ -143,7 +143,6 @@ def test_refused(text: str | bytes, reason: Reason, line: int, column: int) -> N
     assert problem.where == Location(file="a.yaml", line=line, column=column)
 
 
-@pytest.mark.slow
 def test_a_bomb_of_aliases_is_refused() -> None:
     layers = [f"l{i}: &l{i} [{', '.join([f'*l{i - 1}'] * 9)}]" for i in range(1, 12)]
     bomb = "\n".join(["l0: &l0 [lol, lol]", *layers])
@@ -342,6 +341,7 @@ def test_choices_are_named_as_yaml_writes_them() -> None:
     assert [p.hint for p in found] == ["it is one of: when_possible, true, false"]
 
 
+@pytest.mark.battery
 def test_what_comes_with_stackproof_is_the_same_by_libyaml() -> None:
     """Its texts are read in a tenth of the time, and say the same at the same places."""
     paths = [path for kind in shipped.KINDS for path in sorted(shipped.root(kind).rglob("*.yaml"))]

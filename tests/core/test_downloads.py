@@ -23,8 +23,6 @@ from stackproof.core.monitor import Event, null_monitor
 
 COVERS = ("core/effects/downloads.py",)
 
-pytestmark = pytest.mark.slow
-
 PART, PARTS = b"x" * 100_000, 4
 WHOLE = PART * PARTS
 NAME = "x-1-py3-none-any.whl"
@@ -69,6 +67,7 @@ def check_told(events: list[Event], name: str, suffix: str) -> None:
     assert (events[-1].seconds or 0) > 1
 
 
+@pytest.mark.battery
 def test_bytes_that_pip_has_are_told_while_they_come() -> None:
     events: list[Event] = []
     path = fetch(WHEEL, wheel_engine.fetch_command, events.append, runner=slow_pip())
@@ -77,6 +76,7 @@ def test_bytes_that_pip_has_are_told_while_they_come() -> None:
     assert not [one for one in path.parent.iterdir() if one != path]
 
 
+@pytest.mark.battery
 def test_in_a_log_a_file_has_one_line_and_none_when_it_failed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -103,6 +103,7 @@ class _Slow(http.server.BaseHTTPRequestHandler):
         """Say nothing."""
 
 
+@pytest.mark.battery
 def test_of_how_many_is_told_where_the_server_says_it() -> None:
     accepted = (Digest(sha256=WHEEL.sha256, provenance="the project"),)
     events: list[Event] = []

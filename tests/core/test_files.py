@@ -106,7 +106,7 @@ def _report(script: str, *prefix: str, cwd: Path) -> str:
     head = "import os, sys\nfrom stackproof.core.errors import StackproofError\nfrom stackproof.core.effects import files\n"
     done = subprocess.run(
         [*prefix, sys.executable, "-c", head + textwrap.dedent(script)],
-        stdout=subprocess.PIPE, cwd=cwd, text=True, timeout=60, check=True,
+        stdout=subprocess.PIPE, cwd=cwd, text=True, timeout=600, check=True,
     )  # fmt: skip
     return done.stdout
 

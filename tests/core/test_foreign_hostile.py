@@ -27,8 +27,6 @@ from stackproof.core.links import ROOT_FILE_SYSTEM, LinkRules
 from stackproof.image.effects import image_file, meta_files, tree
 from stackproof.share.effects import storing
 
-pytestmark = pytest.mark.slow
-
 TREES = int(os.environ.get("STACKPROOF_TREES", "200"))
 """How many mutated trees are unpacked, as root and as a user together."""
 _NAMES = ("a", "b", "lib", "bin", "-f", "x y", "n\nl", "*", "[a]", "\\", "\udcff\udcfe", "é", "..a")
@@ -39,7 +37,7 @@ def squash(folder: Path, image: Path, *pseudo: str) -> Path:
     """Make an image of a folder, with the entries that pseudo definitions add."""
     argv = ["mksquashfs", folder, image, "-noappend", "-no-progress", "-quiet", "-comp", "gzip"]
     words = [word for line in pseudo for word in ("-p", line)]
-    done = subprocess.run([*map(str, argv), *words], check=False, timeout=60, capture_output=True)
+    done = subprocess.run([*map(str, argv), *words], check=False, timeout=600, capture_output=True)
     assert done.returncode == 0, done.stderr
     image.chmod(0o644)
     return image
@@ -156,7 +154,7 @@ def unpack_many(base: Path, seeds: range) -> int:
         source, target = base / "source", base / f"target-{seed}"
         mutated = Mutated(source, guard, seed)
         image = squash(source, base / "image", *mutated.pseudo)
-        subprocess.run(["rm", "-rf", source], check=True, timeout=60)
+        subprocess.run(["rm", "-rf", source], check=True, timeout=600)
         refused = unpack_one(image, target)
         assert bool(refused) == mutated.refused, (seed, refused)
         taken += not refused
@@ -166,6 +164,7 @@ def unpack_many(base: Path, seeds: range) -> int:
     return taken
 
 
+@pytest.mark.battery
 def test_mutated_trees_as_a_user() -> None:
     need("mksquashfs", "unprivileged-user")
     with tempfile.TemporaryDirectory() as folder:  # all folders above one of pytest's are root's
@@ -185,6 +184,7 @@ def test_mutated_trees_as_a_user() -> None:
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
+@pytest.mark.battery
 def test_mutated_trees(tmp_path: Path) -> None:
     need("mksquashfs")
     assert unpack_many(tmp_path, range(TREES // 2)) > TREES // 10

@@ -22,6 +22,7 @@ def test_canonical_json_says_the_same_value(value: Any) -> None:
     assert json.loads(ids.canonical_json(value)) == value
 
 
+@pytest.mark.battery
 @given(st.dictionaries(st.text(st.characters(codec="utf-8")), JSON))
 def test_the_order_of_keys_does_not_matter(value: dict[str, Any]) -> None:
     backwards = dict(reversed(value.items()))

@@ -200,6 +200,7 @@ def test_a_step_cannot_stop_who_waits_for_it() -> None:
     assert (done.returncode, done.timed_out) == (3, False)
 
 
+@pytest.mark.battery
 def test_the_first_process_has_no_variable_of_the_caller(tmp_path: Path) -> None:
     """Seen from here: inside nothing of it is to be seen at all."""
     need("bubblewrap")
@@ -238,6 +239,7 @@ def test_the_exit_code_comes_through() -> None:
     assert run.run(boxed("exit 42")).returncode == 42
 
 
+@pytest.mark.battery
 def test_a_timeout_ends_everything_inside(tmp_path: Path) -> None:
     need("bubblewrap")
     bind = Bind(source=os.fspath(tmp_path), target="/out", writable=True)

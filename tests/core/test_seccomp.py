@@ -37,7 +37,7 @@ def typed(how: str) -> list[int]:
     with terminal() as (_, child):
         done = subprocess.run(
             [sys.executable, "-c", _TYPE, how], stdin=child, stdout=child, stderr=subprocess.PIPE,
-            timeout=60, check=False,
+            timeout=600, check=False,
         )  # fmt: skip
     assert done.returncode == 0, done.stderr.decode()
     return [int(word) for word in done.stderr.split()]

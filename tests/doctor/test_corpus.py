@@ -43,12 +43,15 @@ CASE = corpus.Case(
 FINDING = {"rule": "K99", "name": "planted", "answer": "fires", "remedy": "see ldd ./app"}
 
 
-@pytest.fixture(scope="module")
-def scores() -> list[Any]:
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(3, id="a third"), pytest.param(1, id="all", marks=pytest.mark.battery)],
+)
+def scores(request: pytest.FixtureRequest) -> list[Any]:
+    """Return how cases ended: one of three in the gate, all in the battery."""
     mapping = corpus.load_yaml(corpus.CORPUS / "rules-to-causes.yaml")
-    return corpus.score_all(
-        corpus.load_cases(corpus.CORPUS / part for part in corpus.PARTS), mapping
-    )
+    cases = list(corpus.load_cases(corpus.CORPUS / part for part in corpus.PARTS))
+    return corpus.score_all(cases[:: request.param], mapping)
 
 
 def test_there_are_enough_cases() -> None:

@@ -28,8 +28,6 @@ from stackproof.results.measurement import Check, Disturbance, Measurement, Stat
 from stackproof.results.metrics import METRICS
 from stackproof.results.model import Results, ResultsSpec
 
-pytestmark = pytest.mark.slow
-
 CAPTURES = Path(__file__).parents[1] / "captures" / "doctor"
 SITE = ("--site", "lumi-g")
 OPENMPI = ("--fact", "mpi=openmpi")

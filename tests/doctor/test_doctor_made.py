@@ -33,7 +33,7 @@ from stackproof.cluster.slurm import SlurmSpec
 from stackproof.core.value import Value
 from stackproof.doctor.effects import libraries
 
-pytestmark = pytest.mark.in_turn
+pytestmark = pytest.mark.machine
 
 WRONGBYTE = Path(__file__).parents[1] / "csrc" / "wrongbyte.c"
 INCLUDE = "OMPI_MCA_opal_common_ofi_provider_include"
@@ -192,7 +192,7 @@ def _left(
     """Run a launch on the first node, and keep what it printed and its environment."""
     done = subprocess.run(
         cluster_model.enter_argv(nodes, None, ("timeout", str(seconds), *argv)), env=job,
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=90,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=600,
         check=False,
     )  # fmt: skip
     log, env = folder / "job.log", folder / "job.env"
@@ -259,7 +259,7 @@ def test_nothing_is_wrong_with_a_run_of_the_systems_mpi(
     if not program.exists():
         program.parent.mkdir()
         words = (installed_mpi(mpi), "-O2", "-o", program, *sorted(CSRC.glob("*.c")), "-lm", "-ldl")
-        subprocess.run(words, check=True, timeout=100)
+        subprocess.run(words, check=True, timeout=600)
     job = {**VARIABLES, "OMPI_MCA_plm_rsh_agent": nodes.agent} if mpi == "openmpi" else VARIABLES
     hosts = [node.name for node in nodes.nodes[: 1 if way == "one node" else 2]]
     each = 2 // len(hosts)
@@ -343,7 +343,7 @@ def test_bytes_that_arrive_changed(trees: Trees, launched: Launcher, doctor: Doc
     library = tree.prefix.parent / "wrongbyte.so"
     argv = [f"{tree.prefix}/bin/mpicc", "-shared", "-fPIC", "-o", str(library), str(WRONGBYTE)]
     env = tree.family.environment(str(tree.prefix)).apply(dict(os.environ))
-    subprocess.run(argv, env=env, check=True, timeout=60)
+    subprocess.run(argv, env=env, check=True, timeout=600)
     wrapper = ("env", f"LD_PRELOAD={library}", "STACKPROOF_WRONGBYTE_SIZE=65536")
     job = launched(Launch("mpich", wrapper=wrapper))
     assert doctor("--log", job.log)[0] == "K71"
@@ -378,7 +378,7 @@ def test_slurms_pmix_without_its_library(nodes: ClusterState, launched: Launcher
 def _in(nodes: ClusterState, node: str, line: str, text: bytes = b"") -> str:
     done = subprocess.run(
         cluster_model.enter_argv(nodes, node, ("sh", "-c", line)), input=text, capture_output=True,
-        timeout=60, check=False, env={**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[2])},
+        timeout=600, check=False, env={**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[2])},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr.decode(errors="replace")
     return done.stdout.decode()

@@ -21,7 +21,7 @@ from stackproof.results.case import Case, Placement, Rank
 from stackproof.results.measurement import Measurement
 from stackproof.results.model import Results, ResultsSpec
 
-pytestmark = pytest.mark.in_turn
+pytestmark = pytest.mark.machine
 
 KNOWLEDGE = load_knowledge(settings=False)
 INCLUDE = "OMPI_MCA_opal_common_ofi_provider_include"

@@ -68,7 +68,7 @@ class Stack:
         path = self.folder / name
         subprocess.run(
             ["mksquashfs", tree, path, "-noappend", "-no-progress", "-quiet"],
-            check=True, timeout=60, capture_output=True,
+            check=True, timeout=600, capture_output=True,
         )  # fmt: skip
         return str(path)
 

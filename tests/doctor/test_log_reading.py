@@ -155,6 +155,7 @@ def test_cxi_that_answers_another_question_is_no_slow_way() -> None:
 # --- length, and hostile content ------------------------------------------------------------
 
 
+@pytest.mark.battery
 def test_of_a_long_log_the_complaint_in_the_middle_is_kept_with_its_number(tmp_path: Path) -> None:
     path = tmp_path / "job.out"
     filler = "".join(f"step {number} energy {number * 3}\n" for number in range(200_000))
@@ -169,6 +170,7 @@ def test_of_a_long_log_the_complaint_in_the_middle_is_kept_with_its_number(tmp_p
     assert story_of(evidence).first.line == number  # type: ignore[union-attr]
 
 
+@pytest.mark.battery
 @pytest.mark.parametrize(
     "piece",
     [b"x" * MIB, b"\n" * MIB, b"\0\xff\xfe\x1b[31m" * (MIB // 8), b"error " * (MIB // 6),
@@ -252,6 +254,7 @@ def test_where_a_log_is_cut_into_pieces_is_no_matter(log: bytes, place: int) -> 
     assert _read(log[:place], log[place:]) == _read(log)
 
 
+@pytest.mark.battery
 def test_every_form_of_a_line_is_looked_for_without_walking_back() -> None:
     """A line of the greatest length that almost fits costs milliseconds."""
     hostile = [("error " * 200)[:1000], ("a(1)" * 250), ("[" * 1000), (" .:" * 333), ("'" * 1000)]

@@ -90,7 +90,7 @@ def test_how_a_job_ended_is_read_from_the_launchers_words(text: str, ended: str 
     assert of_log(text, "x").facts.get("ended") == ended
 
 
-@pytest.mark.slow
+@pytest.mark.battery
 @pytest.mark.timeout(120)  # where the cost is the square of the length it takes hours
 @pytest.mark.parametrize("word", ["Executable: ", '{"kind":"', "Process name: [ ", "\n", "12 1.5 "])
 def test_a_hostile_log_costs_no_more_than_a_long_one(word: str) -> None:

@@ -143,6 +143,7 @@ def test_a_program_that_hangs_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> 
     assert ask_programs(None, runner) == Evidence()
 
 
+@pytest.mark.battery
 def test_a_program_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("fi_info", "ompi_info", "mpichversion", "scontrol", "srun", "pkg-config"):
         tool = tmp_path / name

@@ -308,7 +308,7 @@ def test_device_and_host_memory_are_compared() -> None:
     assert of_results(both, "a", KNOWLEDGE).facts["memory"] == ("host", "device")
 
 
-@pytest.mark.slow
+@pytest.mark.battery
 def test_logs_keep_no_secrets_and_are_cut() -> None:
     text = redacted("MY_TOKEN=abc123\nX-Api-Key: zzz\npassword = hunter2 next\nplain=1\n")
     assert "abc123" not in text
@@ -325,7 +325,7 @@ def test_logs_keep_no_secrets_and_are_cut() -> None:
     assert len(redacted("x" * LONGEST_LOG)) == LONGEST_LINE
 
 
-@pytest.mark.slow
+@pytest.mark.battery
 @pytest.mark.timeout(240)  # where the cost is the square of the length it takes hours
 def test_a_hostile_log_costs_no_more_than_a_long_one() -> None:
     hostile = redacted("BAR " * LONGEST_LOG + "\n" + ("BAR " * 240 + "\n") * 900)

@@ -172,6 +172,7 @@ def test_an_origin_that_names_no_line_has_none(line: str) -> None:
     assert (outcome.answer, outcome.place) == (Answer.YES, None)
 
 
+@pytest.mark.battery
 def test_a_long_path_takes_no_long_time() -> None:
     path = f"/openmpi-{'1' * 1_000_000}x"
     begin = time.process_time()

@@ -16,8 +16,6 @@ import attacks
 import everybody
 from need import as_unprivileged, need
 
-pytestmark = pytest.mark.slow
-
 TESTS = Path(__file__).parents[1]
 # Here a user tries each attack a few times, in `nox -s attacks` as often as root does.
 _FEW = {"STACKPROOF_TREES": "20", "STACKPROOF_FUZZ_CASES": "25"}
@@ -49,6 +47,7 @@ def _files() -> list[str]:
     )
 
 
+@pytest.mark.battery
 def test_there_are_attacks_on_everything_that_has_rights_or_reads() -> None:
     """As pytest collects them: parametrized ones count for each case, in at least eight rooms."""
     argv = [
@@ -74,6 +73,7 @@ def test_there_are_attacks_on_everything_that_has_rights_or_reads() -> None:
     assert {name for names in attacks.NAMED.values() for name in names} <= marked
 
 
+@pytest.mark.battery
 def test_attacks_on_what_a_user_runs_as_a_user() -> None:
     """The suite runs as root where it can; here what needs no root runs as a user without rights."""
     need("root", "unprivileged-user", "unprivileged-userns", "bubblewrap", "gcc")
@@ -85,7 +85,7 @@ def test_attacks_on_what_a_user_runs_as_a_user() -> None:
             part.chmod(mode)
         python, _ = everybody.python(private)
         argv = [python, "-m", "pytest", "-q", "-m", "attack", "-p", "no:cacheprovider"]
-        argv.append("--hypothesis-profile=quick")
+        argv.append("--hypothesis-profile=few")
         done = subprocess.run(
             # By env(1): the first program after setpriv(1) may still be found with root's rights.
             as_unprivileged(["env", *argv, *(str(TESTS / file) for file in files)]),

@@ -72,7 +72,7 @@ def bootstrap(tmp_path: Path) -> Run:
         done = subprocess.run(
             ["/bin/bash", checkout / "tools" / "bootstrap", *words],
             env={"PATH": os.fspath(path), **env},
-            capture_output=True, text=True, timeout=60, check=False,
+            capture_output=True, text=True, timeout=600, check=False,
         )  # fmt: skip
         lines = log.read_text().splitlines() if log.exists() else []
         return done, lines
@@ -324,6 +324,7 @@ def test_packages_are_named_for_every_system(bootstrap: Run, word: str, system: 
     assert {"bubblewrap", "squashfuse", "gcc"} <= expected
 
 
+@pytest.mark.battery
 def test_packages_of_apt_are_there(tmp_path: Path) -> None:
     """Every name that is asked of apt is one that this machine's apt can install."""
     need("apt")

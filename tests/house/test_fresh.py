@@ -154,21 +154,6 @@ def test_the_last_line_counts_every_file_and_those_before_say_the_seconds(
     ]  # fmt: skip
 
 
-def test_a_file_that_takes_far_too_long_is_an_error(counting: ModuleType, tmp_path: Path) -> None:
-    tool, file = str(ROOT / "tools" / "count_tests.py"), tmp_path / "a.xml"
-    for seconds, code in ((counting.FAR_S - 1, 0), (counting.FAR_S + 1, 1)):
-        cases = (
-            f'<testcase classname="tests.core.test_a" name="a" time="{seconds}"/>'
-            f'<testcase classname="fresh" name="b" time="{counting.FAR_S + 1}"/>'
-        )
-        file.write_text(f'<testsuite tests="2">{cases}</testsuite>')
-        done = subprocess.run(
-            [sys.executable, tool, str(file)], capture_output=True, text=True, check=False
-        )
-        assert done.returncode == code
-        assert ("core/test_a" in done.stderr, "fresh" in done.stderr) == (bool(code), False)
-
-
 def test_an_attack_that_fails_as_a_test_has_succeeded(
     fresh: ModuleType, counting: ModuleType, tmp_path: Path
 ) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 import hostilefiles
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.battery
 
 _TESTS = str(Path(hostilefiles.__file__).parent)
 _MEMORY = 4 << 30

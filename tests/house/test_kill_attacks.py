@@ -24,6 +24,8 @@ from need import need
 from packs import CALLS_ANSWER, Stack
 from registries import OwnRegistry
 
+pytestmark = pytest.mark.battery
+
 LABEL = "tiny/1:v1@here%zen2"
 REMOTE = f"deploy::{LABEL}"
 _SIZE = 12_000_000  # of an image: a second of work would be a hundred for the test
@@ -201,7 +203,7 @@ def test_install(guarded: Guarded, stacks: tuple[Path, Path]) -> None:
 def _answer(prefix: Path) -> str:
     argv = [str(prefix / "bin" / "hello")]
     return subprocess.run(
-        argv, capture_output=True, text=True, check=True, timeout=60
+        argv, capture_output=True, text=True, check=True, timeout=600
     ).stdout.split()[1]
 
 
@@ -225,7 +227,7 @@ def test_pack(name: str, guarded: Guarded, stacks: tuple[Path, Path]) -> None:
         if not os.path.lexists(output):
             done(guarded, *words)
         elif output.is_file():  # whole: again would only say that it is there
-            subprocess.run(["zstd", "-tq", output], check=True, timeout=60)
+            subprocess.run(["zstd", "-tq", output], check=True, timeout=600)
             done(guarded, *words)
         assert set(os.listdir(folder)) <= {name, f"{name}.provenance.json"}
         assert _tree(folder, output) in {wanted, ""}

@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 SOURCE = Path(__file__).parents[2] / "src" / "stackproof"
 FOREIGN = "core/effects/foreign/"
 NAMES = {"unsquashfs", "debugfs"}
@@ -37,6 +39,7 @@ def uses(path: Path) -> Iterator[str]:
             yield node.attr
 
 
+@pytest.mark.battery
 def test_nothing_else_takes_a_foreign_tree_apart() -> None:
     found = {
         (name, word)

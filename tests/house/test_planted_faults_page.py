@@ -48,7 +48,7 @@ def test_what_is_called_real_runs_ranks_or_programs() -> None:
         for row in ROWS
         if row[-2] == "real"
         and not any(
-            re.search(r"subprocess\.run|\bneed\(|in_turn", path.read_text())
+            re.search(r"subprocess\.run|\bneed\(|mark\.(?:battery|machine)", path.read_text())
             for file, _ in re.findall(r"`(test_\w+\.py)::(test_\w+)`", row[-1])
             for path in (ROOT / "tests").rglob(file)
         )

@@ -6,6 +6,8 @@ import ast
 import re
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "SECURITY.md").read_text()
 NAMES = re.findall(r"`(test_\w+\.py)(?:::(test_\w+))?`", PAGE)
@@ -37,6 +39,7 @@ def _points(title: str) -> list[str]:
     return re.split(r"^(?:- |\d+\. )(?=\*\*)", section, flags=re.MULTILINE)[1:]
 
 
+@pytest.mark.battery
 def test_every_test_that_it_names_is_there() -> None:
     missing = []
     for file, test in NAMES:

@@ -35,6 +35,8 @@ from stackproof.share import manifests
 from stackproof.share.manifests import OciDescriptor
 from vendorrpms import Package
 
+pytestmark = pytest.mark.battery
+
 ROUNDS = int(os.environ.get("STACKPROOF_ATTACK_ROUNDS") or 4)
 WATCHED = max(1, ROUNDS // 10)
 LABEL = "tiny/1:v1@here%zen2"

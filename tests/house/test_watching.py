@@ -107,6 +107,7 @@ def test_a_verb_of_a_child_ends_as_one_of_its_own(place: Guarded) -> None:
     assert place.faults(ended) == []
 
 
+@pytest.mark.battery
 def test_who_is_left_after_a_kill_is_seen(place: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(killing, "_PATIENCE_S", 0.1)
     assert killing.left(place) == []

@@ -11,7 +11,7 @@ import pytest
 
 from need import as_unprivileged, need
 
-pytestmark = pytest.mark.in_turn
+pytestmark = pytest.mark.machine
 
 ROOT = Path(__file__).resolve().parents[2]
 # Where /dev/fuse is for root only, one that is for all stands in its place, for this test alone.

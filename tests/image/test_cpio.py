@@ -82,7 +82,7 @@ def test_any_bytes_end(noise: bytes, at: int) -> None:
         assert error.reason in {Reason.IMAGE_UNREADABLE, Reason.TOO_LARGE}  # noqa: PT017
 
 
-@pytest.mark.slow
+@pytest.mark.battery
 @pytest.mark.parametrize("pack", [bz2.compress, lzma.compress])
 def test_xz_and_bzip2_are_unpacked_in_pieces(
     pack: Callable[[bytes], bytes], tmp_path: Path

@@ -132,6 +132,7 @@ def test_a_metadata_bomb_is_not_unpacked(tmp_path: Path) -> None:
     assert _reason(image) is Reason.IMAGE_UNREADABLE
 
 
+@pytest.mark.battery
 def test_damage_gives_an_image_or_an_error_of_ours(tmp_path: Path) -> None:
     need("mksquashfs")
     good = make_image(tmp_path / "a.squashfs").read_bytes()

@@ -61,7 +61,7 @@ def lab(tmp_path: Path) -> Eessi:
     )
     root = tmp_path / "root"
     shutil.copytree(tmp_path / "eessi" / "lib", root / "srv" / "lib")
-    listed = subprocess.run(["ldd", app], capture_output=True, text=True, timeout=60, check=False)
+    listed = subprocess.run(["ldd", app], capture_output=True, text=True, timeout=600, check=False)
     libc = next(line.split()[2] for line in listed.stdout.splitlines() if "libc.so.6" in line)
     loader = RootView().elf(RootView().look(app)).interpreter
     for path in (libc, loader):
@@ -187,7 +187,7 @@ def test_sif(lab, capsys, tmp_path, form):
     else:
         need("e2fsprogs")
         argv = ["mke2fs", "-q", "-t", "ext3", "-d", root, partition, "16M"]
-    subprocess.run(argv, check=True, timeout=60, stdout=subprocess.PIPE)
+    subprocess.run(argv, check=True, timeout=600, stdout=subprocess.PIPE)
     image = tmp_path / "app.sif"
     image.write_bytes(sif(partition.read_bytes(), form=1 if form == "squashfs" else 2))
     code, programs = judged(capsys, "app", "--root", image, "--with", lab.path("host"))

@@ -55,6 +55,7 @@ def test_threads_and_cores_make_no_difference(tmp_path: Path) -> None:
     assert len(found) == 1
 
 
+@pytest.mark.battery
 def test_the_level_is_that_which_was_asked_for(tmp_path: Path) -> None:
     need("mksquashfs")
     tree, image = make_tree(tmp_path / "tree"), tmp_path / "image.squashfs"

@@ -21,7 +21,7 @@ from documented import ROOT
 from eessitree import EessiTree, write
 from need import need
 
-pytestmark = pytest.mark.in_turn
+pytestmark = pytest.mark.machine
 
 PAGE = ROOT / "docs/how-to/inject-into-eessi.md"
 OSU = "OSU-Micro-Benchmarks/7.4-gompi-2023a"
@@ -77,7 +77,7 @@ def compile_program(tree: EessiTree, program: Path) -> None:
             standin / "mpi/pt2pt/standard/osu_bw.c", maps,
             f"-Wl,--disable-new-dtags,-rpath,{rpath}"]  # fmt: skip
     env = {**os.environ, "OPAL_PREFIX": str(tree.mpi)}
-    subprocess.run(list(map(str, argv)), check=True, timeout=100, env=env)
+    subprocess.run(list(map(str, argv)), check=True, timeout=600, env=env)
 
 
 def shell(tree: EessiTree, folder: Path, *lines: str) -> str:

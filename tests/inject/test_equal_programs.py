@@ -21,6 +21,8 @@ from stackproof.inject.replacement import find_replacement
 from stackproof.linking.effects.view import RootView, this_machine
 from stackproof.linking.loader import LoaderSettings
 
+pytestmark = pytest.mark.battery
+
 
 class Room:
     """A lab with an MPI and a replacement, and a count of the judgements that are made."""

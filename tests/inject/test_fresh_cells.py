@@ -70,7 +70,7 @@ def mpi_of(tools: dict[str, ModuleType], trees: Trees, name: str, work: Path) ->
     )  # fmt: skip
 
 
-@pytest.mark.in_turn
+@pytest.mark.machine
 @pytest.mark.parametrize("built_with", PAIRS)
 def test_a_few_cells(
     tools: dict[str, ModuleType], trees: Trees, tmp_path: Path, built_with: str
@@ -97,7 +97,7 @@ RUN = (
 )
 
 
-@pytest.mark.in_turn
+@pytest.mark.machine
 @pytest.mark.skipif(not COUNT, reason="STACKPROOF_CELLS says how many")
 @pytest.mark.timeout(7200)
 def test_many_cells(tmp_path: Path) -> None:

@@ -235,7 +235,7 @@ def squashed(lab: Lab, folder: str, mount: str) -> str:
     need("mksquashfs")
     image = f"{lab.path(folder)}.squashfs"
     argv = ["mksquashfs", lab.path(folder), image, "-noappend", "-no-progress", "-quiet"]
-    subprocess.run(argv, check=True, timeout=60, capture_output=True)
+    subprocess.run(argv, check=True, timeout=600, capture_output=True)
     return f"{image}:{mount}"
 
 

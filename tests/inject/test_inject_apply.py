@@ -73,7 +73,7 @@ def test_copies_have_a_dt_rpath_and_no_absolute_needs(eessi, capsys):
         check=True,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
     ).stdout
     assert "(RPATH)" in shown
     assert "(RUNPATH)" not in shown
@@ -297,6 +297,7 @@ def test_the_record(eessi, capsys):
     }
 
 
+@pytest.mark.battery
 def test_two_at_once(eessi):
     """Both end well, one after the other: each has a version of its own."""
     apply = [sys.executable, "-m", "stackproof", "inject", "apply", eessi.app]
@@ -309,7 +310,7 @@ def test_two_at_once(eessi):
         for prefix in ("host", "newer")
     ]
     for process in started:
-        _, err = process.communicate(timeout=100)
+        _, err = process.communicate(timeout=600)
         assert process.returncode == ExitCode.DONE, err
     names = sorted(path.name for path in (eessi.overrides / ".stackproof").iterdir())
     assert names == ["lock", "system.1", "system.2"]
@@ -365,7 +366,7 @@ def test_no_space(eessi, capsys):
     small = eessi.folder / "small"
     small.mkdir()
     argv = ["mount", "-t", "tmpfs", "-o", "size=1m", "none", small]
-    if subprocess.run(argv, check=False, timeout=60, capture_output=True).returncode:
+    if subprocess.run(argv, check=False, timeout=600, capture_output=True).returncode:
         pytest.skip("root may not mount here")
     try:
         place = small / "rpath_overrides" / "MPICH" / "system"
@@ -381,7 +382,7 @@ def test_no_space(eessi, capsys):
         assert sorted(path.name for path in (place.parent / ".stackproof").iterdir()) == ["lock"]
         assert eessi.loaded()[0].answers["MPI_Init"] == "eessi/lib/libmpi.so.12"
     finally:
-        subprocess.run(["umount", small], check=True, timeout=60)
+        subprocess.run(["umount", small], check=True, timeout=600)
 
 
 def test_undo_where_the_version_before_is_gone(eessi, capsys):

@@ -91,7 +91,7 @@ def made(capsys, site, *words):
 def read_path(library):
     """Return the DT_RPATH of a library."""
     argv = ["patchelf", "--print-rpath", library]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True).stdout
+    return subprocess.run(argv, capture_output=True, text=True, timeout=600, check=True).stdout
 
 
 def loaded(program, **env):
@@ -129,7 +129,7 @@ def test_versions_survive_the_new_names(site, capsys):
     made(capsys, site, site.path("new"), "-o", net)
     said = subprocess.run(
         ["readelf", "--wide", "--version-info", f"{net}/default/libfabric/libfabric.so.1"],
-        check=True, capture_output=True, text=True, timeout=60,
+        check=True, capture_output=True, text=True, timeout=600,
     ).stdout  # fmt: skip
     assert re.search(r"File: libcxi-sp[0-9a-f]{8}\.so\.1", said)
     assert "LIBCXI_1.9" in said

@@ -181,7 +181,7 @@ def test_a_module_of_an_interpreter(lab, asks):
     lab._gcc("-rdynamic", lab._source(text, "c"), host)
     done = subprocess.run(
         [host, module, *([] if asks else ["libmpi.so.12"])], env=dict(found.environment),
-        capture_output=True, text=True, timeout=60, check=True,
+        capture_output=True, text=True, timeout=600, check=True,
     )  # fmt: skip
     assert done.stdout == "new/lib/libmpi.so.12"
     told = judged(lab, host, "new")
@@ -215,7 +215,7 @@ def test_a_module_whose_host_asks_for_an_mpi_of_the_system(lab, name):
     found = judged(lab, module, "new", library_path=(lab.path("old/lib"),))
     assert (name in map(os.path.basename, found.way.links)) is (name != "libmpi.so.12")
     done = subprocess.run(
-        [host, module], env=links_made(lab, found), capture_output=True, text=True, timeout=60,
+        [host, module], env=links_made(lab, found), capture_output=True, text=True, timeout=600,
         check=True,
     )  # fmt: skip
     assert done.stdout == "new/lib/libmpi.so.12\n"
@@ -331,7 +331,7 @@ def test_a_program_that_opens_an_mpi_itself(lab, names, verdict):
     found = judged(lab, program, "new")
     assert found.verdict is verdict
     done = subprocess.run(
-        [program], env=links_made(lab, found), capture_output=True, text=True, timeout=60,
+        [program], env=links_made(lab, found), capture_output=True, text=True, timeout=600,
         check=False,
     )  # fmt: skip
     works = verdict in {InjectionVerdict.WORKS, InjectionVerdict.STEPS}

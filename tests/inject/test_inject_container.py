@@ -35,7 +35,7 @@ def lab(tmp_path: Path) -> Eessi:
     )
     root = tmp_path / "root"
     shutil.copytree(tmp_path / "eessi" / "lib", root / "opt" / "lib")
-    listed = subprocess.run(["ldd", app], capture_output=True, text=True, timeout=60, check=True)
+    listed = subprocess.run(["ldd", app], capture_output=True, text=True, timeout=600, check=True)
     libc = next(line.split()[2] for line in listed.stdout.splitlines() if "libc.so.6" in line)
     loader = RootView().elf(RootView().look(app)).interpreter
     for path in (libc, loader):
@@ -101,6 +101,7 @@ def test_a_cdi_file(lab, capsys, tmp_path):
     assert "ro" in mount["options"]
 
 
+@pytest.mark.battery
 def test_podman_reads_the_cdi_file(lab, capsys, tmp_path):
     """The program takes the new MPI in a container that asks for the device, and its own without.
 
@@ -121,7 +122,7 @@ def test_podman_reads_the_cdi_file(lab, capsys, tmp_path):
 
         def answer(*more):
             argv = [*start, *more, image, "/bin/app"]
-            done = subprocess.run(argv, capture_output=True, text=True, timeout=100, check=False,
+            done = subprocess.run(argv, capture_output=True, text=True, timeout=600, check=False,
                                   env={**os.environ, **kept.env})  # fmt: skip
             assert done.returncode == 0, done.stderr
             return done.stdout
@@ -136,7 +137,7 @@ def test_apptainer_takes_the_options(lab, capsys):
     options = shlex.split(inject(capsys, *words(lab, form="apptainer"))[1])
     for more, answers in (([], "eessi"), (options, "host")):
         argv = ["apptainer", "exec", "--userns", *more, lab.path("root"), "/bin/app"]
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=100, check=True)
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=600, check=True)
         assert f"answer MPI_Init {answers}/lib/libmpi.so.12\n" in done.stdout
 
 
@@ -156,7 +157,7 @@ def test_a_container_gets_it(lab, capsys):
 
     def answer(*more):
         argv = [*start, *more, "/bin/app"]
-        return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True).stdout
+        return subprocess.run(argv, capture_output=True, text=True, timeout=600, check=True).stdout
 
     assert "answer MPI_Init eessi/lib/libmpi.so.12\n" in answer()
     assert "answer MPI_Init host/lib/libmpi.so.12\n" in answer(*options)

@@ -15,6 +15,8 @@ from stackproof.inject.model import Cause, InjectionVerdict, Judgement
 from stackproof.inject.replacement import find_replacement
 from stackproof.linking.effects.view import RootView, this_machine
 
+pytestmark = pytest.mark.battery
+
 ENVIRONMENT = {
     "PATH": "/usr/bin:/bin",
     "HOME": "/",
@@ -51,7 +53,7 @@ def runs(trees: Trees, found: Judgement, launcher: str) -> bool:
         [mpiexec(trees, launcher), *options, "-n", "2", "env",
          *(f"{name}={value}" for name, value in found.environment.items()),
          found.program, *WORDS],
-        env=own, capture_output=True, timeout=100, check=False,
+        env=own, capture_output=True, timeout=600, check=False,
     )  # fmt: skip
     return done.returncode == 0
 

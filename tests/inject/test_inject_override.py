@@ -321,7 +321,7 @@ def test_the_part_does_its_work_in_lmod(tmp_path):
         ["bash", "-c", script],
         env={"PATH": "/usr/bin:/bin", "MODULEPATH": str(modules), "LMOD_PACKAGE_PATH": str(package),
              "HOME": str(tmp_path)},
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     assert done.stdout.splitlines() == [
         "1:other/1::/of/the/module",

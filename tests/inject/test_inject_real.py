@@ -193,6 +193,7 @@ def test_parts_of_two_releases(lab):
     assert opal == [lab.path("new/lib/libopen-pal.so.80"), lab.path("old/lib/libopen-pal.so.40")]
 
 
+@pytest.mark.battery
 @pytest.mark.parametrize("calls", [["MPI_Init"], ["MPI_Init", "mpi_allreduce_f08_"]])
 def test_a_symbol_that_is_gone(lab, calls):
     """The same SONAME without a Fortran 2008 procedure: fatal only for who calls it."""

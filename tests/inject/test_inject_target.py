@@ -124,7 +124,7 @@ def test_a_container_brings_its_own_system(lab, capsys, tmp_path):
     (root / "srv").mkdir(parents=True)
     shutil.copy(lab.path("app"), root / "srv" / "app")
     listed = subprocess.run(
-        ["ldd", lab.path("app")], capture_output=True, text=True, check=False, timeout=60
+        ["ldd", lab.path("app")], capture_output=True, text=True, check=False, timeout=600
     )
     libc = next(line.split()[2] for line in listed.stdout.splitlines() if "libc.so.6" in line)
     view = named.RootView()

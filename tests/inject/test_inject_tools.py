@@ -12,6 +12,8 @@ import inprocess
 from mpitrees import Trees
 from need import need
 
+pytestmark = pytest.mark.battery
+
 COVERS = ("inject/findings/tools.py",)
 
 PMPI = """#include <mpi.h>

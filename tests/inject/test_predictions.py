@@ -49,6 +49,7 @@ def mpi_of(cells: ModuleType, table: ModuleType, trees: Trees, name: str, work: 
     )  # fmt: skip
 
 
+@pytest.mark.battery
 @pytest.mark.parametrize("built_with", PROGRAMS)
 def test_what_is_said_is_what_happens(
     cells: ModuleType, table: ModuleType, trees: Trees, tmp_path: Path, built_with: str
@@ -73,6 +74,7 @@ NEWER = {
 """Programs that hand over what came with some release, or what a vendor numbers in its own way."""
 
 
+@pytest.mark.battery
 @pytest.mark.parametrize("built_with", NEWER)
 def test_values_that_releases_lack(
     cells: ModuleType, table: ModuleType, trees: Trees, tmp_path: Path, built_with: str

@@ -84,7 +84,7 @@ def test_a_script_with_an_mpi(
     assert found.verdict is verdict
     assert (Cause.OPENED_LATER in causes(found)) is (verdict in WORKS)
     done = subprocess.run(
-        [str(path)], env=links_made(lab, found), capture_output=True, text=True, timeout=60,
+        [str(path)], env=links_made(lab, found), capture_output=True, text=True, timeout=600,
         check=False,
     )  # fmt: skip
     assert (done.stdout == "new/lib/libmpi.so.12\n") is (verdict in WORKS)

@@ -25,11 +25,11 @@ from stackproof.core.errors import ExitCode, Reason, StackproofError
 from stackproof.inject.effects import staging, versions
 from stackproof.inject.effects.staging import Injection
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.battery
 
 MALLORY = 31001
 SHARED = "STACKPROOF_SHARED"
-_TIMEOUT_S = 120
+_TIMEOUT_S = 600
 WAYS = ("install", "install undo", "wrapper", "wrapper undo", "override", "override undo")
 
 

@@ -25,7 +25,7 @@ from stackproof.mpi import transports
 from stackproof.results.case import Case, Placement, Rank
 from stackproof.results.measurement import Check, Output, State
 
-pytestmark = pytest.mark.in_turn
+pytestmark = pytest.mark.machine
 
 each_family = pytest.mark.parametrize("tree", FAMILIES, indirect=True)
 

@@ -49,6 +49,7 @@ def test_files_of_mpi_libraries_go_and_no_others(memory: Path) -> None:
     assert {path.name for path in memory.iterdir()} == {*OTHERS, "nccl-folder", "nccl-link"}
 
 
+@pytest.mark.battery
 @pytest.mark.parametrize("mapped", [False, True])
 def test_what_a_process_has_open_or_mapped_stays(memory: Path, mapped: bool) -> None:
     used, left = memory / NAMES[0], memory / NAMES[1]
@@ -82,6 +83,7 @@ def test_files_of_another_user_stay(memory: Path) -> None:
     assert path.exists()
 
 
+@pytest.mark.battery
 def test_hydras_file_stays_while_a_launcher_runs(memory: Path) -> None:
     path = memory / "hydra_hwloc_xmlfile_3eKn3x"
     path.write_text("x")
@@ -136,6 +138,7 @@ def begun(temporary: Path, *more: str) -> subprocess.Popen[bytes]:
     return process
 
 
+@pytest.mark.battery
 def test_the_next_one_clears_what_a_killed_one_left_and_leaves_who_lives(
     temporary: Path, memory: Path
 ) -> None:
@@ -152,6 +155,7 @@ def test_the_next_one_clears_what_a_killed_one_left_and_leaves_who_lives(
         living.kill()
 
 
+@pytest.mark.battery
 def test_the_folder_of_ranks_that_live_on_stays_until_they_ended(temporary: Path) -> None:
     with begun(temporary, "with a rank") as killed:
         rank = int(Path(f"/proc/{killed.pid}/task/{killed.pid}/children").read_text())

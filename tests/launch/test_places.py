@@ -75,6 +75,7 @@ def test_cores_that_a_job_does_not_have_go_to_no_rank() -> None:
     assert of("lumi-g", "1x8-by-gpu", mpi="mpich")[0].variables["FI_CXI_DEVICE_NAME"] == "cxi0"
 
 
+@pytest.mark.battery
 @given(
     machine=st.sampled_from(NAMES),
     by=st.sampled_from([by.value for by in layout.By]),
@@ -85,7 +86,8 @@ def test_cores_that_a_job_does_not_have_go_to_no_rank() -> None:
 def test_no_two_ranks_share_a_core(machine, by, packed, each) -> None:
     name = layout.layout_name(f"1x{each}", by, packed=packed, membind=True)
     inside = node(machine).topology()
-    if len(node(machine).allowed) < each or (by == "gpu" and not inside.gpus):
+    devices = {"gpu": inside.gpus, "nic": inside.nics}
+    if len(node(machine).allowed) < each or not devices.get(by, True):
         with pytest.raises(StackproofError):
             of(machine, name)
         return
@@ -163,6 +165,7 @@ def test_a_rank_is_where_its_number_says(tmp_path: Path) -> None:
     assert done.returncode == 2
 
 
+@pytest.mark.battery
 def test_ranks_of_an_mpi_have_a_core_each(trees: Trees) -> None:
     need("network")
     mpiexec = f"{trees['mpich'].prefix}/bin/mpiexec"

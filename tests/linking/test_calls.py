@@ -92,7 +92,7 @@ def compiled(folder: Path, *flags: str, compiler: str = "gcc") -> bytes:
         ("-shared", "-fPIC", "-o", stub, folder / "stub.c"),
         (*flags, "-o", target, folder / "main.c", stub),
     ):
-        subprocess.run([compiler, "-w", *argv], check=True, timeout=60)
+        subprocess.run([compiler, "-w", *argv], check=True, timeout=600)
     return target.read_bytes()
 
 
@@ -147,7 +147,7 @@ def test_what_goes_through_another_file(
         (*kept, "-shared", "-fPIC", "-o", library, tmp_path / "relays.c", stub),
         (*flags, "-o", program, tmp_path / "sends.c", library, stub),
     ):
-        subprocess.run([compiler, "-w", *argv], check=True, timeout=60)
+        subprocess.run([compiler, "-w", *argv], check=True, timeout=600)
     relays = read_traces(BytesSource("library", library.read_bytes())).relays
     assert set(relays) == {
         Relay("attach", 0, "mpi_buffer_attach", 0),

@@ -156,10 +156,10 @@ def image_with(tmp_path: Path, part: dict[str, object], mpi: dict[str, str] = _O
     path = make_image(tmp_path / "lnx.squashfs", meta=env_json(mpi=mpi))
     tree = tmp_path / "tree"
     unpack = ["unsquashfs", "-quiet", "-no-progress", "-excludes", "-d", tree, path, "null"]
-    subprocess.run(unpack, check=True, capture_output=True, timeout=60)
+    subprocess.run(unpack, check=True, capture_output=True, timeout=600)
     bill.rename(tree / "meta" / "bom.cdx.json")
     pack = ["mksquashfs", tree, path, "-noappend", "-no-progress", "-quiet"]
-    subprocess.run(pack, check=True, capture_output=True, timeout=60)
+    subprocess.run(pack, check=True, capture_output=True, timeout=600)
     return path
 
 

@@ -61,7 +61,7 @@ def test_behind_the_walls(tmp_path: Path) -> None:
     image.write_bytes(b"hsqs")
     secret.write_text("s")
     done = subprocess.run(
-        [sys.executable, "-c", _TRY, image, secret], capture_output=True, text=True, timeout=60,
+        [sys.executable, "-c", _TRY, image, secret], capture_output=True, text=True, timeout=600,
         check=False,
     )  # fmt: skip
     found = dict(line.split() for line in done.stdout.splitlines())
@@ -99,8 +99,8 @@ def test_the_calls_are_those_of_the_native_helper(tmp_path: Path) -> None:
         source.write_text(
             f"#include <stdio.h>\n#include <sys/syscall.h>\nint main(void) {{ {rows} return 0; }}\n"
         )
-        subprocess.run(["gcc", "-o", program, source], check=True, timeout=60)
-        said = subprocess.run([program], stdout=subprocess.PIPE, check=True, timeout=60).stdout
+        subprocess.run(["gcc", "-o", program, source], check=True, timeout=600)
+        said = subprocess.run([program], stdout=subprocess.PIPE, check=True, timeout=600).stdout
         assert sorted(map(int, said.split())) == list(walls.READING["x86_64"])
 
 
@@ -114,7 +114,7 @@ def test_squashfuse_runs_behind_them(tmp_path: Path) -> None:
     argv = [*mounter.mountexec, f"{mounter.folder}/a.squashfs:{mounter.folder}/mount", "--"]
     done = subprocess.run(
         mounter.argv(*argv, "sh", "-c", script, f"{mounter.folder}/mount/bin/hello"),
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     assert "hello from the image" in done.stdout, done.stderr
     assert "Seccomp:\t2" in done.stdout
@@ -128,7 +128,7 @@ def test_the_kernel_reads_no_image_from_fuse(tmp_path: Path, how: str) -> None:
     outer, tree = tmp_path / "outer.squashfs", tmp_path / "tree"
     tree.mkdir()
     make_image(tree / "inner.squashfs")
-    subprocess.run(["mksquashfs", tree, outer, "-quiet", "-no-progress"], check=True, timeout=60,
+    subprocess.run(["mksquashfs", tree, outer, "-quiet", "-no-progress"], check=True, timeout=600,
                    capture_output=True)  # fmt: skip
     for name in ("lower", "mount"):
         (tmp_path / name).mkdir()
@@ -139,7 +139,7 @@ def test_the_kernel_reads_no_image_from_fuse(tmp_path: Path, how: str) -> None:
     done = subprocess.run(
         ["unshare", "--mount", "sh", "-c", script, outer, tmp_path / "lower", *words],
         env={**os.environ, "T": str(tmp_path), "STACKPROOF_MOUNT_HELPER": ""}, capture_output=True,
-        text=True, timeout=60, check=False,
+        text=True, timeout=600, check=False,
     )  # fmt: skip
     if how == "kernel":
         assert "[not-permitted]" in done.stderr

@@ -41,7 +41,7 @@ class Job:
     def __call__(self, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             self.mounter.argv(*self.mounter.stackproof, *words),
-            capture_output=True, text=True, timeout=60, check=False,
+            capture_output=True, text=True, timeout=600, check=False,
             env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", "HOME": "/",
                  "STACKPROOF_CACHE": str(self.mounter.folder / "cache"), **environment},
         )  # fmt: skip
@@ -57,7 +57,7 @@ class Job:
         (tree / "meta" / "env.json").write_text(json.dumps(meta))
         target = self.folder / f"{name}.squashfs"
         argv = ["mksquashfs", tree, target, "-all-root", "-noappend", "-no-progress", "-quiet"]
-        subprocess.run(argv, check=True, timeout=60, capture_output=True)
+        subprocess.run(argv, check=True, timeout=600, capture_output=True)
         target.chmod(0o644)
 
 

@@ -21,9 +21,9 @@ from stackproof.core.errors import Reason
 from stackproof.mount import without_mount
 from stackproof.mount.effects import methods
 
-pytestmark = pytest.mark.in_turn
+pytestmark = pytest.mark.machine
 
-_TIMEOUT_S = 60
+_TIMEOUT_S = 600
 
 
 @pytest.fixture(params=["kernel", "fuse"])

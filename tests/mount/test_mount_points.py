@@ -19,7 +19,7 @@ COVERS = (
     "mount/effects/mount_exec.py",
 )
 
-pytestmark = pytest.mark.in_turn
+pytestmark = pytest.mark.machine
 
 
 @pytest.fixture(params=["kernel", "fuse"])

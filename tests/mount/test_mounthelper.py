@@ -20,7 +20,7 @@ from stackproof.core.effects.libc import MountFailure
 from stackproof.core.value import replace
 from stackproof.mount.effects import helper as mount_helper
 
-pytestmark = pytest.mark.in_turn
+pytestmark = pytest.mark.machine
 
 Verb = Callable[..., subprocess.CompletedProcess[str]]
 _POLICY = f"mount-point = {MOUNT}\nmount-point = /user-tools\n"

@@ -23,7 +23,7 @@ COVERS = (
     "mount/effects/entering.py",
 )
 
-_TIMEOUT_S = 60
+_TIMEOUT_S = 600
 _PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 _ENVIRONMENT = {"PATH": _PATH, "LC_ALL": "C.UTF-8", "HOME": "/"}
 

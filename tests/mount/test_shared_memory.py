@@ -33,7 +33,7 @@ def test_options_are_those_of_the_machine() -> None:
 _SHOW = "grep ' /dev/shm ' /proc/self/mountinfo | tail -n 1; ls /dev/shm; echo x > /dev/shm/%s"
 
 
-@pytest.mark.in_turn
+@pytest.mark.machine
 @pytest.mark.parametrize("how", ["kernel", "fuse"])
 def test_ranks_have_one_that_is_empty_and_gone_afterwards(how: str, tmp_path: Path) -> None:
     need("root" if how == "kernel" else "squashfuse", "userns")
@@ -44,7 +44,7 @@ def test_ranks_have_one_that_is_empty_and_gone_afterwards(how: str, tmp_path: Pa
     argv = [sys.executable, "-I", "-S", mount_exec.__file__, "--how", how, "--own-shm"]
     done = subprocess.run(
         [*argv, f"{image}:{tmp_path}/mount", "--", "sh", "-c", _SHOW % name + f"; sh -c 'cat /dev/shm/{name}'"],
-        capture_output=True, text=True, timeout=60, check=True,
+        capture_output=True, text=True, timeout=600, check=True,
     )  # fmt: skip
     mounted, *rest = done.stdout.splitlines()
     assert " - tmpfs stackproof " in mounted

@@ -12,7 +12,7 @@ import pytest
 
 from slurmroom import Room, built_in
 
-pytestmark = pytest.mark.in_turn
+pytestmark = pytest.mark.machine
 
 CLUSTER = f"srun-images-{os.getpid()}"
 ROOT = Path(__file__).resolve().parents[2]
@@ -69,7 +69,7 @@ def ran(
     argv = room.argv("cluster", "exec", "--name", CLUSTER, "--", *words)
     done = subprocess.run(
         argv, cwd=room.folder / name, env={**room.env, **(env or {})}, capture_output=True,
-        text=True, check=False, timeout=120,
+        text=True, check=False, timeout=600,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return sorted(row for row in done.stdout.splitlines() if row.startswith("rank")), done.stderr
@@ -126,7 +126,7 @@ def test_a_program_without_mpi_keeps_its_input_and_exit_code(room: Room) -> None
     argv = room.argv("cluster", "exec", "--name", CLUSTER, "--", *line().split()[:-1])
     done = subprocess.run(
         [*argv, "sh", "-c", "cat; exit 3"], cwd=room.folder / "mpich", env=room.env, input="through\n",
-        capture_output=True, text=True, check=False, timeout=60,
+        capture_output=True, text=True, check=False, timeout=600,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (3, "through\n")
 

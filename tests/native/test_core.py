@@ -101,7 +101,7 @@ def test_images_of_every_kind(machine: Machine, probe: str) -> None:
             image = machine.folder / f"{number}.squashfs"
             argv = ["mksquashfs", source, image, *options]
             argv += ["-noappend", "-quiet", "-no-progress", "-e", "__pycache__"]
-            subprocess.run(argv, check=True, capture_output=True, timeout=60)
+            subprocess.run(argv, check=True, capture_output=True, timeout=600)
             image.chmod(0o644)
             done = machine.run(probe, "superblock", image.name)
             assert done.stdout == "ok\n", (options, source, done.stderr)
@@ -122,6 +122,7 @@ def test_policies_of_a_folder(machine: Machine, probe: str) -> None:
     assert machine.run(probe, "policy", "/test/probe").stdout == "not-permitted\n"
 
 
+@pytest.mark.battery
 def test_the_library_under_sanitizers(machine: Machine, sanitized: Path) -> None:
     """The same paths as root, with AddressSanitizer and UndefinedBehaviourSanitizer."""
     need("mksquashfs")
@@ -138,6 +139,7 @@ def test_the_library_under_sanitizers(machine: Machine, sanitized: Path) -> None
         assert "runtime error" not in done.stderr
 
 
+@pytest.mark.battery
 def test_the_helper_under_sanitizers(machine: Machine, sanitized: Path) -> None:
     """As root and without rights: a sanitized program must not be setuid."""
     for mode, user in (("755", 0), ("755", NOBODY)):

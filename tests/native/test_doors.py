@@ -18,10 +18,10 @@ from images import make_image
 from machine import HELPER, NOBODY, SOMEBODY, Machine, loop_devices, mount, reasons
 from need import need
 
-pytestmark = pytest.mark.in_turn
+pytestmark = pytest.mark.machine
 
 _POINT = "/user-environment"
-_TIMEOUT_S = 60
+_TIMEOUT_S = 600
 
 
 def _asked(program: Path, *words: str | Path, cwd: Path | None = None) -> str:

@@ -16,7 +16,7 @@ from need import need
 from stackproof.core.errors import Reason
 from stackproof.core.value import replace
 
-pytestmark = pytest.mark.in_turn
+pytestmark = pytest.mark.machine
 
 _POINT = "/user-environment"
 _SAYS = {
@@ -144,7 +144,7 @@ def _tree(folder: Path, name: str, files: dict[str, str]) -> None:
         (tree / path).parent.mkdir(parents=True, exist_ok=True)
         (tree / path).write_text(text)
     argv = ["mksquashfs", tree, folder / f"{name}.squashfs", "-quiet", "-no-progress", "-all-root"]
-    subprocess.run(argv, check=True, capture_output=True, timeout=60)
+    subprocess.run(argv, check=True, capture_output=True, timeout=600)
 
 
 def test_overlays(way: Way) -> None:
@@ -245,7 +245,7 @@ def test_nothing_is_left_while_the_machine_goes_on(way: Way, end: str) -> None:
 
 def _assert_free(image: Path) -> None:
     """Wait until no loop device has the image: freeing them happens behind the last user."""
-    end = time.monotonic() + 10
+    end = time.monotonic() + 600
     while loop_devices(image) and time.monotonic() < end:
         time.sleep(0.02)
     assert loop_devices(image) == []

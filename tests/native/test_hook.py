@@ -60,7 +60,7 @@ class Site(Lab):
     def system(self):
         """Copy the C library and its loader into the root."""
         said = subprocess.run(
-            ["ldd", self.app], capture_output=True, text=True, timeout=60, check=True
+            ["ldd", self.app], capture_output=True, text=True, timeout=600, check=True
         )
         paths = [line.split()[2] for line in said.stdout.splitlines() if "libc.so.6" in line]
         paths.append(RootView().elf(RootView().look(self.app)).interpreter)
@@ -93,7 +93,7 @@ def called(argv, **options):
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=60,
+        timeout=600,
         check=False,
         **options,
     )
@@ -124,7 +124,7 @@ def test_files_are_found_by_the_cache(site, capsys):
     net = site.artefact(capsys)
     (site.root / "etc").mkdir()
     (site.root / "etc" / "ld.so.conf").write_text("/opt/lib\n")
-    subprocess.run(["/sbin/ldconfig", "-X", "-r", site.root], check=True, timeout=60)
+    subprocess.run(["/sbin/ldconfig", "-X", "-r", site.root], check=True, timeout=600)
     argv = [site.hook, f"--artefact={net}/default", "--level=mpi", f"--try={site.root}"]
     code, said = called(argv)
     assert code == 0, said
@@ -219,6 +219,7 @@ def test_a_mismatch_may_be_skipped_and_a_fault_may_not(site, capsys):
     assert site.tried(net, "--on-mismatch=skip")[0] == ExitCode.NOT_POSSIBLE
 
 
+@pytest.mark.battery
 def test_damaged_libraries(sanitized, site, capsys):
     """Bytes changed where headers and tables are: an answer in time, and nothing for sanitizers."""
     net = site.artefact(capsys)

@@ -20,6 +20,8 @@ from machine import (
     reasons,
 )
 
+pytestmark = pytest.mark.machine
+
 _POINT = "/user-environment"
 _IMAGE = f"a.squashfs:{_POINT}"
 

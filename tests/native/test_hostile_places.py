@@ -16,7 +16,7 @@ from machine import (
 )
 from stackproof.core.value import replace
 
-pytestmark = pytest.mark.in_turn
+pytestmark = pytest.mark.machine
 
 _POINT = "/user-environment"
 _PYTHON = "/usr/bin/python3"
@@ -67,7 +67,7 @@ def test_an_image_cannot_lead_the_next_one_astray(helper: Machine) -> None:
     tree.mkdir()
     (tree / "inner").symlink_to("/etc")
     argv = ["mksquashfs", tree, helper.folder / "b.squashfs", "-quiet", "-no-progress"]
-    subprocess.run(argv, check=True, capture_output=True, timeout=60)
+    subprocess.run(argv, check=True, capture_output=True, timeout=600)
     done = helper.run(*mount(f"b.squashfs:{_POINT},a.squashfs:{_POINT}/inner"), "true")
     assert reasons(done) == ["bad-mount-point"]
 

@@ -21,6 +21,8 @@ from machine import (
 from need import need
 from stackproof.core.value import replace
 
+pytestmark = pytest.mark.machine
+
 _POINT = "/user-environment"
 _IMAGE = f"a.squashfs:{_POINT}"
 

@@ -102,6 +102,7 @@ def test_the_policies_of_the_page_in_the_helper(built: Path, policy_text: str) -
     assert "refuse signed" not in answers
 
 
+@pytest.mark.battery
 def test_policies_by_chance_are_decided_as_in_python(built: Path) -> None:
     """Of 20,000 policies, records and labels: the same answer, and nothing is gained by a label."""
     chance = random.Random(7)
@@ -215,6 +216,7 @@ def test_labels_that_are_none_or_not_one_for_each(site: Site, labels: str) -> No
     assert site.run("a", "--labels=", f"--labels={labels}") == ["usage"]
 
 
+@pytest.mark.battery
 def test_run_hands_the_label_to_the_helper(site: Site, for_everybody: tuple[str, Path]) -> None:
     """A repository says that a recorded image is another one than it is signed as."""
     python, _ = for_everybody
@@ -334,6 +336,7 @@ for folder in ("/etc/stackproof/trust", "/etc/stackproof"):
     assert site.machine.run(*words).returncode != 0
 
 
+@pytest.mark.battery
 def test_replaced_between_check_and_mount(site: Site) -> None:
     """A link is swapped all the time: what was checked is what is mounted, or nothing is."""
     make_image(site.folder / "b.squashfs", meta=env_json(name="bad"))

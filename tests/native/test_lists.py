@@ -15,8 +15,6 @@ from stackproof.core import mountlist
 from stackproof.core.effects.libc import MountFailure
 from stackproof.core.errors import Reason, StackproofError
 
-pytestmark = pytest.mark.slow
-
 _EXAMPLES = yaml.safe_load(
     (Path(__file__).parents[1] / "documents" / "mountlists.yaml").read_text(encoding="utf-8")
 )
@@ -34,7 +32,7 @@ def _probe(program: Path, texts: list[str]) -> list[Parsed]:
     """Return for each text the reasons of its problems, or its entries."""
     wire = b"".join(b"%d\n%s" % (len(raw), raw) for raw in (text.encode() for text in texts))
     done = subprocess.run(
-        [program, "lists"], input=wire, capture_output=True, timeout=60, check=False
+        [program, "lists"], input=wire, capture_output=True, timeout=600, check=False
     )
     assert done.returncode == 0, done.stderr.decode()
     assert done.stderr == b""
@@ -50,7 +48,7 @@ def _probe(program: Path, texts: list[str]) -> list[Parsed]:
     return result
 
 
-@pytest.fixture(params=["built", "sanitized"])
+@pytest.fixture(params=["built", pytest.param("sanitized", marks=pytest.mark.battery)])
 def probe(request: pytest.FixtureRequest) -> Path:
     return request.getfixturevalue(request.param) / "tests" / "probe"
 
@@ -79,6 +77,7 @@ def test_the_same_answers_as_python(probe: Path) -> None:
         assert found == _python(text), text
 
 
+@pytest.mark.battery
 def test_every_character_is_judged_as_python_does(probe: Path) -> None:
     """Unassigned characters aside: which they are depends on the Unicode that a Python knows."""
     assigned = [

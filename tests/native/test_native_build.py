@@ -40,13 +40,23 @@ def by_clang(builder: Callable[..., Path], tmp_path_factory: pytest.TempPathFact
     return builder(folder, "-Dfuzz=true", "-Dspank=disabled", "-Db_lundef=false", compiler="clang")
 
 
-def test_unit_tests(built: Path, sanitized: Path) -> None:
-    for folder in (built, sanitized):
-        done = _run("meson", "test", "-C", folder, "--no-rebuild", "--print-errorlogs")
-        assert done.returncode == 0, done.stdout
-        assert re.search(r"Ok: +[1-9]", done.stdout)
+def _run_unit_tests(folder: Path) -> None:
+    done = _run("meson", "test", "-C", folder, "--no-rebuild", "--print-errorlogs")
+    assert done.returncode == 0, done.stdout
+    assert re.search(r"Ok: +[1-9]", done.stdout)
 
 
+@pytest.mark.battery
+def test_unit_tests(built: Path) -> None:
+    _run_unit_tests(built)
+
+
+@pytest.mark.battery
+def test_unit_tests_under_sanitizers(sanitized: Path) -> None:
+    _run_unit_tests(sanitized)
+
+
+@pytest.mark.battery
 def test_the_analyzer_of_gcc_finds_nothing(builder: Callable[..., Path], tmp_path: Path) -> None:
     builder(tmp_path / "analyzer", "-Dc_args=-fanalyzer")
 
@@ -59,6 +69,7 @@ def _tidy_key(source: Path) -> str:
     return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
 
+@pytest.mark.battery
 def test_clang_tidy_finds_nothing(request: pytest.FixtureRequest, tmp_path: Path) -> None:
     """In a checkout's second run only files are asked about that, or whose headers, have changed."""
     need("meson", "clang-tidy", "clang")
@@ -91,6 +102,7 @@ def test_clang_tidy_finds_nothing(request: pytest.FixtureRequest, tmp_path: Path
         cache.set("native/clang-tidy", sorted(keys.values()))
 
 
+@pytest.mark.battery
 def test_entry_points_of_packs_compile_without_a_warning(tmp_path: Path) -> None:
     """By the warnings that native/meson.build asks for, with gcc and clang."""
     need("gcc", "clang")
@@ -107,6 +119,7 @@ def test_entry_points_of_packs_compile_without_a_warning(tmp_path: Path) -> None
             assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.battery
 def test_a_short_fuzzing(by_clang: Path) -> None:
     done = _run(NATIVE / "tests" / "fuzz.sh", by_clang, str(_FUZZ_SECONDS))
     assert done.returncode == 0, done.stdout
@@ -135,6 +148,7 @@ def test_the_helper_is_hardened(built: Path) -> None:
     assert "RUNPATH" not in said
 
 
+@pytest.mark.battery
 def test_installing_setuid_without_the_plug_in(tmp_path: Path) -> None:
     """The other way is tested with the packages."""
     need("root", "meson", "gcc")

@@ -18,7 +18,7 @@ from images import make_image
 from nativebuild import built
 from need import need
 
-pytestmark = pytest.mark.in_turn
+pytestmark = pytest.mark.machine
 
 TOOLS = Path(__file__).parents[2] / "tools"
 sys.path.insert(0, str(TOOLS))
@@ -74,13 +74,13 @@ def test_the_plug_in_can_be_left_out() -> None:
     name = f"without-{os.getpid()}"
     cluster = [sys.executable, "-m", "stackproof", "cluster"]
     up = [*cluster, "up", "--slurm", "--nodes=1", f"--name={name}", "--no-images"]
-    subprocess.run(up, check=True, timeout=120, stdout=subprocess.DEVNULL)
+    subprocess.run(up, check=True, timeout=600, stdout=subprocess.DEVNULL)
     try:
         words = [*cluster, "exec", f"--name={name}", "--", "srun", "--help"]
-        said = subprocess.run(words, check=True, timeout=60, capture_output=True, text=True)
+        said = subprocess.run(words, check=True, timeout=600, capture_output=True, text=True)
         assert "--image" not in said.stdout
     finally:
-        subprocess.run([*cluster, "down", f"--name={name}"], check=True, timeout=60)
+        subprocess.run([*cluster, "down", f"--name={name}"], check=True, timeout=600)
 
 
 @pytest.fixture(scope="module")

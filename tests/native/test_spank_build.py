@@ -49,6 +49,7 @@ def _symbols(plugin: Path, kind: str) -> set[str]:
     return {line.split()[-1].partition("@")[0] for line in said.splitlines()}
 
 
+@pytest.mark.battery
 @pytest.mark.parametrize("headers", _releases(), ids=lambda path: path.name)
 def test_building_against_a_release(headers: Path, tmp_path: Path) -> None:
     """Without a warning; STACKPROOF_SLURM_HEADERS names more releases than the installed one."""
@@ -100,6 +101,7 @@ def test_headers_that_are_not_there(tmp_path: Path) -> None:
     assert not (tmp_path / "output").exists()
 
 
+@pytest.mark.battery
 def test_headers_that_cannot_be_compiled(tmp_path: Path) -> None:
     need("meson", "gcc")
     (tmp_path / "slurm").mkdir()
@@ -166,6 +168,6 @@ def test_it_is_installed_where_slurm_looks(built: Path, tmp_path: Path) -> None:
     )
     subprocess.run(
         ["meson", "install", "-C", built], env={**os.environ, "DESTDIR": str(tmp_path)}, check=True,
-        stdout=subprocess.DEVNULL, timeout=120,
+        stdout=subprocess.DEVNULL, timeout=600,
     )  # fmt: skip
     assert (tmp_path / folder.relative_to("/") / "stackproof_spank.so").is_file()

@@ -52,7 +52,7 @@ class Views:
         words = [self._program, "answer", images, *([views] if views else [])]
         done = subprocess.run(
             words, env={**environment, "PATH": self.path(environment)}, capture_output=True,
-            cwd=self.folder, timeout=60, check=False,
+            cwd=self.folder, timeout=600, check=False,
         )  # fmt: skip
         if done.returncode == _ASK:
             return None
@@ -321,6 +321,7 @@ _VALUES = (
 )  # fmt: skip
 
 
+@pytest.mark.battery
 @pytest.mark.parametrize("path", _PLACES)
 def test_every_type_at_every_place(views: Views, path: str) -> None:
     for value in _VALUES:
@@ -380,6 +381,7 @@ _VIEW = st.builds(
 _ENVIRONMENT = st.dictionaries(st.sampled_from(("A", "B", "LIST", "HOME")), _TEXTS)
 
 
+@pytest.mark.battery
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(first=_VIEW, second=_VIEW, environment=_ENVIRONMENT)
 def test_any_views_in_any_environment(
@@ -400,12 +402,12 @@ def test_with_the_real_unsquashfs(built: Path, tmp_path: Path) -> None:
     environment = {"PATH": os.environ["PATH"], "HOME": "/house/u", "TINY": "old"}
     done = subprocess.run(
         [program, "answer", "a.squashfs"], env=environment, cwd=tmp_path, capture_output=True,
-        timeout=60, check=False,
+        timeout=600, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     asked = subprocess.run(
         [sys.executable, "-m", "stackproof", "activate", "--null", "a.squashfs"], env=environment,
-        cwd=tmp_path, capture_output=True, timeout=60, check=True,
+        cwd=tmp_path, capture_output=True, timeout=600, check=True,
     )  # fmt: skip
     records = asked.stdout.split(b"\0", 1)[1].removesuffix(b"end\0")
     assert _seen(_read(done.stdout), environment) == _seen(_read(records), environment)

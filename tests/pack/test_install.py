@@ -46,6 +46,7 @@ def answer(prefix: Path) -> str:
     return out(prefix / "bin" / "hello").stdout.split()[1]
 
 
+@pytest.mark.battery
 def test_there_and_back(image, other, tmp_path, capsys):
     """Programs are found at the prefix; each version is whole, and undone one by one."""
     prefix = tmp_path / "site" / "stack"
@@ -114,6 +115,7 @@ def test_what_cannot_be_moved_is_listed(tmp_path, capsys):
     assert os.listdir(prefix.parent / ".stackproof") == ["lock"]
 
 
+@pytest.mark.battery
 @pytest.mark.parametrize("step", ["name_version", "point"])
 def test_killed_at_any_step(image, other, tmp_path, capsys, monkeypatch, step):
     """What was there stays whole, and the next one clears up."""
@@ -147,6 +149,7 @@ def test_a_prefix_of_others(image, tmp_path, capsys):
     assert sorted(os.listdir(tmp_path)) == ["file", "folder", "link"]
 
 
+@pytest.mark.battery
 def test_a_running_program_keeps_its_version(image, other, tmp_path, capsys):
     """In use: what runs goes on, from the files that it was started from."""
     prefix = tmp_path / "stack"
@@ -165,14 +168,14 @@ def test_another_file_system_that_is_full(image, tmp_path, capsys):
     small_one = tmp_path / "small"
     small_one.mkdir()
     argv = ["mount", "-t", "tmpfs", "-o", "size=200k", "none", small_one]
-    if subprocess.run(argv, check=False, timeout=60, capture_output=True).returncode:
+    if subprocess.run(argv, check=False, timeout=600, capture_output=True).returncode:
         pytest.skip("root may not mount here")
     try:
         code, _, err = called(capsys, image, "--to", small_one / "stack")
         assert (code, "space" in err) == (ExitCode.NOT_POSSIBLE, True), err
         assert os.listdir(small_one / ".stackproof") == ["lock"]
     finally:
-        subprocess.run(["umount", small_one], check=True, timeout=60)
+        subprocess.run(["umount", small_one], check=True, timeout=600)
 
 
 def test_words_that_do_not_go_together(tmp_path, capsys):

@@ -18,9 +18,7 @@ from stackproof.pack import oci
 from stackproof.pack.effects import oci_layout, tar_files
 from stackproof.pack.model import Origin, Pack
 
-pytestmark = pytest.mark.slow
-
-PODMAN_S = 200
+PODMAN_S = 600
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +65,7 @@ def test_a_layout_has_the_same_bytes_whoever_writes_it(tmp_path: Path) -> None:
     assert tar_files.__doc__
 
 
+@pytest.mark.battery
 def test_every_part_has_the_digest_that_names_it(tmp_path: Path, image: Path) -> None:
     done = pack(image, "hello", "-o", "p.oci", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -81,6 +80,7 @@ def test_every_part_has_the_digest_that_names_it(tmp_path: Path, image: Path) ->
     assert (again.returncode, "is a folder" in again.stderr) == (2, True)
 
 
+@pytest.mark.battery
 def test_podman_loads_and_runs_it(tmp_path: Path, image: Path) -> None:
     """As a folder and as an archive, for a user without rights, on a read-only root."""
     assert pack(image, "hello", "-o", "p.oci", cwd=tmp_path).returncode == 0

@@ -28,12 +28,12 @@ from stackproof.image.model import MpiFacts
 from stackproof.pack.effects import links, unpacked
 from stackproof.pack.model import Pack
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.battery
 
 SECRET = "auth of the registry: c2VjcmV0"
 MALLORY = 31001
 FORMS = ("relative", "absolute", "below the mount", "by a link", "above a folder link")
-_TIMEOUT_S = 120
+_TIMEOUT_S = 600
 
 
 class Home(Value):

@@ -17,8 +17,6 @@ from packs import MOUNT, Stack, out, pack
 from stackproof.pack import launchers
 from stackproof.pack.effects import one_file
 
-pytestmark = pytest.mark.slow
-
 EXPLAIN = {"STACKPROOF_PACK_EXPLAIN": "1"}
 
 
@@ -50,6 +48,7 @@ def test_parts_begin_at_pages_in_order() -> None:
     assert found == {"squashfuse": "/b"}
 
 
+@pytest.mark.battery
 def test_a_program_is_named_by_a_word_or_by_a_link(folder: Path) -> None:
     need("unprivileged-user", "unprivileged-userns")
     file = folder / "p.self"
@@ -66,6 +65,7 @@ def test_a_program_is_named_by_a_word_or_by_a_link(folder: Path) -> None:
         assert "--pack-list` prints them" in done.stderr
 
 
+@pytest.mark.battery
 def test_the_only_program_needs_no_name(tmp_path: Path, folder: Path) -> None:
     need("userns")
     done = pack(folder / "stack.squashfs", "hello", "-o", "h.self", cwd=tmp_path)
@@ -143,6 +143,7 @@ def test_a_file_that_was_cut_off_is_told(folder: Path, tmp_path: Path) -> None:
         shutil.rmtree(tmp_path / "out.part")
 
 
+@pytest.mark.battery
 def test_its_stack_is_where_it_was_built_for_as_well(tmp_path: Path) -> None:
     need("gcc", "mksquashfs", "patchelf", "userns")
     stack = Stack(tmp_path)
@@ -153,6 +154,7 @@ def test_its_stack_is_where_it_was_built_for_as_well(tmp_path: Path) -> None:
     assert done.stdout == "the data\n", done.stderr
 
 
+@pytest.mark.battery
 def test_twice_made_it_has_the_same_bytes(folder: Path, tmp_path: Path) -> None:
     before = os.umask(0o077)
     try:

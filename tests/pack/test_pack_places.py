@@ -14,11 +14,11 @@ import pytest
 from need import as_unprivileged, need
 from packs import CALLS_ANSWER, Stack, out, pack
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.battery
 
 EXPLAIN = {**os.environ, "STACKPROOF_PACK_EXPLAIN": "1"}
 KINDS = {"tier 0": (), "tier 1": ("--tier", "1"), "self": ("--format", "self")}
-_WAIT_S = 60
+_WAIT_S = 600
 # So much that unpacking takes longer than to notice it.
 _BULK_BYTES = 12 << 20
 NO_MOUNTS = "mount --bind /dev/null /dev/fuse; mount --bind /dev/null /dev/loop-control"

@@ -29,8 +29,6 @@ from stackproof.pack.effects.deliver import Delivery
 from stackproof.pack.effects.make import PackWishes
 from stackproof.pack.layout import is_inside, is_loader
 
-pytestmark = pytest.mark.slow
-
 
 def test_the_format_goes_by_the_name_unless_it_is_told() -> None:
     def kind(output: str, told: str | None = None) -> str:
@@ -181,7 +179,7 @@ def test_a_full_disk_is_told_and_leaves_nothing(tmp_path: Path) -> None:
     argv = [sys.executable, "-m", "stackproof", "pack", image, "-o", tmp_path / "full/out"]
     done = subprocess.run(
         ["unshare", "--mount", "sh", "-c", script, tmp_path, *argv],
-        capture_output=True, text=True, timeout=100, check=False,
+        capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     assert "[disk-full]" in done.stderr
     assert done.stdout == ""

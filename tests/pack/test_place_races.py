@@ -11,7 +11,7 @@ import swaplab
 from need import need
 from packs import small
 
-pytestmark = [pytest.mark.race]
+pytestmark = [pytest.mark.battery, pytest.mark.race]
 
 
 @pytest.fixture(scope="module")

@@ -35,7 +35,7 @@ COVERS = (
     "prove/effects/speed.py",
 )
 
-pytestmark = pytest.mark.in_turn
+pytestmark = pytest.mark.machine
 
 WORDS = ["--benchmarks", "latency", "--sizes", "8", "--samples", "3", "--expect-ranks", "2"]
 

@@ -83,7 +83,7 @@ def test_two_images_in_one_place(
         (lab.folder / name / "meta").mkdir()
         (lab.folder / name / "meta" / "env.json").write_text(json.dumps(meta))
         argv = ["mksquashfs", name, f"{name}.squashfs", "-noappend", "-no-progress", "-quiet"]
-        subprocess.run(argv, check=True, timeout=60, capture_output=True)
+        subprocess.run(argv, check=True, timeout=600, capture_output=True)
     with pytest.raises(SystemExit) as stop:
         cli.main(["inject", "prove", "bin/app", "--own", "own.squashfs", "--with", "new.squashfs"])
     assert stop.value.code == ExitCode.IMAGE
@@ -104,7 +104,7 @@ def test_an_image_that_cannot_be_mounted(
     (lab.folder / "new" / "meta").mkdir()
     (lab.folder / "new" / "meta" / "env.json").write_text(json.dumps(meta))
     argv = ["mksquashfs", "new", "new.squashfs", "-noappend", "-no-progress", "-quiet"]
-    subprocess.run(argv, check=True, timeout=60, capture_output=True)
+    subprocess.run(argv, check=True, timeout=600, capture_output=True)
     inside = lab.path("bin/plain/place")  # nobody can make a folder in a file
     with pytest.raises(SystemExit) as stop:
         cli.main(["inject", "prove", "./bin/app", "--with", f"new.squashfs:{inside}"])

@@ -36,7 +36,7 @@ def test_files_and_those_that_are_opened_later(tmp_path: Path) -> None:
     program = lab.program(needs=[first], calls=["first"], declarations=declarations)
     (tmp_path / "seen").mkdir()
     done = start(tmp_path / "seen", program, later, settings=(f"LD_LIBRARY_PATH={tmp_path}/lib",))
-    out, _ = done.communicate(timeout=60)
+    out, _ = done.communicate(timeout=600)
     assert done.returncode == 0
     assert "dlopen works" in out
     seen = record(tmp_path / "seen")
@@ -59,7 +59,7 @@ def test_the_end_is_the_ranks(
     tmp_path: Path, script: str, code: int, kept: tuple[int | None, int]
 ) -> None:
     done = start(tmp_path, "sh", "-c", script)
-    done.communicate(timeout=60)
+    done.communicate(timeout=600)
     assert done.returncode == code
     seen = record(tmp_path)
     assert (seen["exit"], seen["signal"]) == kept
@@ -67,26 +67,28 @@ def test_the_end_is_the_ranks(
 
 def test_a_program_that_is_not_there(tmp_path: Path) -> None:
     done = start(tmp_path, "/nowhere")
-    _, text = done.communicate(timeout=60)
+    _, text = done.communicate(timeout=600)
     assert done.returncode == 127
     assert "/nowhere" in text
 
 
+@pytest.mark.battery
 def test_signals_reach_the_rank(tmp_path: Path) -> None:
     script = "trap 'exit 9' TERM; echo ready; while :; do sleep 0.1; done"
     with start(tmp_path, "sh", "-c", script) as done:
         assert done.stdout is not None
         assert done.stdout.readline() == "ready\n"
         done.send_signal(signal.SIGTERM)
-        assert done.wait(timeout=60) == 9
+        assert done.wait(timeout=600) == 9
 
 
+@pytest.mark.battery
 def test_a_witness_that_is_killed_takes_its_rank_along(tmp_path: Path) -> None:
     with start(tmp_path, "sh", "-c", "echo $$; exec sleep 60") as done:
         assert done.stdout is not None
         rank = Path(f"/proc/{done.stdout.readline().strip()}/comm")
         done.kill()
-        done.wait(timeout=60)
+        done.wait(timeout=600)
         until = time.monotonic() + 20
         while time.monotonic() < until and rank.exists():
             time.sleep(0.05)

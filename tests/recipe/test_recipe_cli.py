@@ -78,7 +78,7 @@ def test_one_is_shown_to_start_from(stackproof: Call) -> None:
     assert "did you mean `mpich`?" in err
 
 
-@pytest.mark.slow
+@pytest.mark.battery
 def test_what_lies_here_wins(stackproof: Call) -> None:
     Path("mpich.yaml").write_text("name: mine\nmpi:\n  family: mpich\n  version: '4.3.1'\n")
     code, out, err = stackproof("plan", "mpich")

@@ -118,6 +118,7 @@ def user(
     return AttachingUser(tmp_path, capsys)
 
 
+@pytest.mark.battery
 def test_bill_and_provenance_of_an_image(user: AttachingUser) -> None:
     assert json.loads(user.call("inspect", user.image, "--json")[1])["attached"] is None
     code, out, err = user.attach("--builder", "https://ci.example.org", "--sign", user.signer.key,
@@ -164,6 +165,7 @@ def test_bill_and_provenance_of_an_image(user: AttachingUser) -> None:
     assert f"documents bom.cdx.json, {len(BILL)} B, {who}" in lines
 
 
+@pytest.mark.battery
 def test_what_was_measured(user: AttachingUser) -> None:
     results = user.results("results", user.sha256)
     code, out, err = user.attach(results, "--sign", user.signer.key)
@@ -268,6 +270,7 @@ def test_an_image_that_does_not_say_how_it_was_built(user: AttachingUser) -> Non
     assert not user.attached.exists()
 
 
+@pytest.mark.battery
 def test_who_signed_and_what_the_site_says(user: AttachingUser) -> None:
     label = "tiny/1:v1@here%x86_64"
     assert user.attach()[0] == 0
@@ -303,6 +306,7 @@ def test_who_signed_and_what_the_site_says(user: AttachingUser) -> None:
     assert (code, out, "[file-missing]" in err) == (3, "", True)
 
 
+@pytest.mark.battery
 def test_what_is_too_large_or_nonsense_is_told_and_the_rest_is_shown(user: AttachingUser) -> None:
     assert user.attach("--sign", user.signer.key)[0] == 0
     label = "tiny/1:v1@here%x86_64"

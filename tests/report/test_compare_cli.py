@@ -15,8 +15,6 @@ from synthetic import SIZES, Noise, Plan, fault, simulate, write_results
 
 COVERS = ("report/cli/compare.py", "report/cli/report.py", "report/effects/files.py")
 
-pytestmark = pytest.mark.slow
-
 QUIET = Noise(launch=0.003, size=0.003, block=0.02)
 SLOW = {("inter-node", "latency"): dict.fromkeys(SIZES, 1.5)}
 SMALL = {"challengers": ("mpich",), "sizes": (8, 1024, 65536), "noise": QUIET}

@@ -16,6 +16,8 @@ from stackproof.knowledge.effects.load import load_curves
 from stackproof.report.render import render_html
 from synthetic import SIZES, Noise, Plan, fault, simulate, simulate_paths
 
+pytestmark = pytest.mark.battery
+
 DESKTOP = (1280, 900)
 PHONE = (390, 844)
 SLOW = {"mpich": {("inter-node", "latency"): {size: 1.5 for size in SIZES if size <= 1024}}}

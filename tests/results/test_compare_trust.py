@@ -27,8 +27,6 @@ COVERS = (
     "results/trust.py",
 )
 
-pytestmark = pytest.mark.slow
-
 PLAN = Plan(
     challengers=("mpich",), sizes=(8, 1024, 65536), blocks=10,
     noise=Noise(launch=0.004, size=0.002, block=0.01),

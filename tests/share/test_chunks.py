@@ -134,6 +134,7 @@ def _pull(registry: OciRegistry, label: addresses.RemoteLabel, folder: Path) -> 
     return pulling.pull(registry, pulling.look(registry, label), ImageRepository(folder))
 
 
+@pytest.mark.battery
 def test_an_update_of_one_component_moves_a_quarter_at_most(
     server: tuple[OwnRegistry, OciRegistry], versions: tuple[Path, Path], tmp_path: Path
 ) -> None:

@@ -374,6 +374,7 @@ def real_cosign(tmp_path_factory: pytest.TempPathFactory) -> str:
                "usr/bin/cosign")  # fmt: skip
 
 
+@pytest.mark.battery
 def test_with_cosign_itself(
     tmp_path: Path, real_cosign: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

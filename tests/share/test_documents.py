@@ -105,6 +105,7 @@ def shared(
         yield found
 
 
+@pytest.mark.battery
 def test_there_and_back_and_to_another_namespace(shared: SharedImage, tmp_path: Path) -> None:
     contents = {
         "bom.cdx.json": b'{"bomFormat": "CycloneDX"}',
@@ -145,6 +146,7 @@ def test_there_and_back_and_to_another_namespace(shared: SharedImage, tmp_path: 
     }  # fmt: skip
 
 
+@pytest.mark.battery
 def test_a_second_provenance_takes_the_place_of_no_signed_one(shared: SharedImage) -> None:
     mine, theirs = statement(shared.sha256, by="me"), statement(shared.sha256, by="them")
     name = "provenance.intoto.json"
@@ -163,6 +165,7 @@ def test_a_second_provenance_takes_the_place_of_no_signed_one(shared: SharedImag
     assert ["the signed one" in note for note in sorted(found.notes)] == [False, True]
 
 
+@pytest.mark.battery
 def test_what_is_no_document_of_this_image_stays_there(shared: SharedImage) -> None:
     shared.push()
     bad = {
@@ -183,6 +186,7 @@ def test_what_is_no_document_of_this_image_stays_there(shared: SharedImage) -> N
     assert len(found.notes) == len(bad)
 
 
+@pytest.mark.battery
 def test_a_document_that_is_signed_with_the_image(shared: SharedImage) -> None:
     """Its signature names the digest, so that a newer one of that name does not count."""
     shared.signer.allow("me@site", shared.signer.public)
@@ -195,6 +199,7 @@ def test_a_document_that_is_signed_with_the_image(shared: SharedImage) -> None:
     assert one.content == b"mine"
 
 
+@pytest.mark.battery
 def test_a_signature_that_is_too_large_hides_no_other(shared: SharedImage) -> None:
     """Who may push cannot make an image one that nobody can verify."""
     shared.signer.allow("me@site", shared.signer.public)

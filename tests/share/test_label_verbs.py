@@ -22,7 +22,7 @@ from need import need
 
 COVERS = ("share/cli/image.py", "share/effects/naming.py", "share/effects/places.py")
 FULL = "tiny/1:v1@here%x86_64"
-_TIMEOUT_S = 60
+_TIMEOUT_S = 600
 
 
 class User:
@@ -259,6 +259,7 @@ def test_inspect_tells_labels_and_checks_the_digest(user: User) -> None:
     assert "digest " in user.run("image", "fsck", "--digests", code=6).stdout
 
 
+@pytest.mark.battery
 @pytest.mark.parametrize("how", ["kernel", "fuse"])
 def test_run_and_activate_take_labels(user: User, how: str) -> None:
     mounter = way(how, user.folder)

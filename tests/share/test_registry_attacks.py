@@ -443,6 +443,7 @@ _OK = b"HTTP/1.1 200 so\r\n"
 _CHUNKED = _OK + b"Transfer-Encoding: chunked\r\n\r\n"
 
 
+@pytest.mark.battery
 @pytest.mark.parametrize(
     ("begin", "piece", "wait"),
     [
@@ -494,6 +495,7 @@ def test_an_upload_that_never_gets_on(there: str, home: Path) -> None:
         assert len(server.asked) < 20
 
 
+@pytest.mark.battery
 def test_what_is_attached_without_an_end(home: Path) -> None:
     """To each manifest another is attached, and to that another: `copy` and `delete` end."""
     own: dict[str, bytes] = {}
@@ -609,6 +611,7 @@ def test_a_pull_that_is_given_a_byte_at_a_time(
     assert pushed.count("GET", f"/blobs/{digest}") < 100
 
 
+@pytest.mark.battery
 def test_a_pull_within_thirty_seconds(
     pushed: OwnRegistry, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

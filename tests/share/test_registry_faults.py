@@ -122,6 +122,7 @@ def test_what_is_cut_for_ever_is_kept_for_the_next(
     assert server.given(where) == image.stat().st_size
 
 
+@pytest.mark.battery
 @pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGINT], ids=lambda one: one.name)
 def test_a_killed_pull_goes_on(
     by: signal.Signals, server: OwnRegistry, image: Path, tmp_path: Path
@@ -133,12 +134,12 @@ def test_a_killed_pull_goes_on(
     server.faults = [Fault(match=f"/blobs/sha256:{digest}", stall=1_500_000)]
     killed = subprocess.Popen(argv, env=env, stderr=subprocess.PIPE)
     part = tmp_path / f"repo/images/.part-{digest}"
-    end = time.monotonic() + 60
+    end = time.monotonic() + 600
     while not part.exists() or part.stat().st_size == 0:
         assert time.monotonic() < end
         time.sleep(0.01)
     killed.send_signal(by)
-    _, said = killed.communicate(timeout=60)
+    _, said = killed.communicate(timeout=600)
     if by is signal.SIGINT:
         assert killed.returncode == 130
         assert b" are kept [interrupted]\nhint: the same command goes on with it" in said
@@ -250,6 +251,7 @@ def test_a_range_that_is_not_there(server: OwnRegistry, image: Path, tmp_path: P
     assert refused(server, tmp_path / "repo").reason is Reason.REGISTRY_ANSWER
 
 
+@pytest.mark.battery
 def test_patience_is_what_the_server_asks(server: OwnRegistry, tmp_path: Path) -> None:
     server.faults = [
         Fault(match="/manifests/v1", status=429, headers={"Retry-After": "0"}, times=2),
@@ -317,7 +319,7 @@ def test_a_disk_that_others_fill_meanwhile(
     assert both.stdout is not None
     assert both.stdout.readline() == "full\n"
     server.release.set()
-    said, told = both.communicate(timeout=120)
+    said, told = both.communicate(timeout=600)
     assert both.returncode == 0, told
     assert said.startswith("ended 4\n")
     assert told.count("error:") == told.count("[disk-full]") == 1
@@ -354,6 +356,7 @@ def test_changed_meta_is_refused(server: OwnRegistry, tmp_path: Path) -> None:
     registry.client.close()
 
 
+@pytest.mark.battery
 def test_nobody_there(tmp_path: Path) -> None:
     with OwnRegistry() as server:
         pass
@@ -361,6 +364,7 @@ def test_nobody_there(tmp_path: Path) -> None:
     assert error.reason is Reason.NO_NETWORK
 
 
+@pytest.mark.battery
 def test_certificates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server whose authority is not known, one that is, and one whose time is over."""
     script = (
@@ -393,6 +397,7 @@ def test_certificates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             registry.client.close()
 
 
+@pytest.mark.battery
 def test_a_proxy_is_asked(
     server: OwnRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

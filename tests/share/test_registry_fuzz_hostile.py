@@ -34,6 +34,8 @@ from stackproof.share.effects.repository import ImageRepository
 from stackproof.share.options import RemoteOptions
 from wires import Wire
 
+pytestmark = pytest.mark.battery
+
 CASES = int(os.environ.get("STACKPROOF_FUZZ_CASES") or 250)
 BATCHES = 10
 LABEL = "build::tiny/1:v1@here%zen2"

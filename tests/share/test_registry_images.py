@@ -120,6 +120,7 @@ class _Refused:
         return done
 
 
+@pytest.mark.battery
 def test_the_whole_road(address: str, image: Path, other: Path, tmp_path: Path) -> None:
     registry, here = opened(address), ImageRepository(tmp_path / "repo")
     label = remote(f"build::{WHOLE}")
@@ -204,6 +205,7 @@ def test_what_a_server_has_collected_keeps_no_image_away(image: Path, tmp_path: 
         assert pulling.look(registry, label).attached == whole.attached
 
 
+@pytest.mark.battery
 def test_several_attach_at_once(address: str, image: Path) -> None:
     registry, label = opened(address), remote(f"build::{WHOLE}")
     pushing.push(registry, str(image), label)
@@ -281,6 +283,7 @@ def test_eight_pulls_are_one_download(other: Path, tmp_path: Path) -> None:
         assert server.given(f"/blobs/sha256:{digest}") == size
 
 
+@pytest.mark.battery
 def test_who_waits_for_another_pull_is_told(other: Path, tmp_path: Path) -> None:
     digest = files.sha256(other)
     with OwnRegistry() as server:
@@ -309,6 +312,7 @@ def test_who_waits_for_another_pull_is_told(other: Path, tmp_path: Path) -> None
         assert told == [f"another command is pulling {label.label}"]
 
 
+@pytest.mark.battery
 def test_a_second_meta_counts_for_nothing(address: str, image: Path, tmp_path: Path) -> None:
     registry, label = opened(address), remote(f"build::{WHOLE}")
     pushing.push(registry, str(image), label)

@@ -35,6 +35,8 @@ from stackproof.share.effects.oci import OciRegistry
 from stackproof.share.effects.repository import ImageRepository
 from stackproof.share.options import RemoteOptions
 
+pytestmark = pytest.mark.battery
+
 LABEL = addresses.parse_remote("build::tiny/1:v1@here%zen2")
 _BIG = ("-p", "more f 644 0 0 head -c 3000000 /dev/urandom")
 _SECRET = "word-of-this-test"
@@ -270,7 +272,7 @@ def test_what_is_attached_has_no_tag(image: Path, tmp_path: Path) -> None:
             pushing.push(registry, str(image), LABEL)
             registry.client.close()
         argv = ["docker-registry", "garbage-collect", *words, str(tmp_path / "server/config.yml")]
-        subprocess.run(argv, check=True, capture_output=True, timeout=60)
+        subprocess.run(argv, check=True, capture_output=True, timeout=600)
         with docker_registry(tmp_path / "server") as address:
             registry = remotes.opened(RemoteOptions(registry=address))
             found = pulling.look(registry, LABEL)
@@ -351,7 +353,7 @@ def _push_and_release(image: Path, address: str, folder: Path) -> None:
 def _serving(argv: list[str], port: int) -> Iterator[None]:
     server = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        end = time.monotonic() + 20
+        end = time.monotonic() + 600
         while True:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
                 break
@@ -361,4 +363,4 @@ def _serving(argv: list[str], port: int) -> Iterator[None]:
         yield
     finally:
         server.terminate()
-        server.wait(20)
+        server.wait(600)

@@ -52,7 +52,7 @@ class RemoteUser:
     def _run(self, argv: list[str], code: int) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
             argv, cwd=self.folder, env=self.env, capture_output=True, text=True, check=False,
-            timeout=120,
+            timeout=600,
         )  # fmt: skip
         assert done.returncode == code, (argv, done.stdout, done.stderr)
         assert "bug in stackproof" not in done.stderr
@@ -82,6 +82,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RemoteUser]:
         yield user
 
 
+@pytest.mark.battery
 def test_the_lines_of_the_page(tmp_path: Path) -> None:
     """Those that run a program of an image are the mount room's business."""
     need("mksquashfs", "docker-registry")
@@ -102,6 +103,7 @@ def test_the_lines_of_the_page(tmp_path: Path) -> None:
     assert history[1].startswith("now ")
 
 
+@pytest.mark.battery
 def test_json_is_uenvs_and_more(own: RemoteUser) -> None:
     pushed = own.data("image", "push", "a.squashfs", f"deploy::{WHOLE}")
     assert pushed["sent"] == (own.folder / "a.squashfs").stat().st_size
@@ -120,6 +122,7 @@ def test_json_is_uenvs_and_more(own: RemoteUser) -> None:
     assert "no image" in nothing.stderr
 
 
+@pytest.mark.battery
 def test_what_was_listed_last_is_known_without_the_registry(tmp_path: Path) -> None:
     need("mksquashfs")
     make_image(tmp_path / "a.squashfs")
@@ -143,6 +146,7 @@ def test_what_was_listed_last_is_known_without_the_registry(tmp_path: Path) -> N
     assert "nothing was listed from here yet" in user.run(*known).stderr
 
 
+@pytest.mark.battery
 def test_a_namespace_that_is_new_is_told(own: RemoteUser) -> None:
     """A misspelt one is made as well: no registry knows which ones a site means."""
     assert "`deplyo` has no image" in own.run("image", "find", "deplyo::").stderr
@@ -153,6 +157,7 @@ def test_a_namespace_that_is_new_is_told(own: RemoteUser) -> None:
     assert "the namespace `deplyo` is new" in own.run(*words).stderr
 
 
+@pytest.mark.battery
 def test_times_stand_below_each_other(own: RemoteUser) -> None:
     own.run("image", "push", "a.squashfs", f"build::{WHOLE}")
     make_image(own.folder / "b.squashfs", meta=env_json(name="other"))
@@ -190,6 +195,7 @@ def test_two_hundred_labels_are_two_requests(tmp_path: Path) -> None:
         assert len(server.asked) == 2
 
 
+@pytest.mark.battery
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [

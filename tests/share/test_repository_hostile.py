@@ -33,6 +33,8 @@ from stackproof.share.effects.repository import ImageRepository
 from stackproof.share.effects.storing import AddOptions
 from swaplab import journal_naming
 
+pytestmark = pytest.mark.battery
+
 COVERS = ("share/index_schema.py",)
 MALLORY = 31001
 VICTIM = 65534
@@ -65,7 +67,7 @@ class Scene(Value, kw_only=False):
         limit = ["prlimit", "--as=2000000000", "--"]
         return subprocess.run(
             [*limit, *(argv if self.victim == os.geteuid() else as_unprivileged(argv))],
-            env=variables, cwd="/", capture_output=True, text=True, timeout=60, check=False,
+            env=variables, cwd="/", capture_output=True, text=True, timeout=600, check=False,
         )  # fmt: skip
 
     def give(self, path: Path, uid: int) -> None:

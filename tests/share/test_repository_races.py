@@ -19,7 +19,7 @@ from stackproof.share.options import RemoteOptions
 from swaplab import Race, journal_naming
 
 LABEL = "tiny/1:v1@here%x86_64"
-pytestmark = [pytest.mark.race]
+pytestmark = [pytest.mark.battery, pytest.mark.race]
 
 
 @pytest.mark.parametrize("victim", [0, 65534])

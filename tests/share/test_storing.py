@@ -141,7 +141,7 @@ def test_two_writers_of_one_label_one_wins(repository: ImageRepository, image: P
 
     def meet(event: Event) -> None:
         if event.what == "started":
-            both.wait(30)
+            both.wait(600)
 
     reasons: list[object] = []
 
@@ -162,6 +162,7 @@ def test_two_writers_of_one_label_one_wins(repository: ImageRepository, image: P
     assert left(repository) == [record.digest]
 
 
+@pytest.mark.battery
 def test_eight_at_once_copy_once(repository: ImageRepository, image: Path) -> None:
     other = larger(image, 20_000_000)
     argv = [sys.executable, "-c", _ADD, str(repository.folder), str(other)]
@@ -179,6 +180,7 @@ def test_eight_at_once_copy_once(repository: ImageRepository, image: Path) -> No
     assert checking.check(repository, digests=True) == ()
 
 
+@pytest.mark.battery
 def test_a_killed_add_leaves_nothing_visible_and_the_next_goes_on(
     repository: ImageRepository, image: Path
 ) -> None:
@@ -201,6 +203,7 @@ def test_a_killed_add_leaves_nothing_visible_and_the_next_goes_on(
     assert checking.check(repository, digests=True) == ()
 
 
+@pytest.mark.battery
 def test_killed_at_any_moment_the_repository_is_sound(
     repository: ImageRepository, image: Path
 ) -> None:
@@ -284,6 +287,7 @@ def test_moving_takes_the_file_away_without_a_copy(
     assert Path(record.file).read_bytes() == content
 
 
+@pytest.mark.battery
 def test_moving_a_file_that_changes_does_not_hurt_it(
     repository: ImageRepository, image: Path
 ) -> None:
@@ -420,6 +424,7 @@ def test_an_image_that_lost_its_label_is_nobodys(repository: ImageRepository, im
     assert not os.path.exists(first.folder)
 
 
+@pytest.mark.battery
 def test_what_is_being_added_is_not_left_over(repository: ImageRepository, image: Path) -> None:
     other = larger(image, 60_000_000)
     argv = [sys.executable, "-c", _ADD, str(repository.folder), str(other), str(V1)]
@@ -468,6 +473,7 @@ _IMPATIENT = (
 )
 
 
+@pytest.mark.battery
 @pytest.mark.parametrize("fault", ["ENOLCK", "ENOSYS"])
 def test_a_file_system_without_locks(fault: str, tmp_path: Path) -> None:
     """As NFS without lockd (ENOLCK) and Lustre without `flock` (ENOSYS) answer: said, nothing left."""
@@ -483,7 +489,7 @@ def test_a_file_system_without_locks(fault: str, tmp_path: Path) -> None:
                  "STACKPROOF_CACHE": str(tmp_path / "cache"), **env}  # fmt: skip
         argv = [sys.executable, "-c", _IMPATIENT, "image", *words]
         return subprocess.run(
-            argv, env=given, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120
+            argv, env=given, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=600
         )
 
     words = ("add", "tiny/1:v1@here%x86_64", "a.squashfs")

@@ -109,6 +109,7 @@ REASONS = {
 }
 
 
+@pytest.mark.battery
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda one: one.__name__.strip("_"))
 def test_an_image_under_a_label_that_it_is_not_signed_as(
     site: Site, attack: Callable[[Site], None]
@@ -129,6 +130,7 @@ def test_an_image_under_a_label_that_it_is_not_signed_as(
         assert done.returncode == 6
 
 
+@pytest.mark.battery
 def test_what_is_signed_as_it_is_called_is_taken(site: Site) -> None:
     """Else nothing above would be worth anything."""
     need("squashfuse", "fuse", "userns")
@@ -142,6 +144,7 @@ def test_what_is_signed_as_it_is_called_is_taken(site: Site) -> None:
         assert (done.returncode, done.stdout) == (0, "hello\n"), done.stderr
 
 
+@pytest.mark.battery
 def test_an_index_whose_labels_are_read_as_others(site: Site) -> None:
     """A part of a label that looks like a namespace and another label, which is signed."""
     site.say(f"{POLICY}image = * refuse release@site\n")
@@ -182,6 +185,7 @@ def test_without_a_policy_verify_says_it_all_the_same(site: Site) -> None:
     assert inprocess.stackproof("image", "verify", record.file).returncode == 0
 
 
+@pytest.mark.battery
 @pytest.mark.parametrize(
     ("signed", "pulled", "reason"),
     [
@@ -221,6 +225,7 @@ def test_a_copy_of_an_image_that_nobody_signed_says_nothing_of_signatures(site: 
     assert json.loads(copied.stdout)["sign"] == []
 
 
+@pytest.mark.battery
 @pytest.mark.parametrize("signer", ["release", "ci"])
 def test_another_label_by_copy_wants_another_signature(site: Site, signer: str) -> None:
     """And `copy` says how that is made: as written, one who may sign makes it."""

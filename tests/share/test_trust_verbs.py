@@ -307,6 +307,7 @@ def test_a_digest_is_remembered_until_a_byte_changes(
     assert measuring.measure(path).sha256 != first.sha256
 
 
+@pytest.mark.battery
 def test_the_verbs(tmp_path: Path) -> None:
     need("mksquashfs", "ssh-keygen")
     make_image(tmp_path / "a.squashfs")
@@ -346,6 +347,7 @@ def test_the_verbs(tmp_path: Path) -> None:
     assert "[usage]" in image("verify").stderr
 
 
+@pytest.mark.battery
 @pytest.mark.parametrize("server", ["own", "docker"])
 def test_signatures_go_with_an_image_to_a_registry_and_back(
     place: Place, tmp_path: Path, server: str

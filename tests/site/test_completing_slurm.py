@@ -20,7 +20,7 @@ from stackproof.cluster.slurm import SlurmSpec
 from stackproof.core.document import parse
 from stackproof.site.model import Site, parse_site
 
-pytestmark = [pytest.mark.in_turn, pytest.mark.usefixtures("runtime")]
+pytestmark = [pytest.mark.machine, pytest.mark.usefixtures("runtime")]
 
 PAGE = documented.ROOT / "docs" / "how-to" / "first-day.md"
 
@@ -38,7 +38,7 @@ def on_login(state: ClusterState, folder: Path, line: str) -> subprocess.Complet
     return subprocess.run(
         model.enter_argv(state, None, ("bash", "-c", line), str(folder)),
         env={**os.environ, "PATH": path}, stdin=subprocess.DEVNULL, capture_output=True,
-        text=True, timeout=120, check=False,
+        text=True, timeout=600, check=False,
     )  # fmt: skip
 
 

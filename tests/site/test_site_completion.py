@@ -318,6 +318,7 @@ def test_a_link_and_its_rights_stay(tmp_path: Path) -> None:
     assert stat.S_IMODE(real.stat().st_mode) == 0o640
 
 
+@pytest.mark.battery
 def test_many_at_once_lose_nothing(tmp_path: Path) -> None:
     names = [f"kind{number}" for number in range(8)]
     rows = "".join(f"  {name}: {{gpus: 0}}\n" for name in names)
