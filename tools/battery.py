@@ -15,6 +15,7 @@ unless tests/known-unsteady.tsv lists each such test. build/battery/ has the out
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import hashlib
 import json
@@ -199,11 +200,15 @@ def order(
 
 
 def load_state() -> dict[str, Outcome]:
-    """Return how each file ended the last time that it ran, by its name."""
+    """Return how each file ended the last time that it ran, by its name.
+
+    A damaged record, or one of another version of this program, is no record: the file runs again.
+    """
     state: dict[str, Outcome] = {}
     for path in STATE.glob("*.json"):
-        data = json.loads(path.read_text(encoding="utf-8"))
-        state[data.pop("file")] = msgspec.convert(data, Outcome)
+        with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
+            data = json.loads(path.read_text(encoding="utf-8"))
+            state[data.pop("file")] = msgspec.convert(data, Outcome)
     return state
 
 
@@ -281,7 +286,7 @@ def load_unsteady() -> dict[str, str]:
 def is_known(file: str, outcome: Outcome, known: Mapping[str, str]) -> bool:
     """Return whether the list has every test of a file that failed and then passed."""
     names = {f"{file}::{test.partition('[')[0]}" for test in outcome.tests}
-    return outcome.word == "unsteady" and names <= {*known}
+    return outcome.word == "unsteady" and bool(names) and names <= {*known}
 
 
 def render(

@@ -187,6 +187,24 @@ def test_the_table_counts_what_did_not_run(battery: ModuleType) -> None:
     assert lines[-1] == "3 passed, 0 failed, 1 skipped"
 
 
+def test_an_end_without_a_test_is_never_known(battery: ModuleType) -> None:
+    """A process that died has no names of tests, which are all on any list."""
+    for tests, is_known in (((), False), (("test_a",), True), (("test_a", "test_b"), False)):
+        outcome = battery.Outcome(key="", word="unsteady", seconds=1.0, tests=tests)
+        known = {"core/test_slow::test_a": "line"}
+        assert battery.is_known("core/test_slow", outcome, known) is is_known
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "null", '{"key": ""}', '{"file": "a", "key": 1}', "\xff"]
+)
+def test_a_damaged_record_is_no_record(battery: ModuleType, text: str) -> None:
+    outcome = battery.Outcome(key="", word="passed", seconds=1.0)
+    battery.save_outcome("core/test_slow", outcome)
+    (battery.STATE / "damaged.json").write_bytes(text.encode("latin-1"))
+    assert battery.load_state() == {"core/test_slow": outcome}
+
+
 def test_a_wrong_revision_is_an_error(battery: ModuleType) -> None:
     assert run(battery, "--since", "no-such-revision") == (
         1, "error: git has no revision `no-such-revision`\n",
