@@ -1,4 +1,5 @@
-/* Unit tests of what has no effect: text, mount lists, superblocks, policies, plans. Prints TAP. */
+/* Unit tests of what has no effect: text, mount lists, superblocks, policies, trust in a state,
+ * plans. Prints TAP. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +10,7 @@
 #include "policy.h"
 #include "superblock.h"
 #include "text.h"
+#include "trusted.h"
 
 static int count;
 static int failures;
@@ -198,6 +200,22 @@ static void test_superblocks(void)
     CHECK(sp_superblock_parse(head, sizeof head, 4096, "a", &superblock, &error) != 0);
 }
 
+static bool state_is_trusted(mode_t mode, uid_t owner)
+{
+    const struct stat state = {.st_mode = S_IFREG | mode, .st_uid = owner};
+    return sp_trusted_state(&state, 0);
+}
+
+/* Each bit is tried by itself: one that is not looked at is not hidden by another. */
+static void test_trust(void)
+{
+    CHECK(state_is_trusted(0755, 0) && state_is_trusted(0644, 0) && state_is_trusted(0, 0));
+    for (unsigned bit = 1; bit <= 04000; bit <<= 1) {
+        CHECK(state_is_trusted(bit, 0) == (bit != S_IWGRP && bit != S_IWOTH));
+    }
+    CHECK(!state_is_trusted(0755, 1) && !state_is_trusted(0755, 65534));
+}
+
 static bool policy_is_good(const char *text)
 {
     struct sp_policy policy;
@@ -288,6 +306,7 @@ int main(void)
     test_mount_lists();
     test_superblocks();
     test_policies();
+    test_trust();
     test_plans();
     test_errors();
     (void)printf("1..%d\n", count);

@@ -430,6 +430,40 @@ def test_paths_of_a_tree_stay_in_it(tmp_path: Path) -> None:
         assert opened.stat("mounted") is None
 
 
+def test_a_link_of_a_tree_has_a_state_of_its_own(tmp_path: Path) -> None:
+    """It is one thing to ask for a link, and another to ask for what it leads to."""
+    root = tmp_path / "root"
+    (root / "a").mkdir(parents=True)
+    (root / "a" / "file").write_text("inside")
+    inside = {"link": "a/file", "chain": "link", "folder": "a"}
+    outside = {"out": "../secret", "absolute": "/etc/passwd", "up": "..", "loop": "loop"}
+    nowhere = {"hanging": "a/none"}
+    for name, target in (inside | outside | nowhere).items():
+        (root / name).symlink_to(target)
+    (tmp_path / "secret").write_text("secret")
+    with ForeignTree.at(root) as opened:
+        for name, target in (inside | outside | nowhere).items():
+            state = opened.stat(name, follow=False)
+            assert state is not None
+            assert stat.S_ISLNK(state.st_mode)
+            assert state.st_ino == (root / name).lstat().st_ino
+            assert opened.link(name) == target
+            assert not opened.is_file(name, follow=False)
+            assert not opened.is_folder(name, follow=False)
+        for name in inside:
+            state = opened.stat(name)
+            assert state is not None
+            assert state.st_ino == (root / name).stat().st_ino
+        assert opened.is_file("chain")
+        assert opened.is_folder("folder")
+        assert opened.stat("hanging") is None
+        for name in outside:
+            with pytest.raises(StackproofError):
+                opened.stat(name)
+        links = {path for path, state in opened.walk() if stat.S_ISLNK(state.st_mode)}
+        assert links == inside.keys() | outside.keys() | nowhere.keys()
+
+
 def test_a_tar_writes_nothing_through_its_links(tmp_path: Path) -> None:
     (tmp_path / "root").mkdir()
     (tmp_path / "guard").mkdir()

@@ -21,6 +21,8 @@ from selenium import webdriver
 
 from need import need
 from registries import docker_registry
+from stackproof.bench.programs import native
+from stackproof.results.case import Case, Placement, Rank
 
 ROOT = Path(__file__).resolve().parents[2]
 # A machine with busy processes beside the tests takes many times as long.
@@ -170,6 +172,30 @@ def test_a_bench_on_two_nodes_ends_in_a_report(road: Road) -> None:
         assert browser.find_elements("css selector", ".js-plotly-plot .main-svg")
         assert "openmpi" in browser.find_element("tag name", "main").text
         assert browser.get_log("browser") == []
+
+
+def test_every_wrong_byte_is_counted(road: Road) -> None:
+    """A transport changes one byte of each message of 4 KiB, and of none that is shorter."""
+    compiler = ("mpicc", "-shared", "-fPIC", "-o", "wrongbyte.so")
+    road("run", "mpich.squashfs", "--", *compiler, ROOT / "tests/csrc/wrongbyte.c")
+    preload = {"LD_PRELOAD": road.folder / "wrongbyte.so", "STACKPROOF_WRONGBYTE_SIZE": 4096}
+    words = [word for name, value in preload.items() for word in ("-genv", name, value)]
+    pair = Placement(name="pair", ranks=(Rank(node="localhost"), Rank(node="localhost")))
+    asked = Case(
+        program="stackproof-bench", benchmarks=("latency",), sizes=(8, 4096), placement=pair,
+        samples=3, seconds_per_size=0.005, validate=True,
+    )  # fmt: skip
+    argv = native.BENCHMARK.argv("/user-environment/benchmarks/stackproof-bench", asked)
+    said = road(
+        "run", "mpich.squashfs", "--", "mpiexec", "-n", 2, *words, *argv,
+        codes=(native.EXIT_VALIDATION,),
+    )  # fmt: skip
+    output = native.BENCHMARK.parse(said.encode(), asked)
+    samples = {series.size: len(series.values) for series in output.series}
+    assert samples.keys() == {8, 4096}
+    # Both ranks receive one message after each sample, and two more at the end.
+    assert output.validation_errors == 2 * (samples[4096] + 2)
+    assert {(wrong.size, wrong.offset) for wrong in output.wrong} == {(4096, 4095)}
 
 
 def test_srun_mounts_an_image_on_every_node(road: Road) -> None:

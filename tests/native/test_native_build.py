@@ -46,7 +46,6 @@ def _run_unit_tests(folder: Path) -> None:
     assert re.search(r"Ok: +[1-9]", done.stdout)
 
 
-@pytest.mark.battery
 def test_unit_tests(built: Path) -> None:
     _run_unit_tests(built)
 
