@@ -1,9 +1,12 @@
 /* Unit tests of what has no effect: text, mount lists, superblocks, policies, trust in a state,
  * plans. Prints TAP. */
+#include <linux/magic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "mountlist.h"
 #include "plan.h"
@@ -206,6 +209,65 @@ static bool state_is_trusted(mode_t mode, uid_t owner)
     return sp_trusted_state(&state, 0);
 }
 
+/* Whether a policy of one line takes an image of mode `mode` on a kind of file system; its owner is
+ * this process's user. */
+static bool policy_takes(const char *line, mode_t mode, uint64_t filesystem)
+{
+    struct sp_policy policy;
+    struct sp_error error;
+    char name[] = "/tmp/stackproof-unit-XXXXXX";
+    struct sp_image image = {.descriptor = mkstemp(name), .filesystem = filesystem};
+    if (image.descriptor < 0 || fchmod(image.descriptor, mode) != 0 ||
+        sp_policy_parse(line, strlen(line), "mount.conf", &policy, &error) != 0) {
+        abort();
+    }
+    bool taken = sp_policy_check_image(&policy, &image, name, &error) == 0;
+    sp_policy_free(&policy);
+    (void)unlink(name);
+    (void)close(image.descriptor);
+    return taken;
+}
+
+static void test_images_of_a_policy(void)
+{
+    char mine[64];
+    char others[64];
+    sp_text_numbered(mine, sizeof mine, "image-owner = ", (unsigned long)geteuid());
+    sp_text_numbered(others, sizeof others, "image-owner = ", (unsigned long)geteuid() + 1);
+    CHECK(policy_takes("", 0666, EXT4_SUPER_MAGIC));
+    CHECK(policy_takes(mine, 0644, EXT4_SUPER_MAGIC));
+    CHECK(!policy_takes(mine, 0664, EXT4_SUPER_MAGIC));
+    CHECK(!policy_takes(mine, 0646, EXT4_SUPER_MAGIC));
+    CHECK(!policy_takes(others, 0644, EXT4_SUPER_MAGIC));
+    CHECK(policy_takes("image-folder = /tmp", 0644, EXT4_SUPER_MAGIC));
+    CHECK(!policy_takes("image-folder = /tm", 0644, EXT4_SUPER_MAGIC));
+    CHECK(!policy_takes("image-folder = /tmp/stackproof-unit", 0644, EXT4_SUPER_MAGIC));
+    CHECK(!policy_takes("", 0644, FUSE_SUPER_MAGIC));
+    CHECK(!policy_takes("", 0644, 0x1234));
+    CHECK(policy_takes("image-filesystem = 0x1234", 0644, 0x1234));
+}
+
+static bool load_is_permitted(size_t images, uint64_t memory)
+{
+    static const char text[] = "images-per-command = 3\nimage-memory = 2";
+    struct sp_policy policy;
+    struct sp_error error;
+    if (sp_policy_parse(text, strlen(text), "mount.conf", &policy, &error) != 0) {
+        abort();
+    }
+    bool permitted = sp_policy_check_load(&policy, images, memory, &error) == 0;
+    sp_policy_free(&policy);
+    return permitted;
+}
+
+static void test_loads_of_a_policy(void)
+{
+    const uint64_t mib = 1024 * 1024;
+    CHECK(load_is_permitted(3, 2 * mib));
+    CHECK(!load_is_permitted(4, 2 * mib));
+    CHECK(!load_is_permitted(3, 2 * mib + 1));
+}
+
 /* Each bit is tried by itself: one that is not looked at is not hidden by another. */
 static void test_trust(void)
 {
@@ -307,6 +369,8 @@ int main(void)
     test_superblocks();
     test_policies();
     test_trust();
+    test_images_of_a_policy();
+    test_loads_of_a_policy();
     test_plans();
     test_errors();
     (void)printf("1..%d\n", count);

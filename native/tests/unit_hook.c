@@ -1,4 +1,5 @@
 /* Unit tests of what the hook reads: JSON, manifests, ELF files, ld.so.cache. Prints TAP. */
+#include <elf.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdint.h>
@@ -172,6 +173,50 @@ static void test_manifests(void)
     CHECK(!any);
 }
 
+/* A file in memory whose one segment ends `room` bytes behind the begin of its strings. */
+static int soname_of(uint64_t room, uint64_t string_bytes, char name[SP_ELF_NAME])
+{
+    enum { DYNAMIC_AT = 192, STRINGS_AT = 320, BYTES = 512, ADDRESS = 0x10000 };
+    static struct sp_elf elf;
+    static unsigned char bytes[BYTES];
+    struct sp_error error;
+    const Elf64_Ehdr header = {
+        .e_ident = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB, EV_CURRENT},
+        .e_type = ET_DYN,
+        .e_machine = EM_X86_64,
+        .e_phoff = sizeof header,
+        .e_phentsize = sizeof(Elf64_Phdr),
+        .e_phnum = 2,
+    };
+    const Elf64_Phdr segments[] = {
+        {.p_type = PT_LOAD, .p_vaddr = ADDRESS, .p_filesz = STRINGS_AT + room},
+        {.p_type = PT_DYNAMIC, .p_offset = DYNAMIC_AT, .p_filesz = 4 * sizeof(Elf64_Dyn)},
+    };
+    const Elf64_Dyn entries[] = {
+        {.d_tag = DT_STRTAB, .d_un.d_ptr = ADDRESS + STRINGS_AT},
+        {.d_tag = DT_STRSZ, .d_un.d_val = string_bytes},
+        {.d_tag = DT_SONAME, .d_un.d_val = 1},
+        {.d_tag = DT_NULL},
+    };
+    memset(bytes, 0, sizeof bytes);
+    memcpy(bytes, &header, sizeof header);
+    memcpy(bytes + sizeof header, segments, sizeof segments);
+    memcpy(bytes + DYNAMIC_AT, entries, sizeof entries);
+    memcpy(bytes + STRINGS_AT + 1, "libx.so", 8);
+    elf = (struct sp_elf){.memory = bytes, .size = sizeof bytes};
+    return sp_elf_read(&elf, "made", &error) == 0 && sp_elf_soname(&elf, name) ? 0 : -1;
+}
+
+static void test_edges_of_a_segment(void)
+{
+    char name[SP_ELF_NAME];
+    CHECK(soname_of(16, 9, name) == 0 && strcmp(name, "libx.so") == 0);
+    CHECK(soname_of(1, 9, name) == 0);
+    CHECK(soname_of(0, 9, name) != 0); /* the strings begin where the segment ends */
+    CHECK(soname_of(16, 8, name) != 0); /* the string has no end in its table */
+    CHECK(soname_of(16, 1, name) != 0);
+}
+
 static void test_elf(void)
 {
     static struct sp_elf elf;
@@ -265,6 +310,7 @@ int main(void)
     test_bundles();
     test_manifests();
     test_elf();
+    test_edges_of_a_segment();
     test_labels();
     test_caches();
     (void)printf("1..%d\n", count);

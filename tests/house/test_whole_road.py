@@ -23,6 +23,7 @@ from need import need
 from registries import docker_registry
 from stackproof.bench.programs import native
 from stackproof.results.case import Case, Placement, Rank
+from stackproof.results.measurement import Output
 
 ROOT = Path(__file__).resolve().parents[2]
 # A machine with busy processes beside the tests takes many times as long.
@@ -174,28 +175,55 @@ def test_a_bench_on_two_nodes_ends_in_a_report(road: Road) -> None:
         assert browser.get_log("browser") == []
 
 
-def test_every_wrong_byte_is_counted(road: Road) -> None:
-    """A transport changes one byte of each message of 4 KiB, and of none that is shorter."""
-    compiler = ("mpicc", "-shared", "-fPIC", "-o", "wrongbyte.so")
-    road("run", "mpich.squashfs", "--", *compiler, ROOT / "tests/csrc/wrongbyte.c")
-    preload = {"LD_PRELOAD": road.folder / "wrongbyte.so", "STACKPROOF_WRONGBYTE_SIZE": 4096}
-    words = [word for name, value in preload.items() for word in ("-genv", name, value)]
+def measured(
+    road: Road, preload: str, benchmarks: tuple[str, ...], code: int, **variables: object
+) -> Output:
+    """Run stackproof-bench of the image between two ranks under a preload of `tests/csrc`."""
+    library = road.folder / f"{preload}.so"
+    compiler = ("mpicc", "-shared", "-fPIC", "-o", library, ROOT / f"tests/csrc/{preload}.c")
+    road("run", "mpich.squashfs", "--", *compiler)
+    given = {"LD_PRELOAD": library, **variables}
+    words = [word for name, value in given.items() for word in ("-genv", name, value)]
     pair = Placement(name="pair", ranks=(Rank(node="localhost"), Rank(node="localhost")))
     asked = Case(
-        program="stackproof-bench", benchmarks=("latency",), sizes=(8, 4096), placement=pair,
+        program="stackproof-bench", benchmarks=benchmarks, sizes=(8, 4096), placement=pair,
         samples=3, seconds_per_size=0.005, validate=True,
     )  # fmt: skip
     argv = native.BENCHMARK.argv("/user-environment/benchmarks/stackproof-bench", asked)
-    said = road(
-        "run", "mpich.squashfs", "--", "mpiexec", "-n", 2, *words, *argv,
-        codes=(native.EXIT_VALIDATION,),
-    )  # fmt: skip
-    output = native.BENCHMARK.parse(said.encode(), asked)
+    launcher = ("mpiexec", "-n", 2, *words)
+    said = road("run", "mpich.squashfs", "--", *launcher, *argv, codes=(code,))
+    return native.BENCHMARK.parse(said.encode(), asked)
+
+
+def test_every_wrong_byte_is_counted(road: Road) -> None:
+    """A transport changes one byte of each message of 4 KiB, and of none that is shorter."""
+    output = measured(
+        road, "wrongbyte", ("latency",), native.EXIT_VALIDATION, STACKPROOF_WRONGBYTE_SIZE=4096
+    )
     samples = {series.size: len(series.values) for series in output.series}
     assert samples.keys() == {8, 4096}
     # Both ranks receive one message after each sample, and two more at the end.
     assert output.validation_errors == 2 * (samples[4096] + 2)
     assert {(wrong.size, wrong.offset) for wrong in output.wrong} == {(4096, 4095)}
+
+
+def test_numbers_are_those_of_the_messages(road: Road) -> None:
+    """Time passes by messages alone, ten microseconds for each."""
+    names = ("latency", "bandwidth", "bibandwidth", "message_rate")
+    output = measured(road, "countclock", names, 0)
+    found = {(series.benchmark, series.size): min(series.values) for series in output.series}
+    # A window of 64 is sent, and answered by one message; both ways nobody answers.
+    expected = {
+        (name, size): value
+        for size in (8, 4096)
+        for name, value in {
+            "latency": 10.0,
+            "bandwidth": size * 64 / (10.0 * 65),
+            "bibandwidth": 2 * size * 64 / (10.0 * 128),
+            "message_rate": 64 / (10e-6 * 65),
+        }.items()
+    }
+    assert found == pytest.approx(expected, rel=1e-3)
 
 
 def test_srun_mounts_an_image_on_every_node(road: Road) -> None:

@@ -321,6 +321,14 @@ _VALUES = (
 )  # fmt: skip
 
 
+def test_types_at_places(views: Views) -> None:
+    """Every type where a list of operations belongs, and some type at every other place."""
+    some = [(path, _VALUES[7 * at % len(_VALUES)]) for at, path in enumerate(_PLACES)]
+    every = [("views/default/env/values/list/PATH", value) for value in _VALUES]
+    for path, value in some + every:
+        views.compare(str(views.image(_changed(path, value))), None, {"TINY": "old"})
+
+
 @pytest.mark.battery
 @pytest.mark.parametrize("path", _PLACES)
 def test_every_type_at_every_place(views: Views, path: str) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -16,6 +18,7 @@ from stackproof import cli
 from stackproof.compare.effects.results import load_records
 from stackproof.compare.integrity import look
 from stackproof.core import noun
+from stackproof.core.errors import StackproofError
 from stackproof.core.value import Value, replace
 from stackproof.results.effects import ledger, signing
 from stackproof.results.measurement import Measurement
@@ -413,6 +416,20 @@ def go_on(folder: Path, results: Results, done: int) -> None:
     assert kept is not None
     for one in results.measurements[done:]:
         kept.write(folder / "launches" / name_of(one), one)
+
+
+def test_a_chain_that_cannot_begin_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file system without hard links: nothing is measured without what it was promised for."""
+    results, link = measured(), OSError(errno.EPERM, "Operation not permitted")
+
+    def refuse(*_: object) -> None:
+        raise link
+
+    monkeypatch.setattr(os, "link", refuse)
+    with pytest.raises(StackproofError) as error:
+        ledger.begin(tmp_path, results.spec, 0, ())
+    assert error.value.__cause__ is link
+    assert os.listdir(tmp_path / ledger.FOLDER) == []
 
 
 def test_a_bench_that_goes_on_continues_its_chain(tmp_path: Path, ask: Ask) -> None:
