@@ -19,7 +19,7 @@ from stackproof.core import noun
 from stackproof.core.errors import ExitCode, Reason, StackproofError
 from stackproof.inject.effects import staging, versions
 from stackproof.inject.effects.staging import Injection
-from stackproof.linking.effects.view import RootView
+from stackproof.linking.effects.view import this_machine
 
 COVERS = (
     "inject/cli/apply.py",
@@ -245,22 +245,28 @@ def test_names_of_folders(eessi, capsys, words):
 
 
 def test_what_the_loader_does_not_take_is_undone(eessi, capsys, monkeypatch):
-    """The loader has the last word: were it to disagree with the model, all goes back."""
+    """What is read after the switch has the last word: a library is lost, and all goes back."""
     applied(capsys, eessi, "host")
-    monkeypatch.setattr(staging, "trace", lambda *_: {"libmpi.so.12": "/elsewhere/libmpi.so.12"})
+    commit = staging.commit
+
+    def lose(keep: versions.Keep, folder: str, record: Injection) -> staging.Staged:
+        staged = commit(keep, folder, record)
+        os.unlink(os.path.join(keep.path(staged.folder), "lib/libmpi.so.12"))
+        return staged
+
+    monkeypatch.setattr(staging, "commit", lose)
     code, _, err = applied(capsys, eessi, "newer")
     assert code == ExitCode.WORSE
-    assert "/elsewhere/libmpi.so.12" in err
+    assert "eessi/lib/libmpi.so.12` for `libmpi.so.12`" in err
     assert eessi.loaded()[0].answers["MPI_Init"] == "host/lib/libmpi.so.12"
 
 
-def test_the_trace_names_what_is_missing(eessi):
+def test_what_is_missing_is_named(eessi):
     eessi.library("odd/libstackproof-odd.so.1", defines=["odd"])
     app = eessi.program("odd/app", needs=["odd/libstackproof-odd.so.1"], calls=["odd"])
     os.unlink(eessi.path("odd/libstackproof-odd.so.1"))
-    interpreter = RootView().elf(RootView().look(app)).interpreter
     with pytest.raises(StackproofError) as error:
-        staging.trace(interpreter, app)
+        staging.load_again(app, this_machine())
     assert error.value.reason is Reason.INJECTION_FAILS
     assert "libstackproof-odd.so.1" in str(error.value)
 

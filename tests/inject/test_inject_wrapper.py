@@ -104,8 +104,8 @@ def test_what_the_loader_takes_of_a_wrapper_is_looked_at(eessi, capsys, tmp_path
         "plain/bin/app", needs=["eessi/lib/libmpi.so.12"], calls=["MPI_Init"],
         declarations=USES_MPICH, flags=[f"-Wl,--enable-new-dtags,-rpath,{eessi.path('eessi/lib')}"],
     )  # fmt: skip
-    trace = staging.trace
-    monkeypatch.setattr(staging, "trace", lambda *words: trace(*words[:2], {}))
+    load_again = staging.load_again
+    monkeypatch.setattr(staging, "load_again", lambda *words: load_again(*words[:2], {}))
     place = tmp_path / "wrapped"
     code, _, err = inject(capsys, "apply", app, "--with", eessi.path("host"), "--wrapper", place)
     assert code == ExitCode.WORSE

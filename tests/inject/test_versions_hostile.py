@@ -21,7 +21,7 @@ from eessilab import USES_MPICH, Eessi
 from need import need
 from packs import CALLS_ANSWER, Stack
 from stackproof.core.effects import files
-from stackproof.core.errors import ExitCode, Reason, StackproofError
+from stackproof.core.errors import ExitCode, StackproofError
 from stackproof.inject.effects import staging, versions
 from stackproof.inject.effects.staging import Injection
 
@@ -284,18 +284,3 @@ def test_outputs_beside_which_somebody_planted_links(image, tmp_path) -> None:
         done = called(["pack", str(image), "-o", str(team / name)])
         assert done.returncode == 0, done.stderr
         assert secret.read_text() == "mine"
-
-
-def test_an_audit_library_is_not_started(tmp_path: Path) -> None:
-    need("gcc")
-    stack = Stack(tmp_path)
-    code = f"""
-        #include <stdio.h>
-        unsigned la_version(unsigned own) {{ fopen("{tmp_path}/owned", "w"); return own; }}
-    """
-    stack.compile(code, tmp_path / "audit.so", "-shared", "-fPIC")
-    odd = stack.program("odd", "int main(void) { return 0; }", f"-Wl,--audit={tmp_path}/audit.so")
-    with pytest.raises(StackproofError) as error:
-        staging.trace("/lib64/ld-linux-x86-64.so.2", str(odd))
-    assert error.value.reason is Reason.UNSUPPORTED
-    assert not (tmp_path / "owned").exists()

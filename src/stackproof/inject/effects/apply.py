@@ -1,4 +1,4 @@
-"""A replacement put under programs on disk, judged before and traced after, and taken back."""
+"""A replacement put under programs on disk, judged before and read again after, and taken back."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from stackproof.inject.options import ApplyOptions
 from stackproof.inject.replacement import Replacement, find_replacement, require_use
 from stackproof.inject.wrapper import Wrapping, plan_wrapping
 from stackproof.linking.effects.view import RootView
+from stackproof.linking.loader import Machine
 
 
 def apply(options: ApplyOptions) -> Done:
@@ -110,7 +111,9 @@ def _wrapped(options: ApplyOptions, scripts: str) -> Done:
             staged = staging.commit(keep, folder, record)
         wanted = [_injected(one, replacement) for one in judgements]
         staging.with_rollback(
-            keep, staged, lambda: _verify_wrapped(programs, wrappings, wanted, place)
+            keep,
+            staged,
+            lambda: _verify_wrapped(programs, wrappings, wanted, place, question.machine),
         )
     return done
 
@@ -127,12 +130,13 @@ def _verify_wrapped(
     wrappings: Sequence[Wrapping],
     wanted: Sequence[frozenset[str]],
     place: str,
+    machine: Machine,
 ) -> None:
     """Raise `StackproofError` unless the loader takes what was said to be taken."""
     for one, wrapping, files_wanted in zip(programs, wrappings, wanted, strict=True):
         program = os.path.join(place, wrapping.copy) if wrapping.copy else one.path
-        found = staging.trace(one.interpreter, program, wrapping.environment)
-        taken = {os.path.realpath(path) for path in found.values()}
+        closure = staging.load_again(program, machine, wrapping.environment)
+        taken = {os.path.realpath(path) for path in closure.taken.values()}
         lost = sorted(files_wanted - taken)
         if lost:
             raise fail(

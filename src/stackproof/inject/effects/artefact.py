@@ -35,7 +35,6 @@ from stackproof.inject.replacement import Replacement, find_replacement
 from stackproof.inject.variants import LEVELS, ArtefactMetadata, Variant, newest_node
 from stackproof.linking.effects.view import RootView
 from stackproof.linking.loader import LoaderSettings, load_program
-from stackproof.linking.loader.closure import usual_interpreter
 from stackproof.mpi.effects import fabric
 
 _TOOL_TIMEOUT_S = 120.0
@@ -193,7 +192,7 @@ def _libcxi(view: RootView, making: Making) -> str:
 
 
 def _verify(folder: str, wish: ArtefactRequest, making: Making) -> None:
-    """Raise `StackproofError` unless model and loader find everything, and in the artefact."""
+    """Raise `StackproofError` unless everything is found, and in the artefact."""
     view = RootView()
     for part in making.parts:
         path = os.path.join(folder, part.target)
@@ -205,11 +204,7 @@ def _verify(folder: str, wish: ArtefactRequest, making: Making) -> None:
         for name in lost:
             if not is_machines(name):
                 raise _lacks(path, f"the loader's model does not find `{name}`")
-        interpreter = usual_interpreter(closure.program.elf)
-        if lost or not interpreter or not os.path.exists(interpreter):
-            continue  # made for another machine: the model is all there is
-        environment = {"LD_LIBRARY_PATH": opener} if opener else None
-        for name, found in inject_staging.trace(interpreter, path, environment).items():
+        for name, found in closure.taken.items():
             mine = f"-sp{_tag(making)}" in name
             if mine and not os.path.realpath(found).startswith(os.path.realpath(folder) + "/"):
                 raise _lacks(path, f"the loader takes `{found}` for `{name}`")

@@ -37,7 +37,7 @@ from stackproof.inject.replacement import Main, Replacement, find_replacement
 from stackproof.inject.site_hook import Settings
 from stackproof.inject.variants import Variant
 from stackproof.linking.effects.view import RootView
-from stackproof.linking.loader import Closure, LoaderSettings, load_program
+from stackproof.linking.loader import Closure, LoaderSettings, Machine, load_program
 from stackproof.mpi import abi
 
 _LOCK_S = 10.0
@@ -121,7 +121,7 @@ def fill_override(options: ApplyOptions) -> Done:
         taken = (*taken, fabric.NAME) if offered.alone else taken
 
         def confirm() -> None:
-            _verify(programs, taken, target.place)
+            _verify(programs, taken, target.place, machine_of(options.isa))
             write_part(hook, target.name, part)
 
         staging.with_rollback(keep, staged, confirm)
@@ -414,9 +414,11 @@ def _judged(
     return check
 
 
-def _verify(programs: Sequence[ProgramNow], names: tuple[str, ...], place: str) -> None:
-    """Raise `StackproofError` unless the programs' own loaders take the new files."""
+def _verify(
+    programs: Sequence[ProgramNow], names: tuple[str, ...], place: str, machine: Machine
+) -> None:
+    """Raise `StackproofError` unless the programs take the new files."""
     for one in programs:
-        found = staging.trace(one.interpreter, one.path)
+        closure = staging.load_again(one.path, machine)
         asked = tuple(name for name in names if name in one.demand.names or name == fabric.NAME)
-        staging.verify_trace(found, asked, place, one.path)
+        staging.verify_taken(closure, asked, place)

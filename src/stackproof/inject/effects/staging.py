@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import shutil
 import stat
 from collections.abc import Callable, Mapping
@@ -20,22 +19,19 @@ from typing import ClassVar
 from msgspec import field
 
 from stackproof.core import limits, noun
-from stackproof.core.command import Command, EnvPatch
-from stackproof.core.effects import files, run
+from stackproof.core.effects import files
 from stackproof.core.errors import Location, Reason, fail
 from stackproof.core.value import Value, replace
 from stackproof.inject.eessi import Filling
-from stackproof.inject.effects import versions
+from stackproof.inject.effects import named, versions
 from stackproof.inject.effects.versions import Keep
 from stackproof.inject.wrapper import Wrapping
 from stackproof.linking.effects import runpath
 from stackproof.linking.effects.view import RootView
+from stackproof.linking.loader import Closure, Machine, load_program
 
 _RECORD = "injection.json"
-_TRACE_TIMEOUT_S = 60.0
 _BACK = "what was there before is in place again"
-_TRACED = re.compile(r"\s*(\S+) => (.+?)(?: \(0x[0-9a-f]+\))?$")
-_TRACED_PATH = re.compile(r"\s*(/.+) \(0x[0-9a-f]+\)$")
 
 
 class Injection(Value):
@@ -247,58 +243,37 @@ def with_rollback(keep: Keep, staged: Staged, verify: Callable[[], None]) -> Non
         raise
 
 
-def trace(
-    interpreter: str, program: str, environment: Mapping[str, str] | None = None
-) -> dict[str, str]:
-    """Return the file that a program's own loader takes for each name, without running it.
+def load_again(
+    program: str, machine: Machine, environment: Mapping[str, str] | None = None
+) -> Closure:
+    """Return the libraries that a program loads now, as they are read.
 
-    What is asked for by its path, as a preload is, has the path for its name.
-    Raises `StackproofError` (INJECTION_FAILS) when the loader ends with an error or misses a file,
-    TOOL_MISSING when there is no such loader, UNSUPPORTED for a program that the loader would start
-    other code for.
+    Nothing of it is started, nor its loader: a program may name any file as that. Raises
+    `StackproofError` (INJECTION_FAILS) where a file is missing or is no library.
     """
-    if audits := runpath.read(program).audits:
-        raise fail(
-            Reason.UNSUPPORTED,
-            f"the loader would start `{audits[0]}` when it is asked what the program takes",
-            where=Location(file=program),
-            hint="link it without `--audit` and `--depaudit`",
-        )
-    argv = (interpreter, "--list", program)
-    env = EnvPatch(set=dict(environment or {}))
-    command = Command(argv=argv, env=env, timeout_s=_TRACE_TIMEOUT_S)
-    done = run.run(command)
-    text = done.stdout.decode(errors="replace")
-    found = {}
-    for line in text.splitlines():
-        if match := _TRACED.fullmatch(line):
-            found[match.group(1)] = match.group(2)
-        elif match := _TRACED_PATH.fullmatch(line):
-            found[match.group(1)] = match.group(1)
-    lost = [name for name, path in found.items() if path == "not found"]
+    setting = named.setting_of(environment or {})
+    closure = load_program(RootView(), program, machine=machine, setting=setting)
+    lost = [f"`{edge.name}`" for edge in closure.missing]
+    lost += [f"`{one.path}`, as it {one.message}" for one in closure.unreadable]
     if lost:
         raise fail(
             Reason.INJECTION_FAILS,
-            f"the loader does not find {', '.join(f'`{name}`' for name in lost)}",
+            f"the loader does not find {', '.join(lost)}",
             where=Location(file=program),
             hint=_BACK,
         )
-    if done.returncode != 0 or done.timed_out:
-        raise run.failure(command, done, log=None, reason=Reason.INJECTION_FAILS)
-    return found
+    return closure
 
 
-def verify_trace(
-    found: Mapping[str, str], names: tuple[str, ...], place: str, program: str
-) -> None:
+def verify_taken(closure: Closure, names: tuple[str, ...], place: str) -> None:
     """Raise `StackproofError` (INJECTION_FAILS) unless each name is a file below a place."""
     top = os.path.realpath(place) + "/"
     for name in names:
-        path = found.get(name, "")
+        path = closure.taken.get(name, "")
         if not os.path.realpath(path).startswith(top):
             raise fail(
                 Reason.INJECTION_FAILS,
                 f"the loader takes `{path or 'nothing'}` for `{name}`",
-                where=Location(file=program),
+                where=Location(file=closure.program.path),
                 hint=f"it should come from `{place}`; {_BACK}",
             )

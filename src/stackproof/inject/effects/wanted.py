@@ -15,7 +15,6 @@ from stackproof.inject.options import ApplyOptions
 from stackproof.inject.program import Demand, demand_of
 from stackproof.linking.effects.view import RootView
 from stackproof.linking.loader import Closure, LoaderSettings, load_program
-from stackproof.linking.loader.closure import usual_interpreter
 
 _REASONS = {
     InjectionVerdict.FAILS: Reason.INJECTION_FAILS,
@@ -29,12 +28,6 @@ class ProgramNow(Value):
     path: str
     closure: Closure
     demand: Demand
-
-    @property
-    def interpreter(self) -> str:
-        """Return the path of its loader."""
-        elf = self.closure.program.elf
-        return elf.interpreter or usual_interpreter(elf)
 
 
 class Done(Value):

@@ -67,6 +67,11 @@ class Closure(Struct, kw_only=True):
         return tuple(edge for edge in self.edges if edge.to is None)
 
     @property
+    def taken(self) -> dict[str, str]:
+        """Return the path of the file that answers to each name, preloads' own paths too."""
+        return {name: loaded.path for loaded in self.objects[1:] for name in loaded.names}
+
+    @property
     def passed_over(self) -> dict[str, str]:
         """Return files that had the right name and were for another machine, and for which."""
         return self.searcher.passed_over

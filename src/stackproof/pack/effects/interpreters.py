@@ -10,6 +10,7 @@ from pathlib import Path
 
 from stackproof.core.command import Command
 from stackproof.core.effects import files, run
+from stackproof.core.effects.foreign import folder
 
 _PYTHON = re.compile(r"python(?:3(?:\.\d+)?)?")
 # What no program of a pack asks for, is made again, or belongs to this machine alone.
@@ -34,14 +35,24 @@ def named_by(interpreter: str, argument: str) -> tuple[str, str]:
     return posixpath.basename(interpreter), argument
 
 
+def _check_owner(program: str) -> None:
+    for path in (os.path.realpath(program), os.path.dirname(os.path.realpath(program))):
+        why = folder.fault(os.stat(path), shared=folder.is_shared(Path(path)))
+        if why:
+            raise folder.refused(path, f"would be started, to ask for its library, and {why}")
+
+
 def carry(program: str, target: Path) -> None:
     """Copy a program of this machine, and with a Python its standard library.
 
     That goes to the prefix above the program's folder, where Python looks for it; packages that
-    were installed stay here. What is named may be a script or a link that leads to the Python.
+    were installed stay here. What is named may be a script or a link that leads to the Python,
+    which is asked where that library is. Raises `StackproofError` (NOT_PERMITTED) for a Python of
+    another user: only root's and the user's own are started.
     """
     base, folders = "", []
     if _PYTHON.fullmatch(os.path.basename(program)):
+        _check_owner(program)
         done = run.check(Command(argv=(program, "-I", "-c", _ASK), timeout_s=_TIMEOUT_S))
         program, base, *folders = done.stdout.decode().splitlines()
     prefix = target.parent.parent
@@ -51,11 +62,11 @@ def carry(program: str, target: Path) -> None:
     except OSError as error:
         raise files.translate(error, target) from error
     target.chmod(0o755)
-    for folder in dict.fromkeys(folders):
-        place = prefix / os.path.relpath(os.path.realpath(folder), os.path.realpath(base))
+    for library in dict.fromkeys(folders):
+        place = prefix / os.path.relpath(os.path.realpath(library), os.path.realpath(base))
         try:
             shutil.copytree(
-                folder, place, ignore=_LEFT_OUT, ignore_dangling_symlinks=True, dirs_exist_ok=True
+                library, place, ignore=_LEFT_OUT, ignore_dangling_symlinks=True, dirs_exist_ok=True
             )
         except OSError as error:
             raise files.translate(error, place) from error

@@ -474,8 +474,7 @@ def _verify(work: _Work, found: Survey, programs: Sequence[str]) -> None:
             continue
         real = os.path.realpath(work.pack / program_place(work.place(path)))
         closure = load_program(view, real, machine=found.machine, setting=setting)
-        taken = {name: one.path for one in closure.objects[1:] for name in one.names}
-        for name, file in {**taken, **{edge.name: "" for edge in closure.missing}}.items():
+        for name, file in {**closure.taken, **{edge.name: "" for edge in closure.missing}}.items():
             base = posixpath.basename(name)
             left = is_machines(base) and base not in found.spare
             if left or C_LIBRARY.fullmatch(base):

@@ -11,8 +11,9 @@ from stackproof.core.command import Command
 from stackproof.core.effects import files, run
 from stackproof.core.errors import Reason, fail
 from stackproof.image import squashfs
-from stackproof.inject.effects import staging
 from stackproof.linking.effects import runpath
+from stackproof.linking.effects.view import RootView, this_machine
+from stackproof.linking.loader import LoaderSettings, load_program
 from stackproof.pack import launchers
 from stackproof.pack.effects import entry_files
 from stackproof.pack.entries import fill, table_of
@@ -61,12 +62,14 @@ def write_one_file(tree: Path, output: Path, pack: Pack) -> None:
 
 def _carried() -> list[tuple[str, str, str]]:
     """Return kind, name and path of the programs that go along, of their libraries and loader."""
+    machine = this_machine()
     programs = launchers.tools({name: shutil.which(name) for name in _TOOLS})
     found: dict[str, tuple[str, str, str]] = {}
     for name, path in programs.items():
         loader = runpath.read(path).interpreter
         found[loader] = (launchers.LOADER, posixpath.basename(loader), loader)
-        for library, taken in staging.trace(loader, path).items():
+        closure = load_program(RootView(), path, machine=machine, setting=LoaderSettings())
+        for library, taken in closure.taken.items():
             if os.path.realpath(taken) != os.path.realpath(loader):
                 found[library] = (launchers.LIBRARY, posixpath.basename(library), taken)
         found[path] = (launchers.TOOL, name, path)
