@@ -230,7 +230,9 @@ def _family_of(programs: Sequence[ProgramNow]) -> str:
 
 def _target(software: str, family: str, variant: str, programs: Sequence[ProgramNow]) -> _Target:
     shown = os.path.join(software, "rpath_overrides", family, variant)
-    place = os.path.join(os.path.realpath(os.path.dirname(shown)), variant)
+    # What is named is the site's own word, also where it is a link of CernVM-FS.
+    real = os.path.join(os.path.realpath(software), "rpath_overrides", family, variant)
+    place = versions.real_place(real)
     return _Target(
         software=software,
         name=f"{family}/{variant}",
@@ -318,14 +320,10 @@ def write_part(path: str, name: str, part: str) -> None:
     folder = Path(path).parent
     if not part and not os.path.lexists(path):
         return
-    try:
-        versions.make_folder(folder)
-    except OSError as error:
-        raise files.translate(error, folder) from error
     busy = fail(Reason.BUSY, f"another stackproof changes `{path}`", hint="try again")
     file = os.path.basename(path)
     with (
-        foreign_folder.open_folder(folder, any_owner=True) as opened,
+        foreign_folder.open_folder(folder, make=0o755, any_owner=True, exact=True) as opened,
         opened.locked(".stackproof.lock", seconds=_LOCK_S, mode=0o644, busy=busy),
     ):
         old, mode = _read_hook(opened, file)

@@ -34,9 +34,12 @@ _FOUND = re.compile(r".+\.found\.[0-9]+")
 
 
 def real_place(text: str) -> str:
-    """Return the place with the links of the folders above followed, and its own link not."""
-    path = os.path.abspath(text)
-    return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+    """Return the place with the links of the folders above followed, and its own link not.
+
+    Raises `StackproofError` (NOT_PERMITTED) for a link that somebody else has made.
+    """
+    above, name = os.path.split(os.path.abspath(text))
+    return os.path.join(foreign_folder.follow_links(above), name)
 
 
 class Keep(Value):
@@ -82,23 +85,19 @@ def locked(place: str) -> Iterator[Keep]:
     folder of versions is somebody else's, or a link.
     """
     folder = Path(place).parent
-    try:
-        make_folder(folder)
-    except OSError as error:
-        raise files.translate(error, folder) from error
     busy = fail(
         Reason.BUSY,
         f"another stackproof changes `{folder}`",
         hint="wait for it to end, then try again",
     )
     with contextlib.ExitStack() as held:
-        opened = held.enter_context(foreign_folder.open_folder(folder, any_owner=True))
+        # Jobs of all users enter these folders, whatever the umask.
+        opened = held.enter_context(
+            foreign_folder.open_folder(folder, make=0o755, any_owner=True, exact=True)
+        )
         shared = foreign_folder.is_shared(folder)
         above = OpenFolder(path=opened.path, descriptor=opened.descriptor, shared=shared)
-        made = above.state(KEEP) is None
-        inside = held.enter_context(above.open_folder(KEEP, make=0o755))
-        if made:
-            inside.set_mode(0o755)  # jobs of all users enter it, whatever the umask
+        inside = held.enter_context(above.open_folder(KEEP, make=0o755, exact=True))
         held.enter_context(inside.locked("lock", seconds=_LOCK_S, mode=0o644, busy=busy))
         for name in inside.names():
             # What only `staging`, `point` and `switch` make; a link never came to be used.
@@ -110,14 +109,6 @@ def locked(place: str) -> Iterator[Keep]:
 def _is_link(folder: OpenFolder, name: str) -> bool:
     state = folder.state(name)
     return state is not None and stat.S_ISLNK(state.st_mode)
-
-
-def make_folder(folder: Path) -> None:
-    """Make a folder and those above that are missing: jobs of all users enter it, any umask."""
-    if not folder.is_dir():
-        make_folder(folder.parent)
-        folder.mkdir(exist_ok=True)
-        folder.chmod(0o755)
 
 
 @contextlib.contextmanager

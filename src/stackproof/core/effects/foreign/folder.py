@@ -34,6 +34,7 @@ HINT = (
     "yours, or `chmod go-w`"
 )
 
+_LINK = "if what it leads to is meant, name that: `realpath` tells it"
 
 LEFT = re.compile(r"\..+\.[0-9a-f]{12}")
 """The names of files that `OpenFolder.write` has not finished."""
@@ -56,6 +57,22 @@ def real_path(path: Path | str) -> str:
         with contextlib.suppress(OSError):
             return os.path.realpath(path)
     return os.path.realpath(path)
+
+
+def follow_links(path: Path | str) -> str:
+    """Return the path without links, each followed as `open_folder` does; its end may be missing.
+
+    Raises `StackproofError` (NOT_PERMITTED) for a link of somebody else.
+    """
+    folder, rest = Path(os.path.abspath(path)), ""
+    while folder.parent != folder:
+        with _translated(folder), contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            descriptor = _walked(folder, None, HINT, end=True, leaf=os.O_PATH)
+            real = os.readlink(f"/proc/self/fd/{descriptor}")
+            os.close(descriptor)
+            return os.path.normpath(os.path.join(real, rest))
+        folder, rest = folder.parent, os.path.join(folder.name, rest)
+    return os.path.normpath(os.path.join(folder, rest))
 
 
 def umask() -> int:
@@ -144,11 +161,14 @@ class OpenFolder:
             os.mkdir(name, mode, dir_fd=self.descriptor)
         return self.open_folder(name)
 
-    def open_folder(self, name: str, *, make: int | None = None) -> OpenFolder:
-        """Open a folder in it, judged; with a mode in `make` it is made where it is not there."""
+    def open_folder(self, name: str, *, make: int | None = None, exact: bool = False) -> OpenFolder:
+        """Open a folder in it, judged; with a mode in `make` it is made where it is not there.
+
+        `exact`: with that mode whatever the umask.
+        """
         with _translated(self.path / name):
             if make is not None:
-                with contextlib.suppress(FileExistsError):
+                with contextlib.suppress(FileExistsError), _umask(exact=exact):
                     os.mkdir(name, make, dir_fd=self.descriptor)
         return _opened(self.path / name, name, at=self.descriptor, shared=self.shared)
 
@@ -270,22 +290,24 @@ def open_folder(
     make: int | None = None,
     private: bool = False,
     any_owner: bool = False,
+    exact: bool = False,
     hint: str = HINT,
 ) -> OpenFolder:
     """Open a folder, judged by its owner and mode; use it with `with`.
 
     A link on the way is followed where it is this user's or root's, as a home on another disk is.
-    With a mode in `make` the folder is made, those above too. `private`: nobody else may use it,
+    With a mode in `make` the folder is made, those above too; `exact`: all of them with that mode,
+    whatever the umask. `private`: nobody else may use it,
     and it is no link. `any_owner`: only to look, at what the user named. Raises `StackproofError`
     (NOT_PERMITTED with the hint, FILE_MISSING).
     """
     if private and make is not None and path.parent != path:
         open_folder(path.parent, make=0o700, any_owner=True, hint=hint).close()
-    with _translated(path, link="is a link, which is not followed"):
+    with _translated(path, link="is a link, which is not followed", taken=private):
         if any_owner and make is None:
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         else:
-            descriptor = _walked(path, make, hint, end=not private)
+            descriptor = _walked(path, make, hint, end=not private, exact=exact)
         shared = any_owner or is_shared(Path(os.readlink(f"/proc/self/fd/{descriptor}")))
         why = fault(os.fstat(descriptor), shared=shared, private=private)
         if private and not why:
@@ -304,7 +326,31 @@ def open_folder(
     return OpenFolder(path=path, descriptor=descriptor, shared=shared)
 
 
-def _walked(path: Path, make: int | None, hint: str, *, end: bool) -> int:
+@contextlib.contextmanager
+def _umask(*, exact: bool) -> Iterator[None]:
+    """Let a folder have its mode at once where it is `exact`.
+
+    A mode that is given afterwards may be given to another folder, which somebody has put there.
+    """
+    if not exact:
+        yield
+        return
+    mask = os.umask(0)
+    try:
+        yield
+    finally:
+        os.umask(mask)
+
+
+def _walked(
+    path: Path,
+    make: int | None,
+    hint: str,
+    *,
+    end: bool,
+    exact: bool = False,
+    leaf: int = os.O_RDONLY,
+) -> int:
     """Open a folder, name by name from the root; `end`: the last one may be a link, too."""
     names = list(reversed(os.path.abspath(path).split("/")[1:]))
     at = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -313,15 +359,15 @@ def _walked(path: Path, make: int | None, hint: str, *, end: bool) -> int:
             while names and not names[-1]:
                 names.pop()
             if not names:
-                return os.open(".", _FOLDER, dir_fd=at)
+                return os.open(".", _FOLDER | leaf, dir_fd=at)
             name = names.pop()
             try:
                 entry = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
             except FileNotFoundError:
                 if make is None:
                     raise
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(name, 0o777 if names else make, dir_fd=at)
+                with contextlib.suppress(FileExistsError), _umask(exact=exact):
+                    os.mkdir(name, 0o777 if names and not exact else make, dir_fd=at)
                 names.append(name)
                 continue
             state = os.fstat(entry)
@@ -334,7 +380,7 @@ def _walked(path: Path, make: int | None, hint: str, *, end: bool) -> int:
             if not (end or names):
                 raise refused(path, "is a link, which is not followed", hint)
             if ownership.is_foreign(state.st_uid, os.geteuid()):
-                raise refused(path, f"leads through a link of {owner_text(state.st_uid)}", hint)
+                raise refused(path, f"leads through a link of {owner_text(state.st_uid)}", _LINK)
             names += reversed(target.split("/"))
             if target.startswith("/"):
                 os.close(at)
@@ -397,13 +443,16 @@ def _opened(
 
 
 @contextlib.contextmanager
-def _translated(path: Path, link: str = "") -> Iterator[None]:
-    """Raise our error for one of the system; `link` says what ELOOP and ENOTDIR of a link mean."""
+def _translated(path: Path, link: str = "", *, taken: bool = True) -> Iterator[None]:
+    """Raise our error for one of the system; `link` says what an error at a link means.
+
+    With `taken` a file in the place of a folder is one that somebody may have put there.
+    """
     try:
         yield
     except OSError as error:
         if link and path.is_symlink():
             raise refused(path, link) from error
-        if link and error.errno == errno.ENOTDIR:
+        if link and taken and error.errno == errno.ENOTDIR:
             raise refused(path, "is no folder") from error
         raise files.translate(error, path) from error
