@@ -28,6 +28,10 @@ _OF_A_READER, _OF_A_CORE = (
 )  # address space: queues of 512 MiB, stacks, arenas
 _NOT_STARTED = 127
 _UNREADABLE = "unreadable"
+_NO_WALL = (
+    "nothing would keep it from writing elsewhere: this kernel has no Landlock of version 2 "
+    "(Linux 5.19), and this user may make no user namespaces"
+)
 IMAGE = "/proc/self/fd/0"
 """The image for a parser, also one that lies in a private folder: its standard input."""
 
@@ -206,15 +210,17 @@ def _be(
     if folder >= 0:
         os.fchdir(folder)
         users = (os.fstat(folder).st_uid,)
-    if os.geteuid() == 0:
-        walls.become(users)
+    # Nothing belongs to a user that this root alone knows.
+    walled = os.geteuid() == 0 and walls.become(users)
     walls.end_with_parent()
     try:
         os.close(os.open(IMAGE, os.O_RDONLY))
     except PermissionError:
         raise OSError(errno.EACCES, _UNREADABLE) from None
     walls.no_new_rights()
-    walls.restrict_files(program, 0, folder)
+    walled = walls.restrict_files(program, 0, folder) or walled
+    if folder >= 0 and not walled and not walls.leave_all_but(program, folder):
+        raise OSError(errno.EPERM, _NO_WALL)
     _limit(bounds)
     walls.restrict_calls(walls.unpacking_filter(os.uname().machine, writes=folder >= 0))
     os.execve(program, argv, {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"})  # noqa: S606 - argv, no shell

@@ -1,8 +1,9 @@
 """Walls around a program that parses what a stranger made; put up by the process that becomes it.
 
 Only the system calls are left that the program needs (seccomp); where the kernel has Landlock, no
-file but the image, the libraries of the system, the program, and the folder that it writes to. So
-no network, no other process, no home folder. Whoever writes cannot make a file that is set-uid or
+file but the image, the libraries of the system, the program, and the folder that it writes to. A
+program that writes gets a root with no more than these where there is no Landlock. So no network,
+no other process, no home folder. Whoever writes cannot make a file that is set-uid or
 set-gid, a device, a pipe, a socket, nor give a file an owner or extended attributes. As root a user
 without rights takes over first.
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import stat
 import struct
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -60,6 +62,12 @@ _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS, _FILTER = 22, 38, 2
 _SIGKILL, _NOBODY = 9, 65534
 _UNKNOWN_USER = (1, 22)  # EPERM of setgroups, EINVAL
 _NEW_USER, _NEW_OTHERS = 0x10000000, 0x40000000 | 0x08000000  # network, IPC
+_NEW_MOUNTS = 0x00020000
+# mount(2), umount2(2)
+_READ_ONLY, _REMOUNT, _BIND, _MOVE = 0x1, 0x20, 0x1000, 0x2000
+_RECURSIVE, _PRIVATE, _DETACH = 0x4000, 0x40000, 2
+_ESTALE = 116
+_SHARED_ROOT = "/tmp"  # noqa: S108 - where a new root begins: a folder of every system, covered
 # linux/landlock.h
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _EXECUTE, _READ_FILE, _READ_FOLDER = 1, 4, 8
@@ -69,6 +77,7 @@ _RIGHTS = (0, 0x1FFF, 0x3FFF, 0x7FFF)
 _LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib")
 _FILES = ("/etc/ld.so.cache", "/etc/fuse.conf", "/dev/null")
 _FACTS = ("/proc", "/sys/devices/system/cpu")
+_ROOT = ("/usr", "/bin", "/sbin", "/lib", "/lib64", *_FILES, *_FACTS)
 _ALONE = "this root knows no other user, and may make no user namespace"
 
 Row = tuple[int, int, int, int]
@@ -167,19 +176,23 @@ def landlock_version() -> int:
     return int(_syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), 1))
 
 
-def restrict_files(program: str, image: int, folder: int = -1) -> None:
-    """Leave this process, where the kernel can, the program, an open image and an open folder."""
+def restrict_files(program: str, image: int, folder: int = -1) -> bool:
+    """Leave this process, where the kernel can, the program, an open image and an open folder.
+
+    Return false where the kernel cannot. A program from elsewhere has its libraries anywhere: it
+    may read all files, and writes no other.
+    """
     version = landlock_version()
-    # A program from elsewhere has its libraries anywhere. Before the second version no file can get
-    # a name in another folder, as the names of one file in an image have it.
-    if version < (1 if folder < 0 else 2) or not program.startswith("/usr/"):
-        return
+    # Before the second version no file can get a name in another folder, as the names of one file
+    # in an image have it.
+    if version < (1 if folder < 0 else 2):
+        return False
     rights = _RIGHTS[min(version, 3)]
     handled = struct.pack("=Q", rights)
     rules = _syscall(_CREATE_RULESET, handled, ctypes.c_size_t(len(handled)), 0)
     if rules < 0:
-        return
-    for path in _LIBRARIES:
+        return False
+    for path in _LIBRARIES if program.startswith("/usr/") else ("/",):
         _permit_path(rules, path, _EXECUTE | _READ_FILE | _READ_FOLDER)
     for path in _FACTS:
         _permit_path(rules, path, _READ_FILE | _READ_FOLDER)
@@ -189,8 +202,74 @@ def restrict_files(program: str, image: int, folder: int = -1) -> None:
     _permit(rules, image, _READ_FILE)
     if folder >= 0:
         _permit(rules, folder, rights & (_WRITE | _LINK_ELSEWHERE | _CUT))
-    _syscall(_RESTRICT_SELF, rules, 0)
+    restricted = _syscall(_RESTRICT_SELF, rules, 0) == 0
     os.close(rules)
+    return bool(restricted)
+
+
+def leave_all_but(program: str, folder: int) -> bool:
+    """Give this process a root with the system's programs, its own, and an open folder alone.
+
+    Return false where this user may not make such a root (user_namespaces(7)). No other file can
+    be named then, and of the system none belongs to whoever unpacks. Raises `OSError`.
+    """
+    user, group = os.geteuid(), os.getegid()
+    if _libc.unshare(_NEW_MOUNTS) != 0:
+        if _libc.unshare(_NEW_USER | _NEW_MOUNTS) != 0:
+            return False
+        _map_user(user, group)
+    _mount("none", "/", _RECURSIVE | _PRIVATE)
+    # A folder that was opened before belongs to the mounts of before: it is opened again.
+    inside = os.open(os.readlink(f"/proc/self/fd/{folder}"), os.O_PATH | os.O_DIRECTORY)
+    if not os.path.samestat(os.fstat(inside), os.fstat(folder)):
+        raise OSError(_ESTALE, "the folder to unpack into was moved")
+    home = os.path.dirname(os.path.dirname(program))
+    places = {path: os.open(path, os.O_PATH) for path in (*_ROOT, home) if os.path.exists(path)}
+    links = {path: os.readlink(path) for path in places if os.path.islink(path)}
+    _mount("tmpfs", _SHARED_ROOT, 0, "tmpfs")
+    for path, place in places.items():
+        target = _SHARED_ROOT + path
+        if path in links:
+            os.symlink(links[path], target)
+        elif not os.path.lexists(target):
+            _bind(place, target)
+            if path == home:
+                _mount("none", target, _REMOUNT | _BIND | _READ_ONLY | _flags(target))
+        os.close(place)
+    _bind(inside, f"{_SHARED_ROOT}/unpacked")
+    os.chdir(_SHARED_ROOT)
+    if _libc.pivot_root(b".", b".") != 0:  # a root in memory, of a node without disks, stays
+        _mount(".", "/", _MOVE)
+        os.chroot(".")
+    elif _libc.umount2(b".", _DETACH) != 0:
+        raise OSError(ctypes.get_errno(), "umount2")
+    os.chdir("/unpacked")
+    return True
+
+
+def _bind(place: int, target: str) -> None:
+    """Let what is open appear at a path of the new root, with what is mounted below it."""
+    if stat.S_ISDIR(os.fstat(place).st_mode):
+        os.makedirs(target)
+    else:
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC))
+    _mount(f"/proc/self/fd/{place}", target, _BIND | _RECURSIVE)
+
+
+def _mount(source: str, target: str, flags: int, kind: str = "none") -> None:
+    words = [os.fsencode(word) for word in (source, target, kind)]
+    if _libc.mount(*words, ctypes.c_ulong(flags), None) != 0:
+        raise OSError(ctypes.get_errno(), f"mount {target}")
+
+
+def _flags(path: str) -> int:
+    """Return the flags of a mount that a user may not take away, for mount(2).
+
+    Those of access times stay by themselves where none is named.
+    """
+    kept = (os.ST_NOSUID, os.ST_NODEV, os.ST_NOEXEC)
+    return sum(os.statvfs(path).f_flag & flag for flag in kept)
 
 
 def _permit_path(rules: int, path: str, rights: int) -> None:
@@ -206,11 +285,12 @@ def _permit(rules: int, place: int, rights: int) -> None:
     _syscall(_ADD_RULE, rules, 1, struct.pack("=Qi", rights, place), 0)
 
 
-def become(users: tuple[int, ...]) -> None:
+def become(users: tuple[int, ...]) -> bool:
     """Be the first user that this root knows, without rights and groups.
 
     Namespaces of its own follow where they can be made. A root that knows itself alone, in a
-    namespace, leaves that one for another in which it is nobody. Raises `OSError`.
+    namespace, leaves that one for another in which it is nobody; false is returned then. Raises
+    `OSError`.
     """
     for user in users if users != (0,) else ():
         try:
@@ -228,10 +308,16 @@ def become(users: tuple[int, ...]) -> None:
     if _libc.unshare(_NEW_USER | others) != 0:
         if outer_user == 0:
             raise OSError(ctypes.get_errno(), _ALONE)
-        return
+        return True
+    _map_user(outer_user, outer_group)
+    return outer_user != 0
+
+
+def _map_user(user: int, group: int) -> None:
+    """Be nobody in the new namespace of users, and outside of it who one was."""
     _tell("/proc/self/setgroups", "deny")
-    _tell("/proc/self/uid_map", f"{_NOBODY} {outer_user} 1")
-    _tell("/proc/self/gid_map", f"{_NOBODY} {outer_group} 1")
+    _tell("/proc/self/uid_map", f"{_NOBODY} {user} 1")
+    _tell("/proc/self/gid_map", f"{_NOBODY} {group} 1")
 
 
 def limit(kind: int, most: int) -> None:

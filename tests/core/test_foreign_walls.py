@@ -1,0 +1,143 @@
+"""A kernel without Landlock: an unpacker still writes into its folder alone, or is not started."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from need import need
+from stackproof.core import limits
+from stackproof.core.effects.foreign import parser, unpack, walls
+from stackproof.core.effects.foreign.unpack import Packed, UnpackRules
+from stackproof.core.errors import Reason, StackproofError
+
+NOBODY = 65534
+
+
+def made(folder: Path, kind: str, names: dict[str, str]) -> Path:
+    """Make an image of files, one of which has another name in the bytes of an ext image."""
+    source, image = folder / "source", folder / f"image.{kind}"
+    source.mkdir()
+    (source / "file").write_text("content")
+    for name in names:
+        (source / name).write_text("escaped")
+    if kind == "squashfs":
+        need("mksquashfs")
+        argv = ["mksquashfs", source, image, "-quiet", "-no-progress"]
+    else:
+        need("e2fsprogs")
+        plain = "none,ext_attr,filetype"
+        argv = ["mke2fs", "-q", "-t", "ext2", "-O", plain, "-d", source, image, "2M"]
+    subprocess.run(argv, check=True, capture_output=True, timeout=600)
+    content = image.read_bytes()
+    for name, other in names.items():
+        assert len(name) == len(other)
+        assert content.count(name.encode()) == 1
+        content = content.replace(name.encode(), other.encode())
+    image.write_bytes(content)
+    image.chmod(0o644)
+    return image
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """Return the home of a user who unpacks, in a folder that he reaches."""
+    need("root", "unprivileged-user", "unprivileged-userns")
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder.name.startswith(("pytest-", "popen-", "test_")):
+            folder.chmod(0o755)
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    os.chown(home, NOBODY, NOBODY)
+    return home
+
+
+def unpacked(home: Path, kind: str, image: Path, *, program: str = "", walled: bool = True) -> str:
+    """Unpack an image to `out` as another user, without Landlock; return what is said of it."""
+    output, end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        said = "nothing"
+        try:
+            os.setgroups([])
+            os.setresgid(NOBODY, NOBODY, NOBODY)
+            os.setresuid(NOBODY, NOBODY, NOBODY)
+            walls._libc.prctl(4, 1, 0, 0, 0)  # /proc/self is his, as of a process that he started
+            walls.landlock_version = lambda: 0  # type: ignore[assignment]
+            if not walled:
+                walls.leave_all_but = lambda *_: True  # type: ignore[assignment]
+            if program:
+                parser.find = lambda _: program  # type: ignore[assignment]
+            with unpack.unpack(
+                Packed(path=str(image), kind=kind), home / "out", UnpackRules()
+            ) as tree:
+                said = tree.read("file", limits.SMALL_RECORD).decode()
+        except BaseException as error:  # noqa: BLE001 - this process ends here
+            said = f"{type(error).__name__}: {error}"
+        finally:
+            os.write(end, said.encode())
+            os._exit(0)
+    os.close(end)
+    with open(output, encoding="utf-8") as stream:
+        said = stream.read()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    return said
+
+
+@pytest.mark.parametrize("kind", ["squashfs", "ext"])
+def test_it_unpacks_as_before(home: Path, kind: str) -> None:
+    said = unpacked(home, kind, made(home.parent, kind, {}))
+    assert said == "content"
+    assert (home / "out/file").stat().st_uid == NOBODY
+
+
+@pytest.mark.parametrize(
+    "escape", ["../../.profile", "../.././.profile", f"/{12 * '../'}{{home}}/.profile"]
+)
+def test_names_with_slashes_lead_nowhere(home: Path, escape: str) -> None:
+    """Of an ext image a name may be any bytes, and debugfs takes it for a path."""
+    need("e2fsprogs")
+    profile = home / ".profile"
+    other = escape.format(home=os.path.relpath(home, "/"))
+    image = made(home.parent, "ext", {"x" * len(other): other})
+    for walled, left in ((False, "escaped"), (True, "mine")):
+        profile.write_text("mine")
+        os.chown(profile, NOBODY, NOBODY)
+        said = unpacked(home, "ext", image, walled=walled)
+        assert profile.read_text() == left, said
+        assert {path.name for path in home.iterdir()} <= {".profile", "out"}
+        shutil.rmtree(home / "out", ignore_errors=True)
+
+
+def test_a_program_from_elsewhere_runs(home: Path) -> None:
+    """One that the user has installed writes into the folder alone, too."""
+    need("mksquashfs")
+    program = home.parent / "conda/bin/unsquashfs"
+    program.parent.mkdir(parents=True)
+    program.write_text(
+        '#!/bin/sh\necho x >../../mine\necho x >"$0-written"\nexec unsquashfs "$@"\n'
+    )
+    program.chmod(0o755)
+    (home.parent / "conda/bin").chmod(0o777)
+    image = made(home.parent, "squashfs", {})
+    assert unpacked(home, "squashfs", image, program=str(program)) == "content"
+    assert {path.name for path in home.iterdir()} == {"out"}
+    assert os.listdir(program.parent) == ["unsquashfs"]
+
+
+def test_without_any_wall_nothing_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = made(tmp_path, "squashfs", {})
+    monkeypatch.setattr(walls, "restrict_files", lambda *_: False)
+    monkeypatch.setattr(walls, "leave_all_but", lambda *_: False)
+    monkeypatch.setattr(walls, "become", lambda _: False)
+    with pytest.raises(StackproofError) as error:
+        unpack.unpack(Packed(path=str(image)), tmp_path / "out", UnpackRules())
+    assert "no Landlock" in str(error.value)
+    assert error.value.reason is Reason.TOOL_MISSING
+    assert not (tmp_path / "out").exists()
