@@ -51,6 +51,13 @@ GO = [
     "-----BEGIN PGP PRIVATE KEY BLOCK-----\n\nhunter2\n-----END PGP PRIVATE KEY BLOCK-----",
     "glpat-hunter2hunter2hunter2", "ghp_hunter2hunter2hunter2hunter2", "xoxb-hunter2-hunter2",
     "github_pat_hunter2hunter2hunter2", "eyJhunter2hunter2.eyJhunter2hunter2.hunter2",
+    "SLURM_JWT=hunter2", "export PGPASSWORD=hunter2", "dbpasswd: hunter2", "REGISTRYTOKEN=hunter2",
+    "MYAPIKEY: hunter2", "machine x.org login anna password hunter2", "login anna\n  password hunter2",
+    "machine x.org\n  password hunter2\n", "openssl rsa -passin pass:hunter2 -in k",
+    "MUNGE:AwQFAhunter2hunter2hunter2hunter2==:", "hvs.CAESIhunter2hunter2hunter2hunter2",
+    "dckr_pat_hunter2hunter2hunter2hunter2", "sk_live_51Hunter2hunter2Hunter2hunter2",
+    "glc_eyHunter2hunter2Hunter2hunter2x", "ya29.hunter2hunter2hunter2hunter2", "xapp-1-hunter2-hunter2",
+    "nvapi-hunter2hunter2hunter2hunter2hunter2", "dop_v1_Hunter2hunter2hunter2hunter2",
     "key AKIAHUNTER2HUNTER2HU of anna", "hf_hunter2hunter2hunter2hunter2hunter2",
 ]  # fmt: skip
 
@@ -72,6 +79,9 @@ STAY = [
     "MPI_Init failed: mtl:ofi:provider: lnx", "-----BEGIN CERTIFICATE-----", "eyJ.no.token",
     "latency 8 1.23 us", "hwloc: cpu 0-15", "passed=12", "0x7f0012345678 in MPI_Send",
     "export LD_LIBRARY_PATH=/opt/x/lib:/opt/y/lib", "curl -u https://x", "docker ps -p 1",
+    "_ZN4llvm12DenseMapBaseINS_8DenseMapIPKNS_5ValueE", "main_ZN5boost3mpi12environmentC1ERiRPPcb",
+    "libfoo.ABCdef0123456789abcdefABCDEF.so.1", "pass:// x", "maxtokens=12", "bypass:on",
+    "the token expires", "sha256_0123456789abcdef0123456789abcdef", "password authentication",
     "GENERATE_KEYS_PER_RANK=4", "error: unknown key `mpii`", "public_key: ssh-ed25519 AAAA",
 ]  # fmt: skip
 

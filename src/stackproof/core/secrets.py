@@ -23,6 +23,10 @@ _KINDS = {
     "apikey": "key", "authkey": "key", "privatekey": "key", "secretkey": "key", "accesskey": "key",
     "sshkey": "key", "authtoken": "token", "accesstoken": "token",
 }  # fmt: skip
+# In one word with what it is of: PGPASSWORD, SLURM_JWT, `dbpasswd`.
+_ENDINGS = {"password": "password", "passwd": "password", "passphrase": "password",
+            "secret": "secret", "token": "token", "jwt": "token", "apikey": "key",
+            "credential": "credential", "credentials": "credential"}  # fmt: skip
 # What is said of a key, and what a key is of that is none to keep: indexes, and memory that a
 # network may reach.
 _OF_A_KEY = {"file", "path", "id", "data", "pem", "base", "string", "secret", "hex"}
@@ -62,10 +66,17 @@ _SHAPES = re.compile(
     r"(?P<key>-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----.*?"
     r"(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|\Z)"
     r"|\bAGE-SECRET-KEY-1[A-Z0-9]{20,}|\bPrivate-Lines: \d+\n(?:[A-Za-z0-9+/=]+\n?)+)"
-    r"|(?P<token>\bgh[pousr]_[A-Za-z0-9]{20,}|\bgithub_pat_\w{20,}|\bglpat-[\w-]{15,}"
-    r"|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|\beyJ[\w-]{10,}\.[\w-]{10,}(?:\.[\w-]*)?"
-    r"|\bxox[abprs]-[\w-]{10,}|\bhf_[A-Za-z0-9]{30,}|\bnpm_[A-Za-z0-9]{30,}|\bAIza[\w-]{35}"
-    r"|\bpypi-[\w-]{40,}|\bsk-(?:proj-|ant-)?[A-Za-z0-9_-]{32,})",
+    r"|(?P<credential>\bMUNGE:[A-Za-z0-9+/=]{20,}:?)"
+    # A name, and behind it letters of both cases and digits, as those who give tokens make them.
+    r"|(?P<token>\b[a-z]{2,8}(?:_[a-z0-9]{2,8}){0,2}[_.](?!_?Z[NKLSTV0-9])(?=\w{0,40}\d)(?=\w{0,40}[A-Z])"
+    r"(?=\w{0,40}[a-z])[A-Za-z0-9]{24,}(?![\w.])"
+    r"|\bgh[pousr]_[A-Za-z0-9]{20,}|\bgithub_pat_\w{20,}|\bglpat-[\w-]{15,}|\bhv[sbr]\.[\w-]{20,}"
+    r"|\bdckr_[a-z]{2,4}_[\w-]{20,}|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"
+    # From its begin to its dot at once: what has none is not looked at again from each place.
+    r"|(?<![\w-])eyJ[\w-]{10,}+\.[\w-]{10,}+(?:\.[\w-]*+)?"
+    r"|\bxox[abprs]-[\w-]{10,}|\bxapp-[\w-]{10,}|\bhf_[A-Za-z0-9]{30,}|\bnpm_[A-Za-z0-9]{30,}"
+    r"|\bAIza[\w-]{35}|\bya29\.[\w-]{20,}|\bpypi-[\w-]{40,}|\bnvapi-[\w-]{30,}"
+    r"|\b[rs]k-(?:proj-|ant-)?[A-Za-z0-9_-]{32,})",
     re.DOTALL,
 )
 _ADDRESS = re.compile(
@@ -98,6 +109,11 @@ _SAID = re.compile(
     r"|[ \t]*[:=][ \t]*(?=[^\s/~.$\"'(]))([^\s\"',;]+)",
     re.IGNORECASE,
 )
+# Of netrc(5), and what openssl(1) is told of a pass phrase.
+_NETRC = re.compile(
+    r"\b(?:machine|login|account)[ \t]+\S{1,200}\s{1,40}password[ \t]+(\S+)"
+    r"|(?<![\w-])pass:(?!//)([^\s\"',;]+)"
+)
 _LARGEST_AMOUNT = 999
 _LEFT_OUT = re.compile(r"\((\w[\w ]*) left out\)")
 
@@ -120,8 +136,10 @@ def kind_of(name: str) -> str:
     words = [word.lower() for word in _WORD.findall(name)]
     for number, word in enumerate(words):
         rest, before = set(words[number + 1 :]), words[:number]
-        if word in _KINDS and not rest & _ABOUT:
-            return _KINDS[word]
+        ends = (kind for end, kind in _ENDINGS.items() if word.endswith(end))
+        kind = _KINDS.get(word) or next(ends, "")
+        if kind and not rest & _ABOUT:
+            return kind
         if word == "auth" and not rest:
             return "credential"
         named = word in {"key", "keys"} and before and not _NO_SECRET & {*before[-1:]}
@@ -199,6 +217,7 @@ def _spans(text: str) -> list[_Span]:
         *_of_group(_ADDRESS, text, "password"), *_of_group(_KEY_FILE, text, "key"),
         *_of_group(_QUERY, text, "token"), *_of_group(_SAID, text, "password"),
         *_of_group(_PROXY_COMMAND, text, "proxy command"), *_of_group(_SHORT, text, "password"),
+        *_of_group(_NETRC, text, "password"),
     ]  # fmt: skip
 
 

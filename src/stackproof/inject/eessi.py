@@ -41,7 +41,7 @@ _LIBRARY = re.compile(r"lib.+\.so(?:\.[0-9.]+)?")
 _BESIDE = {"libucs.so.": "ucx", "libfabric.so.": "libfabric"}
 # Folders of an Open MPI's plug-ins, below its libraries; what it reads; and what starts its ranks.
 _COMPONENTS = ("openmpi", "pmix", "prte")
-_COMPONENT = re.compile(r"(?:\w+_)?mca_\w+\.so")
+_COMPONENT = re.compile(r"(?=(?:\w*_)?mca_)\w+\.so")
 _READ = ("etc", "share/openmpi", "share/pmix", "share/prte")
 _STARTERS = ("prterun", "orterun")
 _LAUNCHER = re.compile(r"(?:mpiexec|(?:o?mpi|prte|orte)run|prte|prun|pterm|psched|orte)\w*")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from stackproof.core.document import Document
 
 SCHEMA = "symbol-versions"
-_SERVICE_PACK = re.compile(r"[\s-]*(?<![a-z])sp\s*(\d)")
+_SERVICE_PACK = re.compile(r"(?<![\s-])[\s-]*+(?<![a-z])sp\s*+(\d)")
 # What follows a release, unless it is one of several.
 _ONLY = r"(?!\.?\d)(?!\s*(?:[/+-]|,?\s*(?:or|and|to)\b|,\s*\d))"
 _NODE = re.compile(r"([A-Z][A-Z0-9]*)_(\d+(?:\.\d+)*)")

@@ -34,7 +34,7 @@ _IMB_START = re.compile(r"^#\s+MPI Version\s*:", re.MULTILINE)
 _OSU_PAIR = re.compile(
     r"^# OSU MPI\S* (?:Bi-Directional )?(?:Latency|Bandwidth) Test", re.MULTILINE
 )
-_OWN_START = re.compile(r'"kind":"start".*?"world_size":(\d+)')
+_OWN_START = re.compile(r'"kind":"start"(?:(?!"kind":"start").)*?"world_size":(\d+)')
 
 
 class ProofOutcome(StrEnum):

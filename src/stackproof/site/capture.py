@@ -47,7 +47,7 @@ PROCESSOR = "archspec cpu"
 
 
 _LONGEST = 500  # as the schema of a site has it
-_LSCPU_LINE = re.compile(r"^\s*([^:\n]+?):[ \t]+(.+?)\s*$", re.MULTILINE)
+_LSCPU_LINE = re.compile(r"^[ \t]*([^\s:][^:\n]*):[ \t]+(\S(?:[^\n]*\S)?)[ \t\r]*$", re.MULTILINE)
 _ARCHITECTURES = ("x86_64", "aarch64", "ppc64le", "riscv64")
 _CPUINFO, _MEMINFO = "/proc/cpuinfo", "/proc/meminfo"
 _OS_RELEASE, _KERNEL = "/etc/os-release", "/proc/sys/kernel/osrelease"

@@ -23,19 +23,21 @@ _ERROR = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _UNKNOWN = re.compile(
-    r"module\(s\) are unknown|Unable to locate a modulefile|Module .* not found", re.IGNORECASE
+    r"module\(s\) are unknown|Unable to locate a modulefile|Module [^\n]{0,500} not found",
+    re.IGNORECASE,
 )
 _FIRST = re.compile(
     r"without\s+these module\(s\) loaded:\s*(?P<lmod>[^\n]+)"
     r"|following\s+modules?\s+must\s+be loaded first:\s*(?P<tcl>[^\n]+)"
-    r"|prereq(?:uisite)?s?\b[^:\n]*:\s*(?P<old>[^\n]+)",
+    r"|prereq(?:uisite)?s?\b[^:\n]{0,300}:\s*(?P<old>[^\n]+)",
     re.IGNORECASE,
 )
 _ELSEWHERE = re.compile(r"exist\s+but\s+cannot\s+be\s+loaded\s+as\s+requested", re.IGNORECASE)
 _SPIDER = re.compile(
-    r"need to load all module\(s\) on any one of the lines below.*?\n\s*\n"
+    r"need to load all module\(s\) on any one of the lines below[^\n]{0,500}\n"
+    r"(?:[ \t]*[^\s][^\n]*\n)*[ \t\r]*\n"
     r"(?P<lines>(?:[ \t]+\S[^\n]*\n)+)",
-    re.IGNORECASE | re.DOTALL,
+    re.IGNORECASE,
 )
 # What a shell and the module tool keep for themselves, or that is of one shell alone.
 _PRIVATE = re.compile(

@@ -22,7 +22,9 @@ from stackproof.bench.programs.tables import Draft, ParsedTables, PrintedTable, 
 
 PROGRAM = "IMB-MPI1"
 
-_BANNER = re.compile(r"#? *Intel ?\(R\) MPI Benchmarks (?P<version>\d\S*).*, MPI-1 part.*")
+_BANNER = re.compile(
+    r"#? *Intel ?\(R\) MPI Benchmarks (?P<version>\d[^\s,]*+)[^,\n]*+, MPI-1 part.*"
+)
 _CALL = re.compile(r"#.*-(?:msglen|msgsize|msg_size)\b.*")
 _MAP = re.compile(r"#.*-map\b.*")
 _TITLE = re.compile(r"#? ?Benchmarking (?P<name>[A-Z][\w-]*)\s*")

@@ -24,7 +24,7 @@ _RECORD = re.compile(r'(?:^|\s)(\{"kind":".*\})\s*$')
 _ALONE = re.compile(grammar.ALONE)
 _FEWEST_ALONE = 2
 _RELEASE = re.compile(r"\d+(?:\.\d+)*")
-_SINGLETONS = re.compile(r"(\d+) singletons will be started")  # Open MPI 5.0.11
+_SINGLETONS = re.compile(r"(?<!\d)(\d{1,9}) singletons will be started")  # Open MPI 5.0.11
 _OSU_ROW = r"^\d+(?:[ \t]+[\d.]+)+[ \t]+"
 """Within a line: a log may be one long column of numbers."""
 _OSU_WRONG = re.compile(rf"DATA VALIDATION ERROR|{_OSU_ROW}Fail[ \t]*$", re.MULTILINE)

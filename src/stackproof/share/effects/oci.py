@@ -27,7 +27,7 @@ PULL, PUSH, DELETE = "pull", "pull,push", "pull,push,delete"
 """What is asked for of a repository, as tokens have it."""
 CATALOG = "*"
 _PAGE = 1000
-_CHALLENGE = re.compile(r'([A-Za-z]+)="((?:[^"\\]|\\.)*)"')
+_CHALLENGE = re.compile(r'(?<![A-Za-z])([A-Za-z]+)="((?:[^"\\]|\\.)*)"')
 _TOKEN_S = 60.0
 """How long a token is good whose server does not say it."""
 _TOKEN = re.compile(r"[!-~]{1,65536}")

@@ -36,7 +36,7 @@ _LINE = re.compile(
     rf"{_KIND.decode()}\s+(?P<key>[A-Za-z0-9+/]+=*)(?:\s.*)?",
     re.IGNORECASE,
 )
-_OPTION = re.compile(r'([a-z-]+)="([^"]*)"', re.IGNORECASE)
+_OPTION = re.compile(r'(?<![a-z-])([a-z-]+)="([^"]*)"', re.IGNORECASE)
 _WORDS = re.compile(r"[A-Za-z0-9@._-]+(?:,[A-Za-z0-9@._-]+)*")
 
 

@@ -15,7 +15,7 @@ from stackproof.core.value import Value
 
 _WIDTH = 100
 # `resolve_template` in easybuild-framework fills in what an odd number of `%` stands before.
-_TEMPLATE = re.compile(r"%+(?=\(\w+\)\w)")
+_TEMPLATE = re.compile(r"(?<!%)%++(?=\(\w+\)\w)")
 
 
 class Constant(Value, kw_only=False):

@@ -32,7 +32,10 @@ from msgspec import field
 
 from stackproof.core.value import Value, replace
 
-_NAME = r"(?P<name>[a-z0-9][a-z0-9_-]*?)-(?P<version>\d[^/\s]*?|[^-/\s]+)-(?P<hash>[a-z2-7]{32})"
+_NAME = (
+    r"(?P<name>[a-z0-9][a-z0-9_-]{0,99}?)-(?P<version>\d[^/\s]{0,99}?|[^-/\s]{1,99})"
+    r"-(?P<hash>[a-z2-7]{32})"
+)
 _INSTALLING = re.compile(rf"==> Installing {_NAME}(?: \[(?P<number>\d+)/(?P<total>\d+)\])?")
 _INSTALLED = re.compile(r"\[\+\] (?P<prefix>/\S*)(?: \((?P<external>.*)\))?")
 _PHASE = re.compile(r"==> (?P<name>\S+): Executing phase: '(?P<phase>\w+)'")
@@ -49,7 +52,7 @@ _LOG = re.compile(
     r"(?:(?:build|configure|cmake)-\S*out\.txt|stage-\S+\.log))\s*$"
 )
 _STAGE = re.compile(rf"spack-stage-{_NAME}[/-]")
-_PREFIX = re.compile(rf"{_NAME}$")
+_PREFIX = re.compile(rf"(?:^|/){_NAME}$")
 # gpg(1) on standard error; Spack itself only says that there is no binary (v1.1).
 _SIGNATURE = re.compile(r"gpg: (?:(?P<bad>BAD signature)|(?P<unknown>Can't check signature)).*")
 _KEY = re.compile(r"gpg: +using \w+ key (?P<key>[0-9A-F]+)")

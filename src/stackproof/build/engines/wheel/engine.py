@@ -33,7 +33,9 @@ _PLATFORMS = {
     )
     for machine in ("x86_64", "aarch64")
 }
-_NO_VERSION = re.compile(r"satisfies the requirement (\S+).*?\(from versions: ([^)]*)\)", re.DOTALL)
+_NO_VERSION = re.compile(
+    r"satisfies the requirement (\S{1,300}+).{0,2000}?\(from versions: ([^)]{0,8000})\)", re.DOTALL
+)
 
 
 def problems(stack: Stack) -> tuple[Problem, ...]:

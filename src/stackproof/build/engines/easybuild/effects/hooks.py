@@ -112,7 +112,7 @@ _LINKERS = frozenset(("ld", "ld.gold", "ld.bfd", "lld", "ld.lld", "ld64.lld"))
 _HIDES = "@* | -B* | --* | -specs* | -Wl,@* | -Wl,*-L* | -Wl,*--library-path* | "
 _PROGRAM = re.compile(r"^('[^']+') \"\$\{CMD_ARGS\[@\]\}\"$", re.MULTILINE)
 _CALL = re.compile(r""""\$RPATH_ARGS_PY" "\$CMD" '([^']*)' '([^']*)' "\$@" \)$""", re.MULTILINE)
-_LOG = re.compile(r"^ *echo .*date.*'(.*)'$", re.MULTILINE)
+_LOG = re.compile(r"^ *echo (?=[^'\n]*date)[^'\n]*'([^'\n]*)'$", re.MULTILINE)
 
 
 def post_prepare_hook(*_: object) -> None:

@@ -41,7 +41,7 @@ NAMES: Mapping[str, str] = {
     "uuid": "ossp-uuid",
 }
 _REPACKED = re.compile(r"(?:[+~](?:dfsg|ds|repack|git|r)|\.dfsg|-stable)[\w.~+-]*$")
-_REALLY = re.compile(r".*\+really")
+_REALLY = re.compile(r"\A.*\+really")
 
 
 class SourcePackage(Value):

@@ -28,7 +28,7 @@ from stackproof.core.value import Value
 FILE = "environments.yaml"
 _UNIFY = {True: "true", False: "false"}
 # `%gcc`, `%fortran=nvhpc`, `%c,cxx=llvm`, `%[when=%c] c=gcc`.
-_COMPILED_BY = re.compile(r"%(?:\[[^\]]*\]\s*)?(?:[a-z,]+=)?([A-Za-z][\w-]*)")
+_COMPILED_BY = re.compile(r"%(?:\[[^\]]{0,300}\]\s*)?(?:[a-z,]+=)?([A-Za-z][\w-]*)")
 
 
 class Offer(Value):
