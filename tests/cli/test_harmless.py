@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,11 @@ COVERS = ("core/cli/streams.py",)
 # Clear the screen, set a title, have the terminal answer, C1, direction, a line of its own.
 EVIL = "na\x1b[2J\x1b]0;PWN\x07\x9b31m\u202e\rme"
 OBEYED = [chr(number) for number in (*range(9), *range(11, 32), *range(127, 160), 0x202E, 0x2028)]
+
+JOINERS = "\u200c\u200d"
+UNSEEN = [
+    chr(number) for number in range(sys.maxunicode) if unicodedata.category(chr(number)) == "Cf"
+]
 
 VERBS = {
     "check": ["check", "{folder}/recipe.yaml"],
@@ -121,3 +127,15 @@ def test_no_cell_is_a_formula(begin: str) -> None:
     csv.writer(buffer).writerow([made, harmless.cell(-1.5), harmless.cell(None), "a-b"])
     assert made == f"'{begin}HYPERLINK(1)"
     assert next(csv.reader(io.StringIO(buffer.getvalue(), newline="")))[1:] == ["-1.5", "", "a-b"]
+
+
+def test_what_nobody_sees_is_shown() -> None:
+    """Every format character of Unicode, but the two that join and part letters of words."""
+    assert len(UNSEEN) > 150
+    kept = {character for character in UNSEEN if character in harmless.text(f"a{character}b")}
+    assert kept == set(JOINERS)
+    for character in {*UNSEEN, "\u2028", "\x9b"} - kept:
+        assert harmless.text(f"a{character}b") == "a?b"
+        shown = harmless.json_text(json.dumps([character], ensure_ascii=False))
+        assert shown.isascii()
+        assert json.loads(shown) == [character]

@@ -13,10 +13,22 @@ if TYPE_CHECKING:
 
 _KEPT = "\n\t"
 _FORMULAS = frozenset("=+-@\t\r\n")
-_DIRECTIONS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x2028, 0x2029)
-_CONTROLS = (*range(0x20), *range(0x7F, 0xA0), *_DIRECTIONS)
+# Unicode's category Cf: marks of direction, and what has no width; and breaks of lines. The joiners
+# U+200C and U+200D stay, which words of some languages need.
+_UNSEEN = (
+    0xAD, *range(0x600, 0x606), 0x61C, 0x6DD, 0x70F, 0x890, 0x891, 0x8E2, 0x180E, 0x200B, 0x200E,
+    0x200F, *range(0x2028, 0x202F), *range(0x2060, 0x2070), 0xFEFF, *range(0xFFF9, 0xFFFC), 0x110BD,
+    0x110CD, *range(0x13430, 0x13440), *range(0x1BCA0, 0x1BCA4), *range(0x1D173, 0x1D17B),
+    *range(0xE0001, 0xE0080),
+)  # fmt: skip
+_CONTROLS = (*range(0x20), *range(0x7F, 0xA0), *_UNSEEN)
 _AS_MARKS = {number: "?" for number in _CONTROLS if chr(number) not in _KEPT}
-_AS_JSON = {number: f"\\u{number:04x}" for number in _AS_MARKS}
+_AS_JSON = {
+    number: "".join(
+        f"\\u{unit:04x}" for unit in memoryview(chr(number).encode("utf-16")[2:]).cast("H")
+    )
+    for number in _AS_MARKS
+}
 
 
 def text(value: str) -> str:
