@@ -146,7 +146,24 @@ def test_names_are_values_and_no_statements(folder: Path) -> None:
     with repository.changing() as change:
         change.add(LabelRecord(label=evil, date="", size=1, digest=DIGESTS[0], folder=""))
         assert change.digest_of(evil) == DIGESTS[0]
-    assert [one.label for one in repository.records()] == [evil]
+    assert repository.integrity() == ()
+
+
+@pytest.mark.parametrize("part", ["name", "version", "tag", "system", "uarch"])
+@pytest.mark.parametrize(
+    "text", ["x$(id)", "x`id`", "x;id", "-x", "x y", "x\nid", "", "*", "x/y", "\u202ex", "é"]
+)
+def test_a_label_of_others_is_read_as_one_or_not_at_all(folder: Path, part: str, text: str) -> None:
+    """What an index holds reaches shells, by completion: it may be somebody else's."""
+    repository = ImageRepository(folder)
+    good = {"name": "n", "version": "1", "tag": "v1", "system": "here", "uarch": "zen2"}
+    label = labels.Label(**{**good, part: text})
+    with repository.changing() as change:
+        change.add(LabelRecord(label=label, date="", size=1, digest=DIGESTS[0], folder=""))
+    for read in (repository.records, lambda: repository.candidates(labels.Label(), beginning=True)):
+        with pytest.raises(StackproofError) as error:
+            read()
+        assert error.value.reason is Reason.REPOSITORY_DAMAGED
 
 
 def test_no_repository_is_an_empty_one(folder: Path) -> None:

@@ -34,6 +34,17 @@ built, has the first."""
 _DIGEST = 64
 
 
+_WHOLE = re.compile(rf"{_PART.pattern}(?:\n{_PART.pattern}){{4}}")
+
+
+def is_whole(*parts: str) -> bool:
+    """Return true for the five parts of a label that an index may have.
+
+    An index may be somebody else's: what is read from it reaches shells by completion.
+    """
+    return _WHOLE.fullmatch("\n".join(parts)) is not None
+
+
 class Label(Value, order=True):
     """The parts of a label; one that is left out is empty. In order part by part, as uenv's are."""
 

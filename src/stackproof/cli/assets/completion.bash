@@ -61,6 +61,8 @@ _stackproof_labels() {
     before=${whole%"$word"}
     if ((${#COMPREPLY[@]} == 0)); then compopt +o filenames; fi
     for label in $("${COMP_WORDS[0]}" "$@" 2>/dev/null); do
+        # What is no label would stand on the command line as it is.
+        if [[ $label == *[!A-Za-z0-9_./:@%*-]* ]]; then continue; fi
         if [[ -n $word && $word != *::* && $label != "$word"* ]]; then label=${label#deploy::}; fi
         if [[ $label == "$word"* ]]; then
             label=$before$label

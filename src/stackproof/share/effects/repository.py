@@ -201,6 +201,8 @@ class ImageRepository:
             fine = texts_are and type(uarch) is type(date) is str and type(bytes_) is int
             if not fine or not is_digest(digest):
                 raise self._damaged(f"it names an image `{str(digest)[:_DIGEST_DIGITS]}`")
+            if not labels.is_whole(name, version, tag, system, uarch):
+                raise self._damaged(f"the image `{digest[:_DIGEST_DIGITS]}` has no usual label")
             texts += len(name) + len(version) + len(tag) + len(system) + len(uarch) + _DIGEST_DIGITS
             if count == limits.INDEX.count or texts > _SHARED_TEXTS * size:
                 raise self._damaged("it has more rows than there can be")
