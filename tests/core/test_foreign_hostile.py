@@ -385,6 +385,42 @@ def test_a_parser_that_does_not_end_is_ended(tmp_path: Path, monkeypatch) -> Non
     assert os.listdir(tmp_path) == ["image"]
 
 
+def test_who_writes_too_much_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not when it is done: this one never is, and none of its files is large."""
+    monkeypatch.setattr(parser, "find", lambda _: os.path.realpath("/bin/sh"))
+    loop = 'i=0; while :; do i=$((i + 1)); echo "$1" >"file$i"; done'
+    (tmp_path / "image").touch()
+    (tmp_path / "out").mkdir()
+    image, out = parser.open_image(str(tmp_path / "image")), os.open(tmp_path / "out", os.O_RDONLY)
+    try:
+        parser.writer(out)
+        for most in ((limits.MIB, 0), (0, 100)):
+            bounds = parser.Bounds(seconds=3600, file=limits.MIB, tree=most)
+            ended = parser.parse(("sh", "-c", loop, "sh", "x" * 3000), image, bounds, folder=out)
+            assert ended.fault == "full"
+    finally:
+        os.close(image)
+        os.close(out)
+
+
+@pytest.mark.parametrize("count", [10, 3000])
+def test_an_image_has_no_more_than_its_kind(tmp_path: Path, count: int) -> None:
+    """A few large files, or many small ones: the sum counts."""
+    need("mksquashfs")
+    source = tmp_path / "source"
+    (source / "meta").mkdir(parents=True)
+    for number in range(count):
+        (source / "meta" / str(number)).write_text("x" * (20_000_000 // count))
+    image = squash(source, tmp_path / "image.squashfs")
+    assert image.stat().st_size < limits.META.bytes
+    rules = UnpackRules(most=limits.META)
+    with pytest.raises(StackproofError) as error:
+        foreign_unpack.unpack(Packed(path=str(image)), tmp_path / "out", rules)
+    assert error.value.reason is Reason.TOO_LARGE
+    assert not (tmp_path / "out").exists()
+    assert meta_files.read(str(image)) is None
+
+
 def test_paths_of_a_tree_stay_in_it(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("secret")
     root = tmp_path / "root"

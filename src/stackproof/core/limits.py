@@ -70,6 +70,11 @@ SMALL_RECORD = Limit(
 )  # fmt: skip
 JOINED = Limit("what ranks of a node tell each other of a mount", "hundreds of bytes", bytes=MIB)
 PROBED = Limit("of a file or an answer, what a probe of a machine keeps", "lines", bytes=8 * KIB)
+PRINTED = Limit(
+    "what a program prints that is run, a step of a build too: begin and end of it",
+    "some MiB, of a build with all its compilers", bytes=64 * MIB,
+)  # fmt: skip
+PRINTED_LINE = Limit("a line of it, for whoever looks on", "hundreds of bytes", bytes=MIB)
 ANSWER = Limit("what a program says of itself", "lines", bytes=MIB)
 SOURCE = Limit("a source archive that is downloaded", "tens of MiB", bytes=2 * GIB)
 HWLOC = Limit(
@@ -192,6 +197,10 @@ LINK_STEPS = Limit(
 FOREIGN = Limit(
     "an image that is unpacked", "hundreds of thousands of files, tens of GiB",
     bytes=1024 * GIB, count=(4_000_000, "entries"), depth=256,
+)  # fmt: skip
+IMAGE_RATIO = Limit(
+    "an image that is unpacked, for each byte of it after the first GiB", "three to ten",
+    bytes=200,
 )  # fmt: skip
 REFUSED = Limit(
     "entries that a message names, of those that are refused", "a few", count=(20, "entries")

@@ -35,7 +35,7 @@ def read(image: str) -> MetaFiles | None:
     Raises `StackproofError`: TOOL_MISSING, DISK_FULL, FILE_MISSING.
     """
     most = limits.IMAGE_MEMBER
-    rules = UnpackRules(seconds=most.seconds, file_bytes=most.bytes)
+    rules = UnpackRules(seconds=most.seconds, file_bytes=most.bytes, most=limits.META)
     packed = Packed(path=image, member=FOLDER, processors=1)
     with tempfile.TemporaryDirectory(prefix="stackproof-meta-") as aside:
         try:

@@ -19,6 +19,7 @@ _SIGKILL = 9
 _PROCESSOR_TIME, _FILE_SIZE, _CORE, _ADDRESS_SPACE = 0, 1, 4, 9  # sys/resource.h
 _IGNORED_BY_PYTHON = (13, 25)  # SIGPIPE, SIGXFSZ
 _CHUNK = 1 << 16
+_LOOK_S = 0.05  # how often the folder is looked at that a parser writes to, at most
 _COMPLAINTS = MIB
 _FIRST_USER, _NOBODY = 0x70000000, 65534
 _IN_MEMORY = 64 * MIB
@@ -37,7 +38,7 @@ IMAGE = "/proc/self/fd/0"
 
 
 class Ended:
-    """How a parser ended: exit code, output, complaints; `fault` is "", `time` or `size`."""
+    """How a parser ended: exit code, output, complaints; `fault` is "", `time`, `size`, `full`."""
 
     __slots__ = ("code", "complaints", "fault", "output")
 
@@ -53,14 +54,20 @@ class Ended:
 
 
 class Bounds:
-    """The most that a parser may take: seconds, bytes of output, bytes of a file that it writes."""
+    """The most that a parser may take: seconds, bytes of output, bytes of a file that it writes.
 
-    __slots__ = ("file", "output", "seconds")
+    `tree` is for the folder that it writes to: bytes of all files, and entries; zero is any.
+    """
 
-    def __init__(self, *, seconds: int, output: int = 0, file: int = 0) -> None:
+    __slots__ = ("file", "output", "seconds", "tree")
+
+    def __init__(
+        self, *, seconds: int, output: int = 0, file: int = 0, tree: tuple[int, int] = (0, 0)
+    ) -> None:
         self.seconds = seconds
         self.output = output
         self.file = file
+        self.tree = tree
 
 
 class StartError(OSError):
@@ -172,7 +179,7 @@ def _run(
         os.close(end)
     whole = False
     try:
-        texts, fault = _read(said[0], complaints[0], bounds)
+        texts, fault = _read(said[0], complaints[0], bounds, folder)
         whole = not fault
         why = os.read(trouble[0], 200).decode(errors="replace")
     finally:
@@ -241,9 +248,13 @@ def _limit(bounds: Bounds) -> None:
     walls.limit(_PROCESSOR_TIME, bounds.seconds * (os.cpu_count() or 1))
 
 
-def _read(output: int, complaints: int, bounds: Bounds) -> tuple[tuple[bytes, bytes], str]:
+def _read(
+    output: int, complaints: int, bounds: Bounds, folder: int
+) -> tuple[tuple[bytes, bytes], str]:
     """Return both outputs, and why they are not whole."""
     end = time.monotonic() + bounds.seconds
+    watched = folder >= 0 and any(bounds.tree)
+    look = time.monotonic() + _LOOK_S if watched else end
     kept = {output: bytearray(), complaints: bytearray()}
     most = {output: bounds.output, complaints: _COMPLAINTS}
     poller = select.poll()
@@ -251,10 +262,15 @@ def _read(output: int, complaints: int, bounds: Bounds) -> tuple[tuple[bytes, by
         poller.register(descriptor, select.POLLIN)
     waiting, fault = set(kept), ""
     while waiting and not fault:
-        left = end - time.monotonic()
-        ready = poller.poll(max(0, left) * 1000)
-        if not ready:
+        ready = poller.poll(max(0, min(look, end) - time.monotonic()) * 1000)
+        now = time.monotonic()
+        if now >= end and not ready:
             fault = "time"
+        elif watched and now >= look:
+            if _is_full(folder, bounds.tree):
+                fault = "full"
+            # So that looking takes a small part of the time, whatever there is to look at.
+            look = time.monotonic() + max(_LOOK_S, 20 * (time.monotonic() - now))
         for descriptor, _ in ready:
             chunk = os.read(descriptor, _CHUNK)
             kept[descriptor] += chunk
@@ -264,3 +280,35 @@ def _read(output: int, complaints: int, bounds: Bounds) -> tuple[tuple[bytes, by
             elif len(kept[descriptor]) > most[descriptor]:
                 fault = "size"
     return (bytes(kept[output]), bytes(kept[complaints])), fault
+
+
+def _is_full(folder: int, most: tuple[int, int]) -> bool:
+    """Return true for a folder with more bytes or entries than a parser may write.
+
+    What it is writing may go away at any moment, and what cannot be entered is looked at when it
+    has ended.
+    """
+    size, entries = most
+    used, count, waiting = 0, 0, [""]
+    while waiting:
+        path = waiting.pop()
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            inner = os.open(path or ".", flags, dir_fd=folder)
+        except OSError:
+            continue
+        try:
+            with os.scandir(inner) as listing:
+                for entry in listing:
+                    try:
+                        used += entry.stat(follow_symlinks=False).st_blocks * 512
+                    except OSError:
+                        continue
+                    count += 1
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(f"{path}/{entry.name}" if path else entry.name)
+                    if (size and used > size) or (entries and count > entries):
+                        return True
+        finally:
+            os.close(inner)
+    return False

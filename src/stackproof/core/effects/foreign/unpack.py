@@ -23,11 +23,13 @@ from stackproof.core.effects.foreign import parser
 from stackproof.core.effects.foreign.parser import Bounds, Ended, StartError
 from stackproof.core.effects.foreign.tree import ForeignTree, set_mode
 from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.core.limits import Limit
 from stackproof.core.links import LinkRules
 from stackproof.core.value import Value
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NAME = "tree"
+_TOO_MUCH = "more files, or larger ones, than such an image has"
 _NOT_ALL = 2  # unsquashfs(1): 1 is a fatal error
 _SPECIAL = re.compile(
     r"create_inode: (?:could not|failed to) create "
@@ -63,12 +65,14 @@ class UnpackRules(Value):
 
     `links` says what links mean. Devices, pipes and sockets are refused, or left out where
     `whole_system`: root file systems have them, and nothing that is looked for there is one.
+    `most` bounds all that is written; of a large image also its size does.
     """
 
     links: LinkRules = links.PLAIN
     whole_system: bool = False
     seconds: int = limits.UNPACKED.seconds
     file_bytes: int = limits.LAYER.bytes
+    most: Limit = limits.FOREIGN
 
 
 def unpack(packed: Packed, into: str | os.PathLike[str], rules: UnpackRules) -> ForeignTree:
@@ -105,12 +109,13 @@ def _filled(packed: Packed, holder: int, rules: UnpackRules) -> tuple[int, int]:
     try:
         os.fchmod(top, 0o700)  # no set-group-id of the folder above
         parser.writer(top)
-        ended = _parsed(packed, top, rules)
+        most = _most_of(packed, rules)
+        ended = _parsed(packed, top, rules, most)
         if (os.fstat(top).st_uid, os.fstat(top).st_gid) != (os.geteuid(), os.getegid()):
             os.fchown(top, os.geteuid(), os.getegid())
         mode = stat.S_IMODE(os.fstat(top).st_mode) & 0o777
         os.fchmod(top, 0o700)
-        settled = _Settling(packed.path)
+        settled = _Settling(packed.path, most)
         settled.settle(top)
         _judge(packed, ended, settled, rules)
     except BaseException:
@@ -119,8 +124,18 @@ def _filled(packed: Packed, holder: int, rules: UnpackRules) -> tuple[int, int]:
     return mode, top
 
 
-def _parsed(packed: Packed, top: int, rules: UnpackRules) -> Ended:
-    bounds = Bounds(seconds=rules.seconds, output=limits.MIB, file=rules.file_bytes)
+def _most_of(packed: Packed, rules: UnpackRules) -> tuple[int, int]:
+    """Return the bytes and entries that an image may have, by the rules and by its own size."""
+    try:
+        size = os.stat(packed.path).st_size
+    except OSError as error:
+        raise files.translate(error, packed.path) from error
+    grown = limits.GIB + limits.IMAGE_RATIO.bytes * size
+    return min(rules.most.bytes, grown), rules.most.count
+
+
+def _parsed(packed: Packed, top: int, rules: UnpackRules, most: tuple[int, int]) -> Ended:
+    bounds = Bounds(seconds=rules.seconds, output=limits.MIB, file=rules.file_bytes, tree=most)
     with _image(packed.path) as image:
         return parser.parse(packed.argv(), image, bounds, folder=top)
 
@@ -164,6 +179,8 @@ def not_started(error: StartError) -> StackproofError:
 
 def _judge(packed: Packed, ended: Ended, settled: _Settling, rules: UnpackRules) -> None:
     """Raise for a parser that ended badly, and for what it left."""
+    if ended.fault == "full":
+        raise settled.too_large(_TOO_MUCH)
     said = [line for line in ended.complaints.decode(errors="replace").splitlines() if line.strip()]
     told = [match[1].removeprefix("./") for match in map(_SPECIAL.fullmatch, said) if match]
     special = sorted({*told, *settled.special})
@@ -217,6 +234,7 @@ class _Settling(Struct):
     """A walk through what a parser left: all becomes the caller's, and is told."""
 
     image: str
+    most: tuple[int, int]
     links: dict[str, str] = field(default_factory=dict)
     folders: set[str] = field(default_factory=set)
     special: list[str] = field(default_factory=list)
@@ -229,7 +247,7 @@ class _Settling(Struct):
 
     def _folder(self, folder: int, path: str, depth: int) -> None:
         if depth > limits.FOREIGN.depth:
-            raise self._too_large(f"folders {limits.FOREIGN.depth} deep")
+            raise self.too_large(f"folders {limits.FOREIGN.depth} deep")
         with os.scandir(folder) as entries:
             inner = [entry for entry in entries if self._is_folder(folder, path, entry)]
         for entry in inner:
@@ -240,8 +258,9 @@ class _Settling(Struct):
         state = entry.stat(follow_symlinks=False)
         self.entries += 1
         self.size += state.st_blocks * 512
-        if self.entries > limits.FOREIGN.count or self.size > limits.FOREIGN.bytes:
-            raise self._too_large("more files, or larger ones, than any image has")
+        size, entries = self.most
+        if self.entries > entries or self.size > size:
+            raise self.too_large(_TOO_MUCH)
         kind = stat.S_IFMT(state.st_mode)
         if kind not in {stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK}:
             self.special.append(path + entry.name)
@@ -273,7 +292,8 @@ class _Settling(Struct):
         if (state.st_uid, state.st_gid) != (user, group):
             os.chown(name, user, group, dir_fd=folder, follow_symlinks=False)
 
-    def _too_large(self, what: str) -> StackproofError:
+    def too_large(self, what: str) -> StackproofError:
+        """Return the error for an image that holds too much of something."""
         return fail(
             Reason.TOO_LARGE,
             f"image `{self.image}` holds {what}",
