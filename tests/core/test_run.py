@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from stackproof.core import limits
 from stackproof.core.command import Command, Completed, EnvPatch
 from stackproof.core.effects import run
 from stackproof.core.errors import Reason, StackproofError
@@ -50,6 +51,36 @@ def test_output_is_bytes_whatever_they_are() -> None:
 def test_more_output_than_a_pipe_holds() -> None:
     done = run.run(shell("head -c 300000 /dev/zero; head -c 300000 /dev/zero >&2"))
     assert (len(done.stdout), len(done.stderr)) == (300_000, 300_000)
+
+
+@pytest.mark.parametrize("watched", [True, False])
+def test_of_a_long_output_begin_and_end_are_kept(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, watched: bool
+) -> None:
+    """A step of a build may print without an end: that is neither memory nor a log of ours."""
+    most = 100_000
+    monkeypatch.setattr(limits, "PRINTED", limits.Limit("", "", bytes=most))
+    lines: list[str] = []
+    script = "echo begin; head -c 3000000 /dev/zero | tr '\\0' x; echo; echo end; echo error >&2"
+    log = tmp_path / "log"
+    done = run.run(shell(script), log=log, watch=lines.append if watched else None)
+    assert done.stderr == b"error\n"
+    assert done.stdout.startswith(b"begin\nxxx")
+    assert done.stdout.endswith(b"xxx\nend\n")
+    begin, said, end = done.stdout.partition(b"\n[2900011 bytes are left out here]\n")
+    assert said
+    assert len(begin) == len(end) == most // 2
+    assert log.stat().st_size < 2 * most
+    # Nothing says which of two outputs is read first.
+    assert not watched or {"begin", "end", "error"} <= set(lines)
+
+
+def test_a_line_without_an_end_comes_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "PRINTED_LINE", limits.Limit("", "", bytes=1000))
+    lines: list[str] = []
+    run.run(shell("head -c 300000 /dev/zero | tr '\\0' x"), watch=lines.append)
+    assert "".join(lines) == "x" * 300_000
+    assert len(lines) > 1
 
 
 def test_standard_input_is_closed() -> None:

@@ -21,6 +21,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Protocol
 
+from stackproof.core import limits
 from stackproof.core.command import Command, Completed
 from stackproof.core.effects import files, sandbox
 from stackproof.core.errors import Reason, StackproofError, fail
@@ -50,10 +51,10 @@ def base_environment() -> dict[str, str]:
 def run(command: Command, *, log: Path | None = None, watch: Watcher | None = None) -> Completed:
     """Run a command on this machine and return how it ended, whatever the exit code.
 
-    `watch` gets every line of output as it comes, standard error's too; `log` grows meanwhile.
-    Raises `StackproofError` (TOOL_MISSING) when the program is not there, and what
-    `sandbox.argv` raises. On a timeout or an interrupt the whole process group is ended:
-    politely, then firmly.
+    `watch` gets every line of output as it comes, standard error's too; `log` grows meanwhile. Of
+    an output that is longer than `limits.PRINTED` the middle is left out. Raises `StackproofError`
+    (TOOL_MISSING) when the program is not there, and what `sandbox.argv` raises. On a timeout or an
+    interrupt the whole process group is ended: politely, then firmly.
     """
     argv = sandbox.argv(command) if command.sandbox else command.argv
     started = time.monotonic()
@@ -66,16 +67,12 @@ def run(command: Command, *, log: Path | None = None, watch: Watcher | None = No
     timed_out = False
     try:
         later.let_go()
-        watched = _Watched(process, watch, log) if watch else None
-        if watched:
-            watched.read(command.timeout_s)
-            stdout, stderr = watched.outputs()
-        else:
-            stdout, stderr = process.communicate(timeout=command.timeout_s)
+        watched = _Watched(process, watch, log if watch else None)
+        watched.read(command.timeout_s)
+        stdout, stderr = watched.outputs()
     except subprocess.TimeoutExpired:
         timed_out = True
-        rest = _stop(process)
-        stdout, stderr = watched.outputs(rest) if watched else rest
+        stdout, stderr = watched.outputs(_stop(process))
     except BaseException:
         _stop(process)
         raise
@@ -149,48 +146,92 @@ def _start(command: Command, argv: tuple[str, ...], *, waits: bool) -> subproces
         raise fail(Reason.INVALID_VALUE, f"cannot run `{argv[0]}`: {error}") from error
 
 
+class _Kept:
+    """An output of any length, of which begin and end are kept: an error stands at one of them."""
+
+    def __init__(self, most: int) -> None:
+        self._half = most // 2
+        self._begin = bytearray()
+        self._end = bytearray()
+        self._left_out = 0
+
+    def add(self, chunk: bytes) -> None:
+        """Take what comes next."""
+        room = self._half - len(self._begin)
+        self._begin += chunk[:room]
+        self._end += chunk[room:]
+        if len(self._end) > 2 * self._half:  # not for each piece
+            self._shorten()
+
+    def text(self) -> bytes:
+        """Return all of it, or begin and end with a line between that says what is missing."""
+        self._shorten()
+        if not self._left_out:
+            return bytes(self._begin + self._end)
+        gap = f"\n[{self._left_out} bytes are left out here]\n".encode()
+        return bytes(self._begin + gap + self._end)
+
+    def _shorten(self) -> None:
+        more = max(0, len(self._end) - self._half)
+        self._left_out += more
+        del self._end[:more]
+
+
 class _Watched:
     """The outputs of a process, read while it runs; a log is written on the way."""
 
-    def __init__(self, process: subprocess.Popen[bytes], watch: Watcher, log: Path | None) -> None:
+    def __init__(
+        self, process: subprocess.Popen[bytes], watch: Watcher | None, log: Path | None
+    ) -> None:
         self._process = process
         self._watch = watch
         self._log = log
         self._begun: dict[int, bytes] = {}
         streams = (process.stdout, process.stderr)
-        self._kept = {stream.fileno(): bytearray() for stream in streams if stream}
+        most = limits.PRINTED.bytes
+        self._kept = {stream.fileno(): _Kept(most) for stream in streams if stream}
+        self._copied = 0
 
     def read(self, timeout_s: float | None) -> None:
         """Read to the end of both outputs and of the process; raises `TimeoutExpired`."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         waiting = set(self._kept)
+        poller = select.poll()
+        for descriptor in waiting:
+            poller.register(descriptor, select.POLLIN)
         with contextlib.ExitStack() as stack:
             copy = stack.enter_context(_opened(self._log)) if self._log else None
             while waiting:
                 left = None if deadline is None else max(0.0, deadline - time.monotonic())
-                ready, _, _ = select.select(list(waiting), [], [], left)
+                ready = poller.poll(None if left is None else 1000 * left)
                 if not ready:
                     raise subprocess.TimeoutExpired(self._process.args, timeout_s or 0.0)
-                for descriptor in ready:
+                for descriptor, _ in ready:
                     chunk = os.read(descriptor, _CHUNK)
                     self._take(descriptor, chunk)
-                    if copy:
+                    if copy and self._copied < limits.PRINTED.bytes:
                         copy.write(chunk)
+                        self._copied += len(chunk)
                     if not chunk:
                         waiting.discard(descriptor)
+                        poller.unregister(descriptor)
         _close(self._process)
         self._process.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
 
     def outputs(self, rest: tuple[bytes, bytes] = (b"", b"")) -> tuple[bytes, bytes]:
         """Return all of standard output and standard error, with what was read elsewhere."""
+        for kept, more in zip(self._kept.values(), rest, strict=True):
+            kept.add(more)
         stdout, stderr = self._kept.values()
-        return bytes(stdout) + rest[0], bytes(stderr) + rest[1]
+        return stdout.text(), stderr.text()
 
     def _take(self, descriptor: int, chunk: bytes) -> None:
-        self._kept[descriptor] += chunk
+        self._kept[descriptor].add(chunk)
+        if self._watch is None:
+            return
         text = self._begun.pop(descriptor, b"") + chunk
         *lines, last = text.split(b"\n")
-        if chunk:
+        if chunk and len(last) < limits.PRINTED_LINE.bytes:
             self._begun[descriptor] = last
         elif last:
             lines.append(last)
