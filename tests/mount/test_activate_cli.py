@@ -327,7 +327,7 @@ def image_that_sets(folder: Path, **variables: str) -> Path:
 @pytest.mark.parametrize(
     "name",
     ["PROMPT_COMMAND", "BASH_ENV", "ENV", "PS1", "PS4", "SHELLOPTS", "IFS", "ZDOTDIR",
-     "BASH_FUNC_ls%%"],
+     "BASH_FUNC_ls%%", "MAILPATH", "HISTFILE", "TMOUT", "INPUTRC", "CDPATH"],
 )  # fmt: skip
 def test_what_a_shell_runs_at_once_is_refused(
     capfd: pytest.CaptureFixture[str], tmp_path: Path, name: str, form: list[str]
@@ -338,6 +338,30 @@ def test_what_a_shell_runs_at_once_is_refused(
     assert code == 4
     assert "evil" not in out
     assert name in err
+
+
+@pytest.mark.parametrize(
+    ("shell", "script"),
+    [("bash", ["--norc", "-ic", "compgen -v"]), ("zsh", ["-fc", "print -l ${(k)parameters}"])],
+)
+def test_no_variable_of_a_shell_is_changed(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, shell: str, script: list[str]
+) -> None:
+    """Those that the shells of this machine have by themselves; some are for all programs."""
+    need("mksquashfs", *(["zsh"] if shell == "zsh" else []))
+    done = subprocess.run(
+        [shell, *script], env={"PATH": os.environ["PATH"]}, capture_output=True, text=True,
+        stdin=subprocess.DEVNULL, timeout=600, check=False,
+    )  # fmt: skip
+    names = {name for name in done.stdout.split() if name.isupper()}
+    assert len(names) > 30
+    kept = names & {"PATH", "MANPATH", "HOME", "SHELL", "TERM", "LANG"}
+    image = tmp_path / "a.squashfs"
+    for name in sorted(names - kept):
+        image.unlink(missing_ok=True)
+        code, out, err = call(capfd, image_that_sets(tmp_path, **{name: "$(evil)"}))
+        assert (code, out) == (4, ""), name
+        assert f"`{name}`" in err
 
 
 @pytest.mark.parametrize("name", ["LD_PRELOAD", "SLURM_CONF", "PYTHONSTARTUP", "GIT_SSH_COMMAND"])

@@ -23,16 +23,39 @@ if TYPE_CHECKING:
     from stackproof.image.described import Described
     from stackproof.mount.options import ActivateOptions
 
-# Bash and its like run what these hold, or what they name, without anything of an image started.
+# The variables that shells themselves read: sections 5.1 and 5.2 of the Bash Reference Manual, and
+# zshparam(1). A shell may run what they hold at its next prompt, or write where they say, and
+# nothing of the image has been started. PATH, HOME, SHELL and the locale are for all programs.
 _OF_SHELLS = frozenset({
-    "BASH_ENV", "BASHOPTS", "ENV", "FPATH", "IFS", "PROMPT_COMMAND", "PS0", "PS1", "PS2", "PS3",
-    "PS4", "SHELLOPTS", "ZDOTDIR",
+    "ARGC", "ARGV0", "CDPATH", "CHILD_MAX", "COLUMNS", "COMPREPLY", "COMP_CWORD", "COMP_KEY",
+    "COMP_LINE", "COMP_POINT", "COMP_TYPE", "COMP_WORDBREAKS", "COMP_WORDS", "COPROC",
+    "CORRECT_IGNORE", "CORRECT_IGNORE_FILE", "CPUTYPE", "DIRSTACK", "DIRSTACKSIZE", "EGID", "EMACS",
+    "ENV", "EPOCHREALTIME", "EPOCHSECONDS", "ERRNO", "EUID", "EXECIGNORE", "FCEDIT", "FIGNORE",
+    "FPATH", "FUNCNAME", "FUNCNEST", "GID", "GLOBIGNORE", "GLOBSORT", "GROUPS", "HISTCHARS",
+    "HISTCMD", "HISTCONTROL", "HISTFILE", "HISTFILESIZE", "HISTIGNORE", "HISTORY_IGNORE",
+    "HISTSIZE", "HISTTIMEFORMAT", "HOST", "HOSTFILE", "HOSTNAME", "HOSTTYPE", "IFS", "IGNOREEOF",
+    "INPUTRC", "INSIDE_EMACS", "KEYBOARD_HACK", "KEYTIMEOUT", "LINENO", "LINES", "LISTMAX",
+    "LOGCHECK", "LOGNAME", "MACHTYPE", "MAIL", "MAILCHECK", "MAILPATH", "MAPFILE", "MODULE_PATH",
+    "NULLCMD", "OLDPWD", "OPTARG", "OPTERR", "OPTIND", "OSTYPE", "PIPESTATUS", "POSIXLY_CORRECT",
+    "POSTEDIT", "PPID", "PROMPT", "PROMPT2", "PROMPT3", "PROMPT4", "PROMPT_COMMAND",
+    "PROMPT_DIRTRIM", "PROMPT_EOL_MARK", "PSVAR", "PS0", "PS1", "PS2", "PS3", "PS4", "PWD",
+    "RANDOM", "READNULLCMD", "REPLY", "REPORTMEMORY", "REPORTTIME", "RPROMPT", "RPROMPT2", "RPS1",
+    "RPS2", "SAVEHIST", "SECONDS", "SHELLOPTS", "SHLVL", "SPROMPT", "SRANDOM", "STTY", "TIMEFMT",
+    "TIMEFORMAT", "TMOUT", "TMPPREFIX", "TMPSUFFIX", "TRY_BLOCK_ERROR", "TRY_BLOCK_INTERRUPT",
+    "TTY", "TTYIDLE", "UID", "USERNAME", "VENDOR", "WATCH", "WATCHFMT", "WORDCHARS", "ZDOTDIR",
+    "ZSH_ARGZERO", "ZSH_EVAL_CONTEXT", "ZSH_EXECUTION_STRING", "ZSH_NAME", "ZSH_PATCHLEVEL",
+    "ZSH_SCRIPT", "ZSH_SUBSHELL", "ZSH_VERSION", "_",
 })  # fmt: skip
+_OF_SHELLS_BEGIN = ("BASH", "READLINE_", "ZLE_", "fish_")
 # Programs outside of the image run code for these, or trust whom they name.
 _OF_EVERY_PROGRAM = frozenset({
-    "EDITOR", "GCONV_PATH", "GIT_EXTERNAL_DIFF", "GIT_SSH", "GIT_SSH_COMMAND", "HOME",
-    "JAVA_TOOL_OPTIONS", "LD_AUDIT", "LD_PRELOAD", "LESSOPEN", "NODE_OPTIONS", "PAGER", "PERL5OPT",
-    "PYTHONHOME", "PYTHONSTARTUP", "RUBYOPT", "SLURM_CONF", "SSH_ASKPASS", "SUDO_ASKPASS", "VISUAL",
+    "DOCKER_CONFIG", "EDITOR", "GCONV_PATH", "GIT_CONFIG_COUNT", "GIT_CONFIG_GLOBAL",
+    "GIT_CONFIG_SYSTEM", "GIT_EXTERNAL_DIFF", "GIT_PAGER", "GIT_SSH", "GIT_SSH_COMMAND", "HOME",
+    "JAVA_TOOL_OPTIONS", "KRB5_CONFIG", "LD_AUDIT", "LD_PRELOAD", "LESSOPEN", "LUA_INIT",
+    "MANPAGER", "NODE_OPTIONS", "OPENSSL_CONF", "PAGER", "PERL5LIB", "PERL5OPT", "PYTHONHOME",
+    "PYTHONSTARTUP", "REGISTRY_AUTH_FILE", "RUBYOPT", "R_PROFILE", "SHELL", "SLURM_CONF",
+    "SSH_ASKPASS", "SSL_CERT_DIR", "SSL_CERT_FILE", "STACKPROOF_REPOSITORY", "STACKPROOF_SHARED",
+    "SUDO_ASKPASS", "TERMINFO", "TMPDIR", "VISUAL", "XDG_CONFIG_HOME", "http_proxy", "https_proxy",
 })  # fmt: skip
 
 
@@ -169,12 +192,12 @@ def _raise(problems: Sequence[Problem]) -> None:
 def _judge(names: Collection[str], say: Callable[[str], None]) -> None:
     """Refuse what has a shell run code at once; say what changes every program."""
     for name in sorted(names):
-        if name in _OF_SHELLS or name.startswith("BASH_FUNC_"):
+        if name in _OF_SHELLS or name.startswith(_OF_SHELLS_BEGIN):
             from stackproof.core.errors import Reason, fail  # noqa: PLC0415 - see above
 
             raise fail(
                 Reason.NOT_PERMITTED,
-                f"a view changes `{name}`, by which a shell runs code of the image at once",
+                f"a view changes `{name}`, which a shell obeys at once, with nothing started",
                 hint="`stackproof run` uses the image for one command; --no-view leaves views out",
             )
         if name in _OF_EVERY_PROGRAM:
