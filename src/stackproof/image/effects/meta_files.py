@@ -28,8 +28,8 @@ class MetaFiles(Value):
     folders: tuple[str, ...]
 
 
-def read(image: str) -> MetaFiles | None:
-    """Return the folder `meta` of an image.
+def read(image: str, aside: Path | None = None) -> MetaFiles | None:
+    """Return the folder `meta` of an image, unpacked for the time in a folder, by default TMPDIR.
 
     None for one with other than plain files, and for one that is larger than a member may be.
     Raises `StackproofError`: TOOL_MISSING, DISK_FULL, FILE_MISSING.
@@ -37,9 +37,9 @@ def read(image: str) -> MetaFiles | None:
     most = limits.IMAGE_MEMBER
     rules = UnpackRules(seconds=most.seconds, file_bytes=most.bytes, most=limits.META)
     packed = Packed(path=image, member=FOLDER, processors=1)
-    with tempfile.TemporaryDirectory(prefix="stackproof-meta-") as aside:
+    with tempfile.TemporaryDirectory(prefix="stackproof-meta-", dir=aside) as place:
         try:
-            with foreign_unpack.unpack(packed, Path(aside, "tree"), rules) as tree:
+            with foreign_unpack.unpack(packed, Path(place, "tree"), rules) as tree:
                 return _read(tree)
         except StackproofError as error:
             if error.reason in {Reason.IMAGE_UNREADABLE, Reason.TOO_LARGE}:
@@ -75,7 +75,10 @@ def write(meta: MetaFiles, folder: Path) -> None:
 
 
 def unpack(image: str, folder: Path) -> None:
-    """Put the folder `meta` of an image into a folder, if it is one that `read` returns."""
-    meta = read(image)
+    """Put the folder `meta` of an image into a folder, if it is one that `read` returns.
+
+    It is unpacked there, so that whoever clears up after a stop of this clears that too.
+    """
+    meta = read(image, folder)
     if meta is not None:
         write(meta, folder)
