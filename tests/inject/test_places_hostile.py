@@ -91,6 +91,18 @@ def test_a_link_of_ours_is_followed(team: Path) -> None:
     assert os.listdir(team / "disk/later") == [".stackproof"]
 
 
+@pytest.mark.parametrize("before", [None, 0o644])
+def test_a_reader_cannot_hold_the_lock(team: Path, before: int | None) -> None:
+    """Neither a new one, nor that of an older release: flock(2) asks for no right to write."""
+    keep = team / "mine/.stackproof"
+    if before is not None:
+        keep.mkdir(parents=True)
+        (keep / "lock").touch()
+        (keep / "lock").chmod(before)
+    lock(team / "mine/sw")
+    assert mode(keep / "lock") == 0o600
+
+
 @pytest.mark.parametrize("swapped", ["new", "new/deep", "new/deep/.stackproof"])
 @pytest.mark.parametrize("what", ["link", "folder"])
 def test_a_folder_exchanged_when_it_was_made_changes_no_other(

@@ -324,7 +324,7 @@ def write_part(path: str, name: str, part: str) -> None:
     file = os.path.basename(path)
     with (
         foreign_folder.open_folder(folder, make=0o755, any_owner=True, exact=True) as opened,
-        opened.locked(".stackproof.lock", seconds=_LOCK_S, mode=0o644, busy=busy),
+        opened.locked(".stackproof.lock", seconds=_LOCK_S, mode=0o600, busy=busy),
     ):
         old, mode = _read_hook(opened, file)
         new = site_hook.with_part(old, f"stackproof {name}", part)

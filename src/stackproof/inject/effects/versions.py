@@ -98,7 +98,7 @@ def locked(place: str) -> Iterator[Keep]:
         shared = foreign_folder.is_shared(folder)
         above = OpenFolder(path=opened.path, descriptor=opened.descriptor, shared=shared)
         inside = held.enter_context(above.open_folder(KEEP, make=0o755, exact=True))
-        held.enter_context(inside.locked("lock", seconds=_LOCK_S, mode=0o644, busy=busy))
+        held.enter_context(inside.locked("lock", seconds=_LOCK_S, mode=0o600, busy=busy))
         for name in inside.names():
             # What only `staging`, `point` and `switch` make; a link never came to be used.
             if name.startswith(_STAGING) or (_FOUND.fullmatch(name) and _is_link(inside, name)):

@@ -271,10 +271,17 @@ class OpenFolder:
         busy: StackproofError,
         waits: Callable[[], None] = lambda: None,
     ) -> Iterator[None]:
-        """Hold a lock file in this folder; as `files.locked`, with a file that is believed."""
+        """Hold a lock file in this folder; as `files.locked`, with a file that is believed.
+
+        One of the user's own gets no more than `mode`: whoever can read it could hold it.
+        """
 
         def opened() -> int:
-            return self.open_file(name, os.O_RDWR | os.O_CREAT, mode)
+            descriptor = self.open_file(name, os.O_RDWR | os.O_CREAT, mode)
+            state = os.fstat(descriptor)
+            if state.st_uid == os.geteuid() and stat.S_IMODE(state.st_mode) & ~mode:
+                os.fchmod(descriptor, stat.S_IMODE(state.st_mode) & mode)
+            return descriptor
 
         def still(descriptor: int) -> bool:
             state = self.state(name)
