@@ -35,6 +35,7 @@ def test_wrong_bytes_once_fail_the_arm_and_nobody_else(blocks):
     assert verdict.verdict is Verdict.FAIL
     assert comparison.verdict is Verdict.FAIL
     assert f"wrong bytes in {2 * len(blocks)} of 22 launches" in verdict.sentence
+    assert "within the margins" not in verdict.sentence
     assert WRONG in verdict.sentence
     assert comparison.verdict_of("openmpi").verdict is not Verdict.FAIL
     assert any(note.level == "warning" and WRONG in note.text for note in comparison.notes)
@@ -105,6 +106,7 @@ def test_discards_beyond_chance_withhold_the_verdict():
     verdict = comparison.verdict_of("mpich")
     assert verdict.verdict is Verdict.INCONCLUSIVE
     assert "16 of 40 launches of mpich were discarded and 0 of 40 of impi" in verdict.sentence
+    assert "within the margins" not in verdict.sentence
     assert "discarded" not in comparison.verdict_of("openmpi").sentence
     few = fault(experiment(blocks=20), "mpich", [3], "job-timeout", "too slow")
     assert "discarded" not in compare(few, FAST).verdict_of("mpich").sentence

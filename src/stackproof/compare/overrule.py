@@ -136,8 +136,8 @@ def rotten(spec: ResultsSpec, measurements: Sequence[Measurement]) -> list[str]:
 
 
 def _changed(verdict: ArmVerdict, to: Verdict, cause: str, why: str) -> ArmVerdict:
-    sentence = f"{why}. {verdict.sentence}"
-    return replace(verdict, verdict=to, words=to.value, sentence=sentence, overruled=cause)
+    # Another sentence beside that, "as fast within the margins", would be read as the verdict.
+    return replace(verdict, verdict=to, words=to.value, sentence=why, overruled=cause)
 
 
 def warnings(spec: ResultsSpec, measurements: Sequence[Measurement]) -> list[str]:
