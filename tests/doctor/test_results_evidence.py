@@ -217,7 +217,29 @@ def test_results_tell_whether_a_rank_was_ended_from_outside(said: str, ended: st
     found = of_results(changed(results(), checks=(crash, cut), output=output), "a", KNOWLEDGE)
     assert (found.facts["ended"], found.facts["cut-short"]) == (ended, True)
     first = next(iter(diagnose(KNOWLEDGE, found))).rule.id
-    assert first == ("K69" if ended == "killed" else "K70")
+    assert first == ("K69" if ended == "killed" else "K176")
+
+
+HYDRAS_LAST_WORDS = """
+===================================================================================
+=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES
+=   PID 4711 RUNNING AT n1
+=   EXIT CODE: {code}
+=   CLEANING UP REMAINING PROCESSES
+===================================================================================
+[mpiexec@n1] HYDT_bscu_wait_for_completion (tools/bootstrap/utils/bscu_wait.c:109): one of the processes
+[mpiexec@n1] HYDT_dmxu_poll_wait_for_event (tools/demux/demux_poll.c:75): callback returned error status
+[mpiexec@n1] HYD_pmci_wait_for_completion (pm/pmiserv/pmiserv_pmci.c:159): error waiting for event
+"""
+
+
+@pytest.mark.parametrize(("code", "first"), [("11", "K176"), ("139", "K176"), ("9", "K69")])
+def test_the_last_words_of_a_launcher_are_no_cause(code: str, first: str) -> None:
+    """Hydra says them at every bad end, whatever the rank died of."""
+    found = Evidence(logs={"log": HYDRAS_LAST_WORDS.format(code=code)})
+    findings = diagnose(KNOWLEDGE, found)
+    assert findings[0].rule.id == first
+    assert "K114" not in {one.rule.id for one in findings if one.outcome.answer is Answer.YES}
 
 
 def test_results_tell_of_wrong_bytes() -> None:
