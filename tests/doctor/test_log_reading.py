@@ -408,3 +408,22 @@ def test_a_fact_of_no_such_value_is_refused(word: str, capsys: pytest.CaptureFix
         cli.main(["doctor", "--fact", word])
     assert stop.value.code == 2
     assert "it can be: " in capsys.readouterr().err
+
+
+LOGS = Path(__file__).parents[1] / "captures" / "doctor"
+USUAL = (
+    "srun: error: Job step aborted: Waiting up to 32 seconds for job step to finish.",
+    "module imported from /opt/app", "format not supported, text is written", "12 results reported",
+    "wifi_on=1", "exported 3 variables", "keys are sorted", "HTML5 is supported", "a step was aborted",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["", *(path.name for path in sorted(LOGS.glob("*.log")))])
+def test_a_part_of_a_word_is_no_evidence(text: str) -> None:
+    """What every program may print tells of no MPI, whatever was known before."""
+    before = (LOGS / text).read_text(errors="replace") if text else ""
+    facts, more = (
+        of_log(before + words, "log").facts for words in ("", "\n" + "\n".join(USUAL) + "\n")
+    )
+    assert more.get("mpi") == facts.get("mpi")
+    assert more.get("provider") == facts.get("provider")

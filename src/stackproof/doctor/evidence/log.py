@@ -35,9 +35,9 @@ KILLED = re.compile(r"signal:? 9\b|SIGNAL: 9\b|EXIT CODE: 9\b")
 """How launchers say that signal 9 ended a rank."""
 
 _KILLED_STEP = re.compile(r"^srun: error: \S+: tasks? \S+: Killed", re.MULTILINE)
-_MPIS = tuple((name, re.compile(pattern)) for name, pattern in grammar.MPIS)
+_MPIS = grammar.compile_words(grammar.MPIS)
 _VERSIONS = tuple((name, re.compile(pattern)) for name, pattern in grammar.VERSIONS)
-_LAUNCHERS = tuple((name, re.compile(pattern, re.MULTILINE)) for name, pattern in grammar.LAUNCHERS)
+_LAUNCHERS = grammar.compile_words(grammar.LAUNCHERS, re.MULTILINE)
 
 
 class _Run(Struct):

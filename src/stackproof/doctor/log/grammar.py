@@ -6,6 +6,7 @@ These tell who speaks and that it is an end, not why; why is what rules know.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from stackproof.mpi import families
 
@@ -215,7 +216,7 @@ LAUNCHERS: tuple[tuple[str, str], ...] = (
         "mpirun",
         (
             r"^(?:prterun|mpirun|orterun) (?:noticed|has exited|detected|was unable)"
-            r"|OPAL ERROR.{0,80}orted|PRTE (?:detected|has lost)|ORTE (?:does not know|was unable"
+            r"|OPAL ERROR.{0,80}\borted|PRTE (?:detected|has lost)|ORTE (?:does not know|was unable"
             r"|has lost)|not enough slots"
         ),
     ),
@@ -240,3 +241,15 @@ ALONE = re.compile(
     r"|I am 0 (?:of|out of) 1\b|from (?:process|rank|task) 0 (?:of|out of) 1\b",
 )  # fmt: skip
 """Words of any program that it is alone, as rank 0 of 1."""
+
+
+def compile_words(
+    named: Sequence[tuple[str, str]], flags: int = 0
+) -> tuple[tuple[str, re.Pattern[str]], ...]:
+    """Return patterns that match from the begin of a word only.
+
+    `orted` is a word of Open MPI; "aborted" and "imported" are everybody's.
+    """
+    return tuple(
+        (name, re.compile(rf"(?<![A-Za-z])(?:{pattern})", flags)) for name, pattern in named
+    )

@@ -18,7 +18,7 @@ MOST_EVENTS = 40
 
 _RULE = re.compile(r"\s{0,8}[-=*#]{12,}\s*$")
 _STACK = re.compile(r"\w+ ?\(\d+\)[. ]*: ?\S")
-_COMPONENTS = tuple((name, re.compile(pattern)) for name, pattern in grammar.COMPONENTS)
+_COMPONENTS = grammar.compile_words(grammar.COMPONENTS)
 _ENDS = tuple((name, re.compile(pattern)) for name, pattern in grammar.ENDS)
 _NUMBERED = ("number", "hydra", "prte", "ucx", "mv")
 _SIGNAL_NAMES = {
