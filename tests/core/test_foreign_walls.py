@@ -113,6 +113,40 @@ def test_names_with_slashes_lead_nowhere(home: Path, escape: str) -> None:
         shutil.rmtree(home / "out", ignore_errors=True)
 
 
+@pytest.mark.parametrize(
+    "escape", ["../x-in-the-new-root", "../proc/self/oom_score_adj", "../usr/lib/x", "../tmp/xx"]
+)
+def test_the_root_that_it_gets_stays_as_it_is(home: Path, escape: str) -> None:
+    """Neither the memory that this root lies in, nor other processes, nor the system's folders."""
+    need("e2fsprogs")
+    said = unpacked(home, "ext", made(home.parent, "ext", {"x" * len(escape): escape}))
+    assert said.startswith("StackproofError"), said
+    assert "cannot be unpacked" in said
+    assert list(home.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["squashfs", "ext"])
+def test_a_file_that_is_cut_off_is_told(tmp_path: Path, kind: str) -> None:
+    """Whoever writes may end well though the disk, or a limit, did not let it write all."""
+    image = made(tmp_path, kind, {})
+    rules = UnpackRules(file_bytes=3)
+    with pytest.raises(StackproofError):
+        unpack.unpack(Packed(path=str(image), kind=kind), tmp_path / "out", rules)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_file_of_many_names_counts_once(tmp_path: Path) -> None:
+    need("mksquashfs")
+    source, image = tmp_path / "source", tmp_path / "image.squashfs"
+    source.mkdir()
+    (source / "file").write_bytes(os.urandom(500_000))
+    for number in range(100):
+        os.link(source / "file", source / f"name{number}")
+    subprocess.run(["mksquashfs", source, image, "-quiet", "-no-progress"], check=True, timeout=600)
+    unpack.unpack(Packed(path=str(image)), tmp_path / "out", UnpackRules(most=limits.META)).close()
+    assert (tmp_path / "out/name99").stat().st_nlink == 101
+
+
 def test_a_program_from_elsewhere_runs(home: Path) -> None:
     """One that the user has installed writes into the folder alone, too."""
     need("mksquashfs")

@@ -159,6 +159,27 @@ def test_an_interrupt_after_the_last_output_stays_one(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.battery
+@pytest.mark.parametrize("wait_s", [0, 0.01])
+def test_output_without_an_end_has_its_time_limit(wait_s: float) -> None:
+    """Also where whoever looks on is slower than what is printed."""
+    script = "while :; do echo aaaaaaaa; done"
+    done = run.run(shell(script, timeout_s=1), watch=lambda _: time.sleep(wait_s))
+    assert done.timed_out
+    assert done.stdout.startswith(b"aaaaaaaa\n")
+
+
+@pytest.mark.battery
+def test_a_daemon_that_writes_without_an_end_is_not_listened_to(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(run, "_STOP_WAIT_S", 0.5)
+    monkeypatch.setattr(limits, "PRINTED", limits.Limit("", "", bytes=100_000))
+    done = run.run(shell("setsid cat /dev/zero & sleep 60", timeout_s=1))
+    assert done.timed_out
+    assert len(done.stdout) < 200_000
+
+
+@pytest.mark.battery
 def test_a_timeout_keeps_what_was_written_and_leaves_no_child(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     script = f"echo before; sleep 60 & echo $! $$ > {pids}; wait"

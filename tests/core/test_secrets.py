@@ -51,6 +51,8 @@ GO = [
     "-----BEGIN PGP PRIVATE KEY BLOCK-----\n\nhunter2\n-----END PGP PRIVATE KEY BLOCK-----",
     "glpat-hunter2hunter2hunter2", "ghp_hunter2hunter2hunter2hunter2", "xoxb-hunter2-hunter2",
     "github_pat_hunter2hunter2hunter2", "eyJhunter2hunter2.eyJhunter2hunter2.hunter2",
+    'export DB_PASSWORD="hunter2\\\n"', 'mysql --password="hunter2\\\n" -h x', 'API_TOKEN: "hunter2\\\n  x"',
+    'SECRET="a\\"hunter2"',
     "SLURM_JWT=hunter2", "export PGPASSWORD=hunter2", "dbpasswd: hunter2", "REGISTRYTOKEN=hunter2",
     "MYAPIKEY: hunter2", "machine x.org login anna password hunter2", "login anna\n  password hunter2",
     "machine x.org\n  password hunter2\n", "openssl rsa -passin pass:hunter2 -in k",

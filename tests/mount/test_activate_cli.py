@@ -327,7 +327,8 @@ def image_that_sets(folder: Path, **variables: str) -> Path:
 @pytest.mark.parametrize(
     "name",
     ["PROMPT_COMMAND", "BASH_ENV", "ENV", "PS1", "PS4", "SHELLOPTS", "IFS", "ZDOTDIR",
-     "BASH_FUNC_ls%%", "MAILPATH", "HISTFILE", "TMOUT", "INPUTRC", "CDPATH"],
+     "BASH_FUNC_ls%%", "MAILPATH", "HISTFILE", "TMOUT", "INPUTRC", "CDPATH",
+     "prompt", "histchars", "ignoreeof", "debian_chroot", "fish_greeting"],
 )  # fmt: skip
 def test_what_a_shell_runs_at_once_is_refused(
     capfd: pytest.CaptureFixture[str], tmp_path: Path, name: str, form: list[str]

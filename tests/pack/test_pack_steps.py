@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -183,3 +184,37 @@ def test_a_full_disk_is_told_and_leaves_nothing(tmp_path: Path) -> None:
     )  # fmt: skip
     assert "[disk-full]" in done.stderr
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize("trap", ["environment", "interpreter", "folder"])
+def test_a_python_of_somebody_else_starts_nothing_of_his(tmp_path: Path, trap: str) -> None:
+    """Root may pack a script beside which another user has put a Python."""
+    need("root")
+    theirs, mark = tmp_path / "theirs", tmp_path / "mark"
+    packages = theirs / "env/lib/python3.11/site-packages"
+    packages.mkdir(parents=True)
+    (theirs / "env/bin").mkdir()
+    script = f"#!/bin/sh\ntouch {mark}\n"
+    if trap == "environment":  # a link to root's Python, and what that reads beside the link
+        python = theirs / "env/bin/python3"
+        python.symlink_to("/usr/bin/python3")
+        (theirs / "env/pyvenv.cfg").write_text("home = /usr/bin\n")
+        (packages / "trap.pth").write_text(f"import os; open({str(mark)!r}, 'w')\n")
+    elif trap == "interpreter":
+        (theirs / "interp").write_text(script)
+        (theirs / "interp").chmod(0o755)
+        python = tmp_path / "python3"
+        python.write_text(f"#!{theirs}/interp\n")
+        python.chmod(0o755)
+    else:
+        python = theirs / "ours/python3"
+        python.parent.mkdir()
+        python.write_text(script)
+        python.chmod(0o755)
+    for path in (theirs, theirs / "interp", *theirs.rglob("env*")):
+        if path.exists():
+            os.chown(path, 31001, 31001)
+    refused = pytest.raises(StackproofError, match="would be started")
+    with contextlib.nullcontext() if trap == "environment" else refused:
+        interpreters.carry(str(python), tmp_path / "top/bin/python3")
+    assert not mark.exists()

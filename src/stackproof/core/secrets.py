@@ -49,7 +49,7 @@ _ELEMENT = re.compile(rf"<({_NAME})(?:\s[^<>\n]*)?>(?=[^<\s])")
 _BLOCK = re.compile(rf"^([ \t-]*)({_NAME}):[ \t]*[|>][+-]?\d?[ \t]*\n", re.MULTILINE)
 _VALUE = re.compile(
     r"(?:(?:bearer|basic|token|digest)[ \t]+)?"
-    r"(?:\\\"(?:[^\"\\\n]|\\[^\"])*(?:\\\"|$)|\"(?:[^\"\\\n]|\\.)*(?:\"|$)"
+    r"(?:\\\"(?:[^\"\\\n]|\\[^\"])*(?:\\\"|$)|\"(?:[^\"\\\n]|\\[\s\S])*+(?:\"|\\?$)"
     r"|'[^'\n]*(?:'|$)|[^\s\"'&<][^\s\"'&<]*)",
     re.IGNORECASE | re.MULTILINE,
 )
@@ -262,7 +262,7 @@ def _in_blocks(text: str) -> Iterator[_Span]:
             block = inner.match(text, match.end())
             if block and block.end() > block.start():
                 done = block.end()
-                last = block.end() - text[: block.end()].endswith("\n")
+                last = block.end() - text.endswith("\n", 0, block.end())
                 yield match.end() + len(match[1]) + 1, last, kind
 
 

@@ -53,16 +53,17 @@ _stackproof_kinds() {
 
 # The shell takes `:`, `@` and `=` for ends of words, and replaces what is behind the last of them.
 _stackproof_labels() {
-    local line=${COMP_LINE:0:COMP_POINT} whole word before label
+    local line=${COMP_LINE:0:COMP_POINT} whole word before label labels
     whole=${line##*[[:space:]]}
     if [[ $whole == --*=* ]]; then whole=${whole#*=}; fi
     word=${whole##*,}
     if [[ $word == [/.~]* ]]; then return; fi
     before=${whole%"$word"}
     if ((${#COMPREPLY[@]} == 0)); then compopt +o filenames; fi
-    for label in $("${COMP_WORDS[0]}" "$@" 2>/dev/null); do
-        # What is no label would stand on the command line as it is.
-        if [[ $label == *[!A-Za-z0-9_./:@%*-]* ]]; then continue; fi
+    mapfile -t labels < <("${COMP_WORDS[0]}" "$@" 2>/dev/null)
+    for label in "${labels[@]}"; do
+        # What is no label would stand on the command line as it is, a pattern or an option too.
+        if [[ $label == -* || ${label/%@\*/} == *[!A-Za-z0-9_./:@%-]* ]]; then continue; fi
         if [[ -n $word && $word != *::* && $label != "$word"* ]]; then label=${label#deploy::}; fi
         if [[ $label == "$word"* ]]; then
             label=$before$label

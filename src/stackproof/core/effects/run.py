@@ -16,7 +16,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Protocol
@@ -72,7 +72,8 @@ def run(command: Command, *, log: Path | None = None, watch: Watcher | None = No
         stdout, stderr = watched.outputs()
     except subprocess.TimeoutExpired:
         timed_out = True
-        stdout, stderr = watched.outputs(_stop(process))
+        _stop(process, watched.drain)
+        stdout, stderr = watched.outputs()
     except BaseException:
         _stop(process)
         raise
@@ -195,38 +196,55 @@ class _Watched:
     def read(self, timeout_s: float | None) -> None:
         """Read to the end of both outputs and of the process; raises `TimeoutExpired`."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        waiting = set(self._kept)
-        poller = select.poll()
-        for descriptor in waiting:
-            poller.register(descriptor, select.POLLIN)
         with contextlib.ExitStack() as stack:
             copy = stack.enter_context(_opened(self._log)) if self._log else None
-            while waiting:
-                left = None if deadline is None else max(0.0, deadline - time.monotonic())
-                ready = poller.poll(None if left is None else 1000 * left)
-                if not ready:
-                    raise subprocess.TimeoutExpired(self._process.args, timeout_s or 0.0)
-                for descriptor, _ in ready:
-                    chunk = os.read(descriptor, _CHUNK)
-                    self._take(descriptor, chunk)
-                    if copy and self._copied < limits.PRINTED.bytes:
-                        copy.write(chunk)
-                        self._copied += len(chunk)
-                    if not chunk:
-                        waiting.discard(descriptor)
-                        poller.unregister(descriptor)
+            for descriptor, chunk in self._chunks(deadline):
+                self._kept[descriptor].add(chunk)
+                if copy and self._copied < limits.PRINTED.bytes:
+                    copy.write(chunk)
+                    self._copied += len(chunk)
+                self._tell(descriptor, chunk, deadline)
         _close(self._process)
         self._process.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
 
-    def outputs(self, rest: tuple[bytes, bytes] = (b"", b"")) -> tuple[bytes, bytes]:
-        """Return all of standard output and standard error, with what was read elsewhere."""
-        for kept, more in zip(self._kept.values(), rest, strict=True):
-            kept.add(more)
+    def drain(self) -> None:
+        """Read the pipes of a process that was ended, for a moment at most.
+
+        A daemon that left its group may still hold them, and write for ever.
+        """
+        with contextlib.suppress(subprocess.TimeoutExpired, ValueError):  # they were closed
+            for descriptor, chunk in self._chunks(time.monotonic() + _STOP_WAIT_S):
+                self._kept[descriptor].add(chunk)
+
+    def outputs(self) -> tuple[bytes, bytes]:
+        """Return standard output and standard error as they were kept."""
         stdout, stderr = self._kept.values()
         return stdout.text(), stderr.text()
 
-    def _take(self, descriptor: int, chunk: bytes) -> None:
-        self._kept[descriptor].add(chunk)
+    def _chunks(self, deadline: float | None) -> Iterator[tuple[int, bytes]]:
+        """Yield each descriptor with the bytes that come from it; no bytes are its end.
+
+        Raises `TimeoutExpired` at the deadline, also where more comes all the time.
+        """
+        poller = select.poll()
+        for stream in (self._process.stdout, self._process.stderr):
+            if stream:
+                poller.register(stream.fileno(), select.POLLIN)
+        waiting = len(self._kept)
+        while waiting:
+            left = None if deadline is None else deadline - time.monotonic()
+            ready = poller.poll(None if left is None else max(0.0, 1000 * left))
+            if left is not None and (left <= 0 or not ready):
+                raise subprocess.TimeoutExpired(self._process.args, 0.0)
+            for descriptor, _ in ready:
+                chunk = os.read(descriptor, _CHUNK)
+                if not chunk:
+                    poller.unregister(descriptor)
+                    waiting -= 1
+                yield descriptor, chunk
+
+    def _tell(self, descriptor: int, chunk: bytes, deadline: float | None) -> None:
+        """Hand on the lines that are whole; who looks on slowly does not lengthen the time."""
         if self._watch is None:
             return
         text = self._begun.pop(descriptor, b"") + chunk
@@ -236,6 +254,8 @@ class _Watched:
         elif last:
             lines.append(last)
         for line in lines:
+            if deadline is not None and time.monotonic() >= deadline:
+                return
             self._watch(line.decode(errors="replace"))
 
 
@@ -312,8 +332,8 @@ def replay_script(command: Command, argv: tuple[str, ...]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _stop(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
-    """End a process group, politely, then firmly, and return what it had written.
+def _stop(process: subprocess.Popen[bytes], drain: Callable[[], None] = lambda: None) -> None:
+    """End a process group, politely, then firmly; `drain` then takes what it had written.
 
     The leader is left unreaped until the end, so that the group's number stays ours and the last
     signal cannot hit a stranger. A second interrupt while waiting ends the group at once.
@@ -323,16 +343,9 @@ def _stop(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
         _wait_unreaped(process.pid, _STOP_WAIT_S)
     finally:
         _signal_group(process, signal.SIGKILL)
-    if process.stdout and process.stdout.closed:  # it had closed both, and was waited for
-        process.wait()
-        return b"", b""
-    try:
-        return process.communicate(timeout=_STOP_WAIT_S)
-    except subprocess.TimeoutExpired as error:
-        # A daemon that left the group still holds our pipes; do not wait for it.
-        process.wait()
-        _close(process)
-        return error.stdout or b"", error.stderr or b""
+    drain()
+    process.wait()
+    _close(process)
 
 
 def _close(process: subprocess.Popen[bytes]) -> None:

@@ -39,6 +39,13 @@ def real_place(text: str) -> str:
     Raises `StackproofError` (NOT_PERMITTED) for a link that somebody else has made.
     """
     above, name = os.path.split(os.path.abspath(text))
+    if name == KEEP:
+        raise fail(
+            Reason.USAGE,
+            f"`{text}` is where versions of other places are kept",
+            where=Location(file=text),
+            hint="name another folder",
+        )
     return os.path.join(foreign_folder.follow_links(above), name)
 
 

@@ -46,7 +46,7 @@ _OF_SHELLS = frozenset({
     "ZSH_ARGZERO", "ZSH_EVAL_CONTEXT", "ZSH_EXECUTION_STRING", "ZSH_NAME", "ZSH_PATCHLEVEL",
     "ZSH_SCRIPT", "ZSH_SUBSHELL", "ZSH_VERSION", "_",
 })  # fmt: skip
-_OF_SHELLS_BEGIN = ("BASH", "READLINE_", "ZLE_", "fish_")
+_OF_SHELLS_BEGIN = ("BASH", "READLINE_", "ZLE_", "FISH_", "DEBIAN_CHROOT")
 # Programs outside of the image run code for these, or trust whom they name.
 _OF_EVERY_PROGRAM = frozenset({
     "DOCKER_CONFIG", "EDITOR", "GCONV_PATH", "GIT_CONFIG_COUNT", "GIT_CONFIG_GLOBAL",
@@ -55,7 +55,8 @@ _OF_EVERY_PROGRAM = frozenset({
     "MANPAGER", "NODE_OPTIONS", "OPENSSL_CONF", "PAGER", "PERL5LIB", "PERL5OPT", "PYTHONHOME",
     "PYTHONSTARTUP", "REGISTRY_AUTH_FILE", "RUBYOPT", "R_PROFILE", "SHELL", "SLURM_CONF",
     "SSH_ASKPASS", "SSL_CERT_DIR", "SSL_CERT_FILE", "STACKPROOF_REPOSITORY", "STACKPROOF_SHARED",
-    "SUDO_ASKPASS", "TERMINFO", "TMPDIR", "VISUAL", "XDG_CONFIG_HOME", "http_proxy", "https_proxy",
+    "SUDO_ASKPASS", "TERMINFO", "TERMINFO_DIRS", "TMPDIR", "VISUAL", "XDG_CONFIG_HOME",
+    "http_proxy", "https_proxy",
 })  # fmt: skip
 
 
@@ -192,7 +193,8 @@ def _raise(problems: Sequence[Problem]) -> None:
 def _judge(names: Collection[str], say: Callable[[str], None]) -> None:
     """Refuse what has a shell run code at once; say what changes every program."""
     for name in sorted(names):
-        if name in _OF_SHELLS or name.startswith(_OF_SHELLS_BEGIN):
+        # Some have a twin in small letters (`prompt`, `histchars`).
+        if name.upper() in _OF_SHELLS or name.upper().startswith(_OF_SHELLS_BEGIN):
             from stackproof.core.errors import Reason, fail  # noqa: PLC0415 - see above
 
             raise fail(

@@ -8,6 +8,7 @@ import re
 import shutil
 from pathlib import Path
 
+from stackproof.core import ownership
 from stackproof.core.command import Command
 from stackproof.core.effects import files, run
 from stackproof.core.effects.foreign import folder
@@ -35,11 +36,26 @@ def named_by(interpreter: str, argument: str) -> tuple[str, str]:
     return posixpath.basename(interpreter), argument
 
 
-def _check_owner(program: str) -> None:
-    for path in (os.path.realpath(program), os.path.dirname(os.path.realpath(program))):
-        why = folder.fault(os.stat(path), shared=folder.is_shared(Path(path)))
-        if why:
-            raise folder.refused(path, f"would be started, to ask for its library, and {why}")
+def _check_owner(path: str) -> None:
+    """Raise `StackproofError` unless a file, and each name on the way to it, is root's or ours.
+
+    Of a script that holds for the interpreter that it names, too. `path` has no links.
+    """
+    why = folder.fault(os.stat(path), shared=folder.is_shared(Path(path)))
+    for above in Path(path).parents:
+        state = os.stat(above)
+        kept = ownership.keeps_names(
+            state.st_mode, state.st_uid, state.st_gid, user=os.geteuid(), user_group=os.getegid()
+        )
+        if not kept and not folder.is_shared(above):
+            why = why or f"can be exchanged by others: see the mode of `{above}`"
+    if why:
+        raise folder.refused(path, f"would be started, to ask for its library, and {why}")
+    with open(path, "rb") as stream:
+        words = stream.readline(4096).decode(errors="replace").removeprefix("#!").split()
+        is_script = stream.seek(0) == 0 and stream.read(2) == b"#!"
+    if is_script and words:
+        _check_owner(os.path.realpath(words[0]))
 
 
 def carry(program: str, target: Path) -> None:
@@ -52,6 +68,8 @@ def carry(program: str, target: Path) -> None:
     """
     base, folders = "", []
     if _PYTHON.fullmatch(os.path.basename(program)):
+        # By its own path: one that is started by a link takes what lies beside that for its own.
+        program = os.path.realpath(program)
         _check_owner(program)
         done = run.check(Command(argv=(program, "-I", "-c", _ASK), timeout_s=_TIMEOUT_S))
         program, base, *folders = done.stdout.decode().splitlines()

@@ -255,6 +255,7 @@ def _read(
     end = time.monotonic() + bounds.seconds
     watched = folder >= 0 and any(bounds.tree)
     look = time.monotonic() + _LOOK_S if watched else end
+    written = _Written(folder)
     kept = {output: bytearray(), complaints: bytearray()}
     most = {output: bounds.output, complaints: _COMPLAINTS}
     poller = select.poll()
@@ -267,7 +268,7 @@ def _read(
         if now >= end and not ready:
             fault = "time"
         elif watched and now >= look:
-            if _is_full(folder, bounds.tree):
+            if written.is_more_than(bounds.tree):
                 fault = "full"
             # So that looking takes a small part of the time, whatever there is to look at.
             look = time.monotonic() + max(_LOOK_S, 20 * (time.monotonic() - now))
@@ -282,33 +283,61 @@ def _read(
     return (bytes(kept[output]), bytes(kept[complaints])), fault
 
 
-def _is_full(folder: int, most: tuple[int, int]) -> bool:
-    """Return true for a folder with more bytes or entries than a parser may write.
+class _Written:
+    """The bytes and entries that a parser has written to its folder, as they were seen."""
 
-    What it is writing may go away at any moment, and what cannot be entered is looked at when it
-    has ended.
-    """
-    size, entries = most
-    used, count, waiting = 0, 0, [""]
-    while waiting:
-        path = waiting.pop()
-        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-        try:
-            inner = os.open(path or ".", flags, dir_fd=folder)
-        except OSError:
-            continue
-        try:
-            with os.scandir(inner) as listing:
-                for entry in listing:
-                    try:
-                        used += entry.stat(follow_symlinks=False).st_blocks * 512
-                    except OSError:
-                        continue
-                    count += 1
-                    if entry.is_dir(follow_symlinks=False):
-                        waiting.append(f"{path}/{entry.name}" if path else entry.name)
-                    if (size and used > size) or (entries and count > entries):
-                        return True
-        finally:
-            os.close(inner)
-    return False
+    def __init__(self, folder: int) -> None:
+        self._folder = folder
+        self._seen: dict[str, tuple[int, int]] = {}
+        self._totals = [0, 0]
+        self._several: set[int] = set()  # files with more names than one, which count once
+
+    def is_more_than(self, most: tuple[int, int]) -> bool:
+        """Look again; return true for more bytes or entries, zero being any.
+
+        What is being written may go away at any moment. Of a folder that cannot be entered any
+        more counts what was in it before.
+        """
+        waiting = [""]
+        while waiting:
+            path = waiting.pop()
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+            try:
+                inner = os.open(path or ".", flags, dir_fd=self._folder)
+            except OSError:
+                continue
+            try:
+                waiting += self._look(inner, path, most)
+            finally:
+                os.close(inner)
+            if self._exceeds(most):
+                return True
+        return False
+
+    def _exceeds(self, most: tuple[int, int]) -> bool:
+        return any(limit and total > limit for total, limit in zip(self._totals, most, strict=True))
+
+    def _look(self, inner: int, path: str, most: tuple[int, int]) -> list[str]:
+        """Add up a folder, and return those in it."""
+        used, count, folders = 0, 0, []
+        with os.scandir(inner) as listing:
+            for entry in listing:
+                try:
+                    state = entry.stat(follow_symlinks=False)
+                except OSError:
+                    continue
+                if state.st_nlink == 1 or state.st_ino not in self._several:
+                    used += state.st_blocks * 512
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(f"{path}/{entry.name}" if path else entry.name)
+                elif state.st_nlink > 1:
+                    self._several.add(state.st_ino)
+                count += 1
+                if most[1] and count > most[1]:
+                    break
+        before = self._seen.get(path, (0, 0))
+        self._seen[path] = now = (max(used, before[0]), max(count, before[1]))
+        self._totals = [
+            total + new - old for total, new, old in zip(self._totals, now, before, strict=True)
+        ]
+        return folders

@@ -31,6 +31,11 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NAME = "tree"
 _TOO_MUCH = "more files, or larger ones, than such an image has"
 _NOT_ALL = 2  # unsquashfs(1): 1 is a fatal error
+# What debugfs(8) says where nothing is wrong: its name, and what is the caller's anyhow.
+_OF_DEBUGFS = re.compile(
+    r"debugfs \d.*|\S+: (?:Operation not permitted|Invalid argument) while "
+    r"(?:changing ownership|setting permissions|setting times) of .*"
+)
 _SPECIAL = re.compile(
     r"create_inode: (?:could not|failed to) create "
     r"(?:character device|block device|fifo|socket) (.*?)(?:, because .*)?"
@@ -186,6 +191,8 @@ def _judge(packed: Packed, ended: Ended, settled: _Settling, rules: UnpackRules)
     special = sorted({*told, *settled.special})
     if special and not rules.whole_system:
         raise _refused(packed.path, "devices, pipes or sockets", special)
+    if packed.kind == "ext" and not all(map(_OF_DEBUGFS.fullmatch, said)):
+        raise damaged(packed.path, ended)  # it ends with 0 whatever it could not write
     if ended.fault or ended.code not in ({0, _NOT_ALL} if len(told) == len(said) else {0}):
         raise damaged(packed.path, ended)
     bad = links.faults(settled.links, settled.folders, rules.links)
@@ -238,6 +245,7 @@ class _Settling(Struct):
     links: dict[str, str] = field(default_factory=dict)
     folders: set[str] = field(default_factory=set)
     special: list[str] = field(default_factory=list)
+    several: set[int] = field(default_factory=set)
     entries: int = 0
     size: int = 0
 
@@ -257,7 +265,10 @@ class _Settling(Struct):
         """Settle an entry that is no folder; return true for a folder."""
         state = entry.stat(follow_symlinks=False)
         self.entries += 1
-        self.size += state.st_blocks * 512
+        if state.st_nlink == 1 or state.st_ino not in self.several:
+            self.size += state.st_blocks * 512
+        if state.st_nlink > 1 and not stat.S_ISDIR(state.st_mode):
+            self.several.add(state.st_ino)
         size, entries = self.most
         if self.entries > entries or self.size > size:
             raise self.too_large(_TOO_MUCH)

@@ -211,7 +211,7 @@ def leave_all_but(program: str, folder: int) -> bool:
     """Give this process a root with the system's programs, its own, and an open folder alone.
 
     Return false where this user may not make such a root (user_namespaces(7)). No other file can
-    be named then, and of the system none belongs to whoever unpacks. Raises `OSError`.
+    be named then, and all but that folder is read-only. Raises `OSError`.
     """
     user, group = os.geteuid(), os.getegid()
     if _libc.unshare(_NEW_MOUNTS) != 0:
@@ -226,16 +226,17 @@ def leave_all_but(program: str, folder: int) -> bool:
     home = os.path.dirname(os.path.dirname(program))
     places = {path: os.open(path, os.O_PATH) for path in (*_ROOT, home) if os.path.exists(path)}
     links = {path: os.readlink(path) for path in places if os.path.islink(path)}
-    _mount("tmpfs", _SHARED_ROOT, 0, "tmpfs")
+    _mount("tmpfs", _SHARED_ROOT, 0, "tmpfs", b"size=1m,nr_inodes=1k,mode=755")
     for path, place in places.items():
         target = _SHARED_ROOT + path
         if path in links:
             os.symlink(links[path], target)
         elif not os.path.lexists(target):
             _bind(place, target)
-            if path == home:
-                _mount("none", target, _REMOUNT | _BIND | _READ_ONLY | _flags(target))
         os.close(place)
+    os.mkdir(f"{_SHARED_ROOT}/unpacked")
+    for target in _mounts_below(_SHARED_ROOT):
+        _mount("none", target, _REMOUNT | _BIND | _READ_ONLY | _flags(target))
     _bind(inside, f"{_SHARED_ROOT}/unpacked")
     os.chdir(_SHARED_ROOT)
     if _libc.pivot_root(b".", b".") != 0:  # a root in memory, of a node without disks, stays
@@ -250,16 +251,28 @@ def leave_all_but(program: str, folder: int) -> bool:
 def _bind(place: int, target: str) -> None:
     """Let what is open appear at a path of the new root, with what is mounted below it."""
     if stat.S_ISDIR(os.fstat(place).st_mode):
-        os.makedirs(target)
+        os.makedirs(target, exist_ok=True)
     else:
         os.makedirs(os.path.dirname(target), exist_ok=True)
         os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC))
     _mount(f"/proc/self/fd/{place}", target, _BIND | _RECURSIVE)
 
 
-def _mount(source: str, target: str, flags: int, kind: str = "none") -> None:
+def _mounts_below(folder: str) -> list[str]:
+    """Return a folder and the mount points in it that have a name, those of other mounts too."""
+    with open("/proc/self/mountinfo", "rb") as stream:
+        points = [line.split()[4] for line in stream]
+    # A blank in a path is written as \040.
+    real = {os.fsdecode(point.decode("unicode_escape").encode("latin-1")) for point in points}
+    inside = {point for point in real if point.startswith(f"{folder}/")}
+    return [point for point in sorted({folder, *inside}) if os.path.lexists(point)]
+
+
+def _mount(
+    source: str, target: str, flags: int, kind: str = "none", options: bytes | None = None
+) -> None:
     words = [os.fsencode(word) for word in (source, target, kind)]
-    if _libc.mount(*words, ctypes.c_ulong(flags), None) != 0:
+    if _libc.mount(*words, ctypes.c_ulong(flags), options) != 0:
         raise OSError(ctypes.get_errno(), f"mount {target}")
 
 
