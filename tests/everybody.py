@@ -40,14 +40,21 @@ def may_run(python: str | Path, script: str = _TRY) -> bool:
     return done.returncode == 0
 
 
+def open_way(folder: Path) -> None:
+    """Let every user enter a folder of a test, and those above it that are pytest's.
+
+    It makes its own for the tests' user alone, one more where tests run abreast.
+    """
+    own = (part for part in folder.parents if part.name.startswith(("pytest-", "popen-")))
+    for part in (folder, *own):
+        part.chmod(part.stat().st_mode | 0o055)
+
+
 def python(folder: Path) -> tuple[str, Path]:
     """Return Python and checkout of the tests where everybody may use them, else copies."""
     if may_run(sys.executable, f"{_TRY}; open({str(ROOT / 'recipes' / 'mpich.yaml')!r})"):
         return sys.executable, ROOT
-    # Pytest makes its own folders for the tests' user alone, one more where tests run abreast.
-    own = (part for part in folder.parents if part.name.startswith(("pytest-", "popen-")))
-    for part in (folder, *own):
-        part.chmod(part.stat().st_mode | 0o055)
+    open_way(folder)
     base = Path(os.path.realpath(sys._base_executable))  # type: ignore[attr-defined]
     if not may_run(base, "import json"):
         base = _copy_of_base(folder / "base", base)
