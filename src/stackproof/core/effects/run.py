@@ -233,8 +233,9 @@ class _Watched:
         waiting = len(self._kept)
         while waiting:
             left = None if deadline is None else deadline - time.monotonic()
-            ready = poller.poll(None if left is None else max(0.0, 1000 * left))
-            if left is not None and (left <= 0 or not ready):
+            # poll(2) takes no more milliseconds than 2**31: three weeks are looked at by minutes.
+            ready = poller.poll(None if left is None else max(0.0, min(1000 * left, 60_000)))
+            if left is not None and left <= 0:
                 raise subprocess.TimeoutExpired(self._process.args, 0.0)
             for descriptor, _ in ready:
                 chunk = os.read(descriptor, _CHUNK)

@@ -24,6 +24,7 @@ _ASK = (
     "sysconfig.get_path('stdlib'), sysconfig.get_path('platstdlib'), sep='\\n')"
 )
 _TIMEOUT_S = 60.0
+_SCRIPTS = 6  # execve(2) follows at most five interpreters that are scripts themselves
 
 
 def named_by(interpreter: str, argument: str) -> tuple[str, str]:
@@ -39,7 +40,7 @@ def named_by(interpreter: str, argument: str) -> tuple[str, str]:
 def _check_owner(path: str) -> None:
     """Raise `StackproofError` unless a file, and each name on the way to it, is root's or ours.
 
-    Of a script that holds for the interpreter that it names, too. `path` has no links.
+    `path` has no links.
     """
     why = folder.fault(os.stat(path), shared=folder.is_shared(Path(path)))
     for above in Path(path).parents:
@@ -51,11 +52,14 @@ def _check_owner(path: str) -> None:
             why = why or f"can be exchanged by others: see the mode of `{above}`"
     if why:
         raise folder.refused(path, f"would be started, to ask for its library, and {why}")
+
+
+def _interpreter_of(path: str) -> str:
+    """Return the path of the interpreter that a script names, empty for what is no script."""
     with open(path, "rb") as stream:
-        words = stream.readline(4096).decode(errors="replace").removeprefix("#!").split()
-        is_script = stream.seek(0) == 0 and stream.read(2) == b"#!"
-    if is_script and words:
-        _check_owner(os.path.realpath(words[0]))
+        line = stream.readline(4096)
+    words = line[2:].decode(errors="replace").split() if line.startswith(b"#!") else []
+    return os.path.realpath(words[0]) if words else ""
 
 
 def carry(program: str, target: Path) -> None:
@@ -70,7 +74,11 @@ def carry(program: str, target: Path) -> None:
     if _PYTHON.fullmatch(os.path.basename(program)):
         # By its own path: one that is started by a link takes what lies beside that for its own.
         program = os.path.realpath(program)
-        _check_owner(program)
+        path = program
+        for _ in range(_SCRIPTS):
+            _check_owner(path)
+            if not (path := _interpreter_of(path)):
+                break
         done = run.check(Command(argv=(program, "-I", "-c", _ASK), timeout_s=_TIMEOUT_S))
         program, base, *folders = done.stdout.decode().splitlines()
     prefix = target.parent.parent
