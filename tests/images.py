@@ -32,7 +32,7 @@ ENV_JSON: dict[str, Any] = {
                 "type": "augment",
                 "values": {
                     "list": {"PATH": [{"op": "prepend", "value": [f"{MOUNT}/bin"]}]},
-                    "scalar": {"TINY": "yes"},
+                    "scalar": {"MPI_TINY": "yes"},
                 },
             },
         },

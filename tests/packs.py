@@ -33,7 +33,7 @@ CALLS_ANSWER = """
 #include <stdlib.h>
 int answer(void);
 int main(int count, char **words) {
-    printf("%s %d %s\\n", words[0], answer(), getenv("TINY") ? getenv("TINY") : "-");
+    printf("%s %d %s\\n", words[0], answer(), getenv("MPI_TINY") ? getenv("MPI_TINY") : "-");
     for (int i = 1; i < count; i++) puts(words[i]);
     return 0;
 }
@@ -83,7 +83,7 @@ class Stack:
                 "PATH": [{"op": "prepend", "value": [f"{self.mount}/bin"]}],
                 "LD_LIBRARY_PATH": [{"op": "prepend", "value": [f"{self.mount}/lib"]}],
             },
-            "scalar": {"TINY": f"{self.mount}/lib"},
+            "scalar": {"MPI_TINY": f"{self.mount}/lib"},
         }
         view = {"root": self.mount, "description": "", "type": "augment"}
         view["env"] = {"version": 1, "type": "augment", "values": values}

@@ -70,7 +70,7 @@ _ENVIRONMENTS = """\
 default:
   compiler: [gcc]
   specs: [tiny-four]
-  views: {all: {uenv: {env_vars: {set: [{TINY: here}]}}}}
+  views: {all: {uenv: {env_vars: {set: [{MPI_TINY: here}]}}}}
 """
 _CONFIG = f"""\
 spack:

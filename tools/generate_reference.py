@@ -57,6 +57,8 @@ ENVIRONMENT = {
     "`registry.example.org/images`.",
     "STACKPROOF_REPOSITORY": "Folders with images by label, several with colons: all are read, the "
     "first is written to. Left out: `$SCRATCH/.uenv-images`, else `~/.uenv/repo`, as for uenv.",
+    "STACKPROOF_ALLOW_VARIABLES": "Variables, several with commas, that views of images may change "
+    "beside the usual ones. `--allow-variable` adds to them.",
     "STACKPROOF_SHARED": "Folders, several with colons, in which several users write on purpose, "
     "as a team's repository: there, and in all below, owners and modes are not asked about. Links "
     "are followed there no more than elsewhere.",

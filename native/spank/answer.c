@@ -200,7 +200,7 @@ static enum answer_end use(struct answer *answer, const struct subject *subject,
         answer->transport = name;
     }
     enum environment_end end = meta_apply(view, &answer->environment);
-    return end == ENVIRONMENT_UNSURE ? unsure(answer, SP_IMAGE_NO_META, subject->path, "a list")
+    return end == ENVIRONMENT_UNSURE ? unsure(answer, SP_IMAGE_NO_META, subject->path, "a variable")
                                      : of_environment(answer, end);
 }
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "../core/text.h"
+#include "variables.h"
 
 enum { MOST_MEMBERS = 512 };
 
@@ -376,8 +377,8 @@ enum environment_end meta_apply(struct sp_json view, struct environment *environ
     while (end == ENVIRONMENT_DONE && !is_null(values.lists) &&
            sp_json_next(values.lists, &key, &at)) {
         const char *name = text_of(key, environment->arena);
-        if (name == NULL) {
-            return ENVIRONMENT_FULL;
+        if (name == NULL || !variables_has(name)) {
+            return name == NULL ? ENVIRONMENT_FULL : ENVIRONMENT_UNSURE;
         }
         /* Of a variable that is both, the scalar counts. */
         if (is_null(values.scalars) || !sp_json_member(values.scalars, name, &ignored)) {
@@ -393,7 +394,7 @@ enum environment_end meta_apply(struct sp_json view, struct environment *environ
         if (name == NULL || (!is_null(at) && value == NULL)) {
             return ENVIRONMENT_FULL;
         }
-        end = environment_set(environment, name, value);
+        end = variables_has(name) ? environment_set(environment, name, value) : ENVIRONMENT_UNSURE;
     }
     return end;
 }

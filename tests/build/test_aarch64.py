@@ -170,7 +170,7 @@ def test_entry_points_of_packs_start_programs(
             floor=floor, interpreter="/lib/ld-linux-aarch64.so.1",
             own="glibc/ld-linux-aarch64.so.1", libraries=(f"/lib/{armlab.TRIPLET}/libc.so.6",),
         )  # fmt: skip
-        env = entries.EnvPatch(set={"TINY": "small"})
+        env = entries.EnvPatch(set={"MPI_TINY": "small"})
         entry = EntryPoint(place=f"bin/hello{floor}", program="stack/hello", env=env)
         table = entries.render_table(entry, loading)
         place = pack / entry.place

@@ -121,7 +121,7 @@ def test_the_image_keeps_the_contract(made: Made):
     assert data["mount"] == MOUNT
     view = data["views"]["all"]
     assert view["root"] == f"{MOUNT}/env/all"
-    assert view["env"]["values"]["scalar"]["TINY"] == "here"
+    assert view["env"]["values"]["scalar"]["MPI_TINY"] == "here"
     assert f"{MOUNT}/env/all/bin" in view["env"]["values"]["list"]["PATH"][0]["value"]
     assert data["views"]["spack"]["env"]["values"]["scalar"]["UENV_SPACK_COMMIT"]
     paths = made.listing("own.squashfs")
@@ -150,7 +150,7 @@ def test_the_image_keeps_the_contract(made: Made):
 
 def test_programs_run_with_the_image_mounted(made: Made):
     need("kernel-mount")
-    done = made("run", "--view", "all", "own.squashfs", "--", "sh", "-c", "four; echo $TINY")
+    done = made("run", "--view", "all", "own.squashfs", "--", "sh", "-c", "four; echo $MPI_TINY")
     assert done.splitlines() == ["twice two is 4", "here"]
     linked = made(
         "run", "--view", "all", "own.squashfs", "--", "sh", "-c", "ldd $(command -v four)"

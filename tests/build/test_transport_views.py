@@ -206,7 +206,9 @@ def test_one_transport_is_forced_and_not_two() -> None:
     one = image("shm", "tcp")
 
     def forced(*names: str, asked: str | None = None) -> str | None:
-        return activate.forced_transport((one,), activate.choose_views((one,), names), asked)
+        return activate.forced_transport(
+            (one,), activate.choose_views((one,), names, permitted=None), asked
+        )
 
     assert forced() is None
     assert forced(asked="cxi") == "cxi"

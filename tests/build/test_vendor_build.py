@@ -103,7 +103,7 @@ def test_one_command_and_two_ranks(
     assert digest("again.squashfs") == first
 
     image = load_image("cray-mpich.squashfs")
-    arm = activate.deployment(image, name="baseline")
+    arm = activate.deployment(image, name="baseline", permitted=())
     assert (arm.mpi.family, arm.mpi.version, image.redistribute) == ("cray-mpich", "8.1.30", False)
     capfd.readouterr()
     assert run("inspect", "cray-mpich.squashfs") == 0

@@ -36,23 +36,23 @@ _B = _image("b", _view("default", set={"W": "b-default"}), _view("tools"), defau
 
 
 def test_the_default_view_is_taken_when_none_is_named() -> None:
-    assert activate.environment_patch(_A) == _A.views["default"].env
-    assert activate.environment_patch(_A, "extra") == _A.views["extra"].env
-    assert activate.environment_patch(_B) == EnvPatch()
+    assert activate.environment_patch(_A, permitted=None) == _A.views["default"].env
+    assert activate.environment_patch(_A, "extra", permitted=None) == _A.views["extra"].env
+    assert activate.environment_patch(_B, permitted=None) == EnvPatch()
 
 
 def test_views_come_in_the_order_they_are_named_and_the_last_wins() -> None:
-    views = activate.choose_views((_A,), ("default", "extra"))
+    views = activate.choose_views((_A,), ("default", "extra"), permitted=None)
     after = activate.combined(views, environment={}).apply({"PATH": "/bin"})
     assert after == {"V": "a-extra", "PATH": "/x:/a:/bin"}
 
 
 def test_of_several_images_each_gives_its_default_view() -> None:
-    assert activate.choose_views((_A, _B), ()) == (_A.views["default"],)
+    assert activate.choose_views((_A, _B), (), permitted=None) == (_A.views["default"],)
 
 
 def test_a_view_is_found_in_the_image_that_has_it() -> None:
-    assert activate.choose_views((_A, _B), ("tools", "a:default")) == (
+    assert activate.choose_views((_A, _B), ("tools", "a:default"), permitted=None) == (
         _B.views["tools"],
         _A.views["default"],
     )
@@ -72,14 +72,14 @@ def test_all_wrong_views_are_told_at_once_with_what_there_is(
     names: tuple[str, ...], reasons: list[Reason]
 ) -> None:
     with pytest.raises(StackproofError) as caught:
-        activate.choose_views((_A, _B), names)
+        activate.choose_views((_A, _B), names, permitted=None)
     assert [problem.reason for problem in caught.value.problems] == reasons
     assert all("a:default" in (problem.hint or "") for problem in caught.value.problems)
 
 
 def test_a_default_view_that_is_not_there_is_an_error() -> None:
     with pytest.raises(StackproofError) as caught:
-        activate.environment_patch(_image("c", default_view="gone"))
+        activate.environment_patch(_image("c", default_view="gone"), permitted=None)
     assert caught.value.reason is Reason.UNKNOWN_VIEW
 
 
@@ -93,14 +93,16 @@ def test_references_are_replaced_from_the_environment() -> None:
             append={"P": ("${@NONE@}",)},
         ),
     )
-    patch = activate.environment_patch(image, "v", environment={"HOME": "/h"})
+    patch = activate.environment_patch(image, "v", environment={"HOME": "/h"}, permitted=None)
     assert patch.apply({}) == {"A": "x/hyz", "B": "${HOME} ${@", "P": "/h/bin"}
 
 
 def test_replaced_text_is_not_replaced_again() -> None:
     image = _image("c", _view("v", set={"A": "${@X@}"}))
     environment = {"X": "${@Y@}", "Y": "no"}
-    assert activate.environment_patch(image, "v", environment=environment).set == {"A": "${@Y@}"}
+    assert activate.environment_patch(image, "v", environment=environment, permitted=None).set == {
+        "A": "${@Y@}"
+    }
 
 
 _patches = st.builds(
@@ -132,7 +134,7 @@ def test_deployment() -> None:
         sha256="f" * 64,
         lock_digest="e" * 64,
     )
-    found = activate.deployment(image, "default", name="ours")
+    found = activate.deployment(image, "default", name="ours", permitted=("V",))
     assert found.name == "ours"
     assert found.mounts == (ImageMount(image="/i/a.squashfs", mount_point="/m"),)
     assert found.mpi == _MPI
@@ -143,5 +145,5 @@ def test_deployment() -> None:
 
 def test_no_deployment_without_an_mpi() -> None:
     with pytest.raises(StackproofError) as caught:
-        activate.deployment(_A, name="a")
+        activate.deployment(_A, name="a", permitted=())
     assert caught.value.reason is Reason.IMAGE_NO_META

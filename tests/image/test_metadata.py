@@ -44,7 +44,7 @@ def test_reads_the_whole_contract() -> None:
                 name="default",
                 root="/user-environment/env/default",
                 description="the usual",
-                env=EnvPatch(set={"TINY": "yes"}, prepend={"PATH": ("/user-environment/bin",)}),
+                env=EnvPatch(set={"MPI_TINY": "yes"}, prepend={"PATH": ("/user-environment/bin",)}),
             ),
             "bare": View(name="bare", root="/user-environment/env/bare"),
         },

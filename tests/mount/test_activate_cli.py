@@ -13,6 +13,7 @@ import pytest
 from images import MOUNT, env_json, make_image
 from need import need
 from stackproof.cli import main
+from stackproof.image import view_variables
 from stackproof.mount import undo
 
 COVERS = ("mount/cli/activate.py", "mount/effects/activation.py")
@@ -26,7 +27,7 @@ def image(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("TINY", undo.UNDO, "STACKPROOF_MOUNTED"):
+    for name in ("MPI_TINY", undo.UNDO, "STACKPROOF_MOUNTED"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
 
@@ -49,12 +50,12 @@ def test_for_programs(capfd: pytest.CaptureFixture[str], image: Path) -> None:
     assert (code, err) == (0, "")
     assert found[:2] == ["stackproof-activate 1", f"mounts {image}:{MOUNT}"]
     assert found[-1] == "end"
-    assert {f"set PATH={MOUNT}/bin:/usr/bin:/bin", "set TINY=yes"} <= set(found)
+    assert {f"set PATH={MOUNT}/bin:/usr/bin:/bin", "set MPI_TINY=yes"} <= set(found)
 
 
 def test_a_shell_can_read_it(capfd: pytest.CaptureFixture[str], image: Path) -> None:
     _, out, _ = call(capfd, image)
-    script = f'{out}\necho "$TINY $PATH"'
+    script = f'{out}\necho "$MPI_TINY $PATH"'
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == f"yes {MOUNT}/bin:/usr/bin:/bin\n"
 
@@ -86,17 +87,17 @@ def test_another_image_takes_the_place_of_the_first(
     for name, value in json.loads(out)["set"].items():
         monkeypatch.setenv(name, value)
     data = env_json(name="other", mount="/user-tools")
-    data["views"]["default"]["env"]["values"] = {"scalar": {"OTHER": "1"}}
+    data["views"]["default"]["env"]["values"] = {"scalar": {"MPI_OTHER": "1"}}
     other = make_image(image.parent / "other.squashfs", meta=data)
 
     _, out, _ = call(capfd, "--json", other)
     change = json.loads(out)
     assert change["set"] == {
-        "OTHER": "1",
+        "MPI_OTHER": "1",
         "PATH": "/usr/bin:/bin",
-        undo.UNDO: '{"OTHER":[null,"1"]}',
+        undo.UNDO: '{"MPI_OTHER":[null,"1"]}',
     }
-    assert change["unset"] == ["TINY"]
+    assert change["unset"] == ["MPI_TINY"]
 
     _, out, _ = call(capfd, "--json", "--keep", other)
     assert json.loads(out)["unset"] == []
@@ -104,7 +105,7 @@ def test_another_image_takes_the_place_of_the_first(
     _, out, _ = call(capfd, "--json", "none")
     gone = json.loads(out)
     assert (gone["mounts"], gone["set"]) == ("", {"PATH": "/usr/bin:/bin"})
-    assert sorted(gone["unset"]) == [undo.UNDO, "TINY"]
+    assert sorted(gone["unset"]) == ["MPI_TINY", undo.UNDO]
 
 
 def test_a_transport_sets_what_the_mpi_obeys(
@@ -365,14 +366,35 @@ def test_no_variable_of_a_shell_is_changed(
         assert f"`{name}`" in err
 
 
-@pytest.mark.parametrize("name", ["LD_PRELOAD", "SLURM_CONF", "PYTHONSTARTUP", "GIT_SSH_COMMAND"])
-def test_what_every_program_obeys_is_told(
-    capfd: pytest.CaptureFixture[str], tmp_path: Path, name: str
+@pytest.mark.parametrize("form", ["option", "environment"])
+@pytest.mark.parametrize("name", ["LD_PRELOAD", "SLURM_CONF", "PYTHONSTARTUP", "OWN_SETTING"])
+def test_other_variables_need_a_word(
+    capfd: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    form: str,
 ) -> None:
     need("mksquashfs")
-    code, out, err = call(capfd, image_that_sets(tmp_path, **{name: "/x"}))
+    image = image_that_sets(tmp_path, **{name: "/x", "MORE": "1"})
+    code, out, err = call(capfd, image)
+    assert (code, out) == (4, "")
+    names = ",".join(sorted((name, "MORE")))
+    assert f"hint: if that is right: --allow-variable {names}, or {view_variables.ALLOW}" in err
+    options = ["--allow-variable", names] if form == "option" else []
+    if form == "environment":
+        monkeypatch.setenv(view_variables.ALLOW, names)
+    code, out, _ = call(capfd, *options, image)
     assert (code, f"export {name}=/x" in out) == (0, True)
-    assert f"note: a view changes `{name}`" in err
+    assert view_variables.ALLOW not in out
+
+
+def test_other_variables_may_hold_paths_of_the_image(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    need("mksquashfs")
+    code, out, _ = call(capfd, image_that_sets(tmp_path, ESMFMKFILE=f"{MOUNT}/lib/esmf.mk"))
+    assert (code, "export ESMFMKFILE=" in out) == (0, True)
 
 
 def test_no_name_makes_a_line_for_the_shell(

@@ -47,6 +47,19 @@ def test_text_for_people(capsys: pytest.CaptureFixture[str], image: Path) -> Non
     assert "SHA-256" not in out
 
 
+def test_variables_that_a_view_may_not_change_are_shown(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    need("mksquashfs")
+    data = env_json()
+    data["views"]["default"]["env"]["values"]["scalar"] = {"HISTFILE": "/x", "FI_A": "", "B": ""}
+    image = make_image(tmp_path / "a.squashfs", meta=data)
+    _, out, _ = call(capsys, image)
+    assert "to allow     default: B, HISTFILE (see --allow-variable)" in out
+    _, out, _ = call(capsys, image, "--json")
+    assert json.loads(out)["variables-to-allow"] == {"bare": [], "default": ["B", "HISTFILE"]}
+
+
 def test_json(capsys: pytest.CaptureFixture[str], image: Path) -> None:
     code, out, err = call(capsys, image, "--json")
     data = json.loads(out)
@@ -54,7 +67,7 @@ def test_json(capsys: pytest.CaptureFixture[str], image: Path) -> None:
     assert data["schema"] == "stackproof/image/1"
     assert (data["path"], data["size"]) == (str(image), image.stat().st_size)
     assert (data["mount"], data["default_view"]) == (MOUNT, "default")
-    assert data["views"]["default"]["env"]["set"] == {"TINY": "yes"}
+    assert data["views"]["default"]["env"]["set"] == {"MPI_TINY": "yes"}
     assert data["squashfs"]["compressor"] == "xz"
     assert (data["stack_id"], data["lock_digest"]) == ("0" * 64, "1" * 64)
     assert set(data["problems-to-mount"]) == {"kernel", "helper", "fuse"}

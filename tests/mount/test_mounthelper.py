@@ -65,7 +65,7 @@ def _kind(mount: str) -> str:
 
 
 def test_the_kernel_mounts_for_a_user_without_rights(machine: Machine) -> None:
-    script = f"{_kind(MOUNT)}; id -u; hello; echo $TINY; echo $STACKPROOF_MOUNTED; exit 3"
+    script = f"{_kind(MOUNT)}; id -u; hello; echo $MPI_TINY; echo $STACKPROOF_MOUNTED; exit 3"
     done = _verb(machine, "run", "a.squashfs", "--", "sh", "-c", script)
     lines = ["squashfs", "65534", "hello from the image", "yes", f"/test/a.squashfs:{MOUNT}"]
     assert (done.returncode, done.stderr) == (3, "")

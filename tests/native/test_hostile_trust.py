@@ -191,7 +191,7 @@ def test_a_label_that_the_image_is_not_recorded_for(site: Site) -> None:
     for label in (_SIGNED.label, ""):
         assert site.run("a", f"--labels={label}") == []
     for label in (
-        "tiny/2:v1@here%x86_64", "tiny/1:v1@there%x86_64", "TINY/1:v1@here%x86_64", "tiny/1:v1",
+        "tiny/2:v1@here%x86_64", "tiny/1:v1@there%x86_64", "MPI_TINY/1:v1@here%x86_64", "tiny/1:v1",
         "build::tiny/1:v1@here%x86_64x",
     ):  # fmt: skip
         asked = ["another-label"]

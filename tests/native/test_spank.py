@@ -57,7 +57,7 @@ def test_srun_has_images_on_a_cluster_as_it_stands(tmp_path: Path) -> None:
             assert "up already" in again.stderr
             job = (
                 "exec", "--as", "alice", "--", "srun", "-N2", f"--image={image}",
-                "sh", "-c", "echo $TINY && ls /user-environment/bin",
+                "sh", "-c", "echo $MPI_TINY && ls /user-environment/bin",
             )  # fmt: skip
             ran = stackproof(*job)
             assert ran.returncode == 0, ran.stderr

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +22,7 @@ from images import ENV_JSON, MOUNT, env_json, make_image
 from need import need
 from stackproof.core import mountlist
 from stackproof.core.errors import Reason, StackproofError, fail
-from stackproof.image import activate, described
+from stackproof.image import activate, described, view_variables
 from stackproof.mount import undo
 
 _ASK = 3
@@ -80,7 +81,7 @@ class Views:
                     raise fail(Reason.BAD_MOUNT_POINT, point)
             chosen = (
                 () if views == "none"
-                else activate.choose_views(found, views.split(",") if views else ())
+                else activate.choose_views(found, views.split(",") if views else (), permitted=())
             )  # fmt: skip
             activate.forced_transport(found, chosen)
             patch = activate.combined(chosen, environment=before)
@@ -174,7 +175,7 @@ _LISTS: tuple[Sequence[tuple[str, list[str]]], ...] = (
     [("prepend", ["/old:/a:/old"])],
     [("prepend", ["${@HOME@}/bin", "${@NONE@}", "${@HOME"]), ("append", ["@}/x"])],
     [("set", ["${@HO", "ME@}"])],
-    [("set", ["${@HOME@}${@LIST@}", "$HOME"])],
+    [("set", ["${@HOME@}${@FI_LIST@}", "$HOME"])],
     [],
 )
 
@@ -185,43 +186,46 @@ def test_lists(
     views: Views, operations: Sequence[tuple[str, list[str]]], before: str | None
 ) -> None:
     ops = [{"op": op, "value": value} for op, value in operations]
-    image = views.image(_with(one=_view({"LIST": ops})))
-    environment = {"HOME": "/house/u"} | ({} if before is None else {"LIST": before})
+    image = views.image(_with(one=_view({"FI_LIST": ops})))
+    environment = {"HOME": "/house/u"} | ({} if before is None else {"FI_LIST": before})
     assert views.compare(str(image), None, environment) is not None
 
 
 @pytest.mark.parametrize(
     "scalars",
     [
-        {"A": "b"},
-        {"A": ""},
-        {"A": None, "HOME": None},
-        {"A": "${@HOME@}/${@HOME@}", "HOME": "/elsewhere"},
-        {"A": '\u00e9\U0001f600 " \\ \n\t\x7f'},
-        {"A": "${@A=B@}"},
+        {"FI_A": "b"},
+        {"FI_A": ""},
+        {"FI_A": None, "FI_H": None},
+        {"FI_A": "${@FI_H@}/${@FI_H@}", "FI_H": "/elsewhere"},
+        {"FI_A": '\u00e9\U0001f600 " \\ \n\t\x7f'},
+        {"FI_A": "${@A=B@}"},
         {},
         None,
     ],
 )
 def test_scalars(views: Views, scalars: Any) -> None:
     image = views.image(_with(one=_view(None, scalars)))
-    assert views.compare(str(image), None, {"HOME": "/house/u", "A": "old"}) is not None
+    assert views.compare(str(image), None, {"FI_H": "/house/u", "FI_A": "old"}) is not None
 
 
 def test_several_views_and_images(views: Views) -> None:
-    lists = {"LIST": [{"op": "prepend", "value": ["/one"]}]}
+    lists = {"FI_LIST": [{"op": "prepend", "value": ["/one"]}]}
     first = views.image(
-        _with(one=_view(lists, {"A": "1"}), two=_view({"LIST": [{"op": "set", "value": ["/t"]}]}))
+        _with(
+            one=_view(lists, {"FI_A": "1"}),
+            two=_view({"FI_LIST": [{"op": "set", "value": ["/t"]}]}),
+        )
         | {"name": "first"},
         "first",
     )
     second = views.image(
-        _with(three=_view(lists, {"A": None})) | {"name": "second", "mount": "/user-tools"},
+        _with(three=_view(lists, {"FI_A": None})) | {"name": "second", "mount": "/user-tools"},
         "second",
     )
     both = f"{first},{second}"
     for names in (None, "one", "two,one", "one,two", "first:two,second:three", "none"):
-        assert views.compare(both, names, {"A": "0", "LIST": "/l"}) is not None, names
+        assert views.compare(both, names, {"FI_A": "0", "FI_LIST": "/l"}) is not None, names
     for names in ("four", "first:three", ":one", "one:one", "one,four", ""):
         assert views.by_plugin(both, names or ",", {}) is None
     assert views.compare(f"{first}:/user-tools,{second}:/user-environment") is not None
@@ -231,18 +235,18 @@ def test_several_views_and_images(views: Views) -> None:
 @pytest.mark.parametrize(
     "record",
     [
-        '{"A":["before","now"]}',
-        '{"A":["before","other"],"B":[null,"b"]}',
-        '{"A":[null,"now"],"C":["c",null]}',
-        '{"A":["\\udce9","now"]}',
-        '{"A":["\\u00e9\\ud83d\\ude00","now"]}',
-        '{"A":["x"],"B":"y","C":["a","b","c"],"D":[1,2],"E":{"a":"b"},"F":[[],null]}',
+        '{"FI_A":["before","now"]}',
+        '{"FI_A":["before","other"],"FI_B":[null,"b"]}',
+        '{"FI_A":[null,"now"],"C":["c",null]}',
+        '{"FI_A":["\\udce9","now"]}',
+        '{"FI_A":["\\u00e9\\ud83d\\ude00","now"]}',
+        '{"FI_A":["x"],"FI_B":"y","C":["a","b","c"],"D":[1,2],"E":{"a":"b"},"F":[[],null]}',
         "{}",
     ],
 )
 def test_records_of_other_views_are_taken_back(views: Views, record: str) -> None:
-    image = views.image(_with(one=_view(None, {"N": "${@A@}"})))
-    environment = {"A": "now", "B": "b", undo.UNDO: record}
+    image = views.image(_with(one=_view(None, {"FI_N": "${@FI_A@}"})))
+    environment = {"FI_A": "now", "FI_B": "b", undo.UNDO: record}
     for names in (None, "none"):
         assert views.compare(str(image), names, environment) is not None
 
@@ -250,20 +254,25 @@ def test_records_of_other_views_are_taken_back(views: Views, record: str) -> Non
 @pytest.mark.parametrize(
     "record",
     [
-        "", "nonsense", "[]", '{"A":["a","b"],"A":[null,"now"]}', '{"A":["\\ud800","now"]}',
-        '{"A":["\\udcc3\\udca9","now"]}', '{"A=B":["x",null]}', '{"":["x",null]}',
-        '{"A":["\\u0000","now"]}', '{"\\u0041":["a","now"],"A":["b","now"]}', '{"A":NaN}',
-        "[" * 100_000, '{"A":["a","b"]}x', "null", "{" + ",".join(f'"{n}":[]' for n in range(2000)) + "}",
+        "", "nonsense", "[]", '{"FI_A":["a","b"],"FI_A":[null,"now"]}', '{"FI_A":["\\ud800","now"]}',
+        '{"FI_A":["\\udcc3\\udca9","now"]}', '{"A=B":["x",null]}', '{"":["x",null]}',
+        '{"FI_A":["\\u0000","now"]}', '{"\\u0046I_A":["a","now"],"FI_A":["b","now"]}', '{"FI_A":NaN}',
+        "[" * 100_000, '{"FI_A":["a","b"]}x', "null", "{" + ",".join(f'"{n}":[]' for n in range(2000)) + "}",
     ],
 )  # fmt: skip
 def test_records_that_nobody_wrote(views: Views, record: str) -> None:
-    image = views.image(_with(one=_view(None, {"N": "x"})))
-    views.compare(str(image), None, {"A": "now", undo.UNDO: record})
+    image = views.image(_with(one=_view(None, {"FI_N": "x"})))
+    views.compare(str(image), None, {"FI_A": "now", undo.UNDO: record})
 
 
 def test_what_is_not_utf8_stays_as_it_is(views: Views) -> None:
-    image = views.image(_with(one=_view({"A": [{"op": "append", "value": ["/x"]}]}, {"B": "b"})))
-    environment = {"A": os.fsdecode(b"/caf\xe9:/\xc3\xa9"), "B": os.fsdecode(b"\xff\xed\xa0\x80")}
+    image = views.image(
+        _with(one=_view({"FI_A": [{"op": "append", "value": ["/x"]}]}, {"FI_B": "b"}))
+    )
+    environment = {
+        "FI_A": os.fsdecode(b"/caf\xe9:/\xc3\xa9"),
+        "FI_B": os.fsdecode(b"\xff\xed\xa0\x80"),
+    }
     answer = views.compare(str(image), None, environment)
     assert answer is not None
     assert views.compare(str(image), "none", environment | answer[1]) is not None
@@ -305,7 +314,7 @@ _PLACES = (
     "views/default", "views/bare", "views/default/root", "views/default/description",
     "views/default/env", "views/default/env/values", "views/default/env/values/list",
     "views/default/env/values/scalar", "views/default/env/values/list/PATH",
-    "views/default/env/values/scalar/TINY", "stackproof/benchmarks", "stackproof/transports",
+    "views/default/env/values/scalar/MPI_TINY", "stackproof/benchmarks", "stackproof/transports",
     "stackproof/stack", "stackproof/lock", "stackproof/architecture", "stackproof/benchmarks/x",
     "views/default/env/values/x",
     "views/default/env/values/scalar/A=B", "views/default/env/values/scalar/",
@@ -326,7 +335,7 @@ def test_types_at_places(views: Views) -> None:
     some = [(path, _VALUES[7 * at % len(_VALUES)]) for at, path in enumerate(_PLACES)]
     every = [("views/default/env/values/list/PATH", value) for value in _VALUES]
     for path, value in some + every:
-        views.compare(str(views.image(_changed(path, value))), None, {"TINY": "old"})
+        views.compare(str(views.image(_changed(path, value))), None, {"MPI_TINY": "old"})
 
 
 @pytest.mark.battery
@@ -335,7 +344,7 @@ def test_every_type_at_every_place(views: Views, path: str) -> None:
     for value in _VALUES:
         image = views.image(_changed(path, value))
         for names in (None, "bare"):
-            views.compare(str(image), names, {"TINY": "old"})
+            views.compare(str(image), names, {"MPI_TINY": "old"})
 
 
 def test_usual_images_need_nobody_else(views: Views) -> None:
@@ -357,23 +366,56 @@ def test_views_that_force_two_transports_are_left_to_the_program(views: Views) -
 
 @pytest.mark.parametrize("count", [511, 512, 513, 5000])
 def test_many_variables_and_views(views: Views, count: int) -> None:
-    scalars = {f"V{number}": "x" for number in range(count)}
+    scalars = {f"FI_V{number}": "x" for number in range(count)}
     data = _with(one=_view(None, scalars), **{f"w{n}": _view() for n in range(count - 1)})
     answer = views.compare(str(views.image(data)))
     assert (answer is not None) == (count <= 512)
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "ends"),
+    [
+        ("FI_X", "x", "plugin"), ("EBROOTGSL", "/x", "plugin"), ("CC", "gcc", "plugin"),
+        ("GSL_ROOT_DIR", f"{MOUNT}/gsl", "package"), ("HISTFILE", f"{MOUNT}/x", "nobody"),
+        ("ESMFMKFILE", f"{MOUNT}/a:{MOUNT}/b", "package"), ("PATHS", "/x", "nobody"),
+        ("ESMFMKFILE", f"{MOUNT}/../../var/x", "nobody"), ("fI_X", "x", "nobody"),
+        ("ESMFMKFILE", f"{MOUNT}/a:/b", "nobody"), ("LD_PRELOAD", f"{MOUNT}/x", "nobody"),
+        ("CCACHE_DIR", "/x", "nobody"), ("PATH_X", "x", "nobody"), ("HOME", None, "nobody"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("kind", ["scalar", "list"])
+def test_who_decides_on_a_variable(
+    views: Views, name: str, value: str | None, ends: str, kind: str
+) -> None:
+    """The plug-in uses what is listed; of the rest it asks the program, which may refuse."""
+    operation = {"op": "unset" if value is None else "prepend", "value": [value or ""]}
+    view = _view({name: [operation]}) if kind == "list" else _view(None, {name: value})
+    image = str(views.image(_with(one=view)))
+    assert (views.compare(image) is not None) == (ends == "plugin")
+    refused = views.by_package(image, None, {})
+    assert isinstance(refused, StackproofError) == (ends == "nobody")
+
+
+def test_both_have_one_list_of_variables() -> None:
+    source = (Path(__file__).parents[2] / "native" / "spank" / "variables.c").read_text()
+    names, _, families = source.partition("families[]")
+    assert set(re.findall(r'"(\w+)"', names.partition("names[]")[2])) == view_variables.NAMES
+    assert tuple(re.findall(r'"(\w+)"', families)) == view_variables.FAMILIES
+
+
 def test_references_do_not_take_all_memory(views: Views) -> None:
     """A hostile image names a long variable very often; the answer is `no`, soon."""
-    data = _with(one=_view(None, {"A": "${@LONG@}" * 50_000}))
+    data = _with(one=_view(None, {"FI_A": "${@LONG@}" * 50_000}))
     assert views.by_plugin(str(views.image(data)), None, {"LONG": "x" * 100_000}) is None
 
 
 _TEXTS = st.lists(
-    st.sampled_from(("", ":", "/a", "/b", "${@", "@}", "A", "${@A@}", "${@HOME@}", "\u00e9", " ")),
+    st.sampled_from(
+        ("", ":", "/a", "/b", "${@", "@}", "FI_A", "${@FI_A@}", "${@HOME@}", "\u00e9", " ")
+    ),
     max_size=5,
 ).map("".join)
-_NAMES = st.sampled_from(("A", "B", "LIST", "HOME", "PATHS"))
+_NAMES = st.sampled_from(("FI_A", "FI_B", "FI_LIST", "FI_H", "MANPATH"))
 _OPERATIONS = st.lists(
     st.fixed_dictionaries({
         "op": st.sampled_from(("prepend", "append", "set", "unset", "other")),
@@ -386,7 +428,7 @@ _VIEW = st.builds(
     st.dictionaries(_NAMES, _OPERATIONS, max_size=4),
     st.dictionaries(_NAMES, st.one_of(st.none(), _TEXTS), max_size=4),
 )
-_ENVIRONMENT = st.dictionaries(st.sampled_from(("A", "B", "LIST", "HOME")), _TEXTS)
+_ENVIRONMENT = st.dictionaries(st.sampled_from(("FI_A", "FI_B", "FI_LIST", "FI_H", "HOME")), _TEXTS)
 
 
 @pytest.mark.battery
@@ -407,7 +449,7 @@ def test_with_the_real_unsquashfs(built: Path, tmp_path: Path) -> None:
     need("slurm-headers", "mksquashfs")
     make_image(tmp_path / "a.squashfs")
     program = built / "spank" / "test_spank"
-    environment = {"PATH": os.environ["PATH"], "HOME": "/house/u", "TINY": "old"}
+    environment = {"PATH": os.environ["PATH"], "HOME": "/house/u", "MPI_TINY": "old"}
     done = subprocess.run(
         [program, "answer", "a.squashfs"], env=environment, cwd=tmp_path, capture_output=True,
         timeout=600, check=False,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from stackproof.core import environment as environments
 from stackproof.core.environment import Change
+from stackproof.image import view_variables
 
 TYPE_CHECKING = False  # `typing`, and nouns, take longer to import than an image to mount
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from stackproof.core.command import EnvPatch
     from stackproof.core.errors import Problem
@@ -18,29 +19,47 @@ if TYPE_CHECKING:
 
 
 def environment_patch(
-    image: Image, view: str | None = None, *, environment: Mapping[str, str] | None = None
+    image: Image,
+    view: str | None = None,
+    *,
+    permitted: Collection[str] | None,
+    environment: Mapping[str, str] | None = None,
 ) -> EnvPatch:
     """Return the patch of a view: of the image's default view when none is named.
 
     `environment` is the one that the patch will be applied to; `${@NAME@}` in a value is replaced
     from it, by nothing where it lacks the variable. An image without a default view changes
-    nothing. Raises `StackproofError` (UNKNOWN_VIEW).
+    nothing. `permitted` and what is raised are those of `choose_views`.
     """
     from stackproof.core.command import EnvPatch  # noqa: PLC0415 - see above
 
-    views = choose_views((image,), (view,) if view else ())
+    views = choose_views((image,), (view,) if view else (), permitted=permitted)
     return EnvPatch.of(combined(views, environment=environment or {}))
 
 
-def choose_views(images: Sequence[Image | Described], names: Sequence[str]) -> tuple[AnyView, ...]:
+def choose_views(
+    images: Sequence[Image | Described],
+    names: Sequence[str],
+    *,
+    permitted: Collection[str] | None,
+) -> tuple[AnyView, ...]:
     """Return the views called `[IMAGE-NAME:]VIEW`, or without names each image's default view.
 
-    Raises `StackproofError` with all problems: UNKNOWN_VIEW for a view that no image has, USAGE for
-    one that several images have.
+    `permitted` are variables that views may change beside the usual ones; None where somebody else
+    has judged them. Raises `StackproofError` with all problems: UNKNOWN_VIEW for a view that no
+    image has, USAGE for one that several images have, NOT_PERMITTED for a variable.
     """
-    if not names:
+    if names:
+        views = _choose_named(images, names)
+    else:
         defaults = [(image, image.default_view) for image in images if image.default_view]
-        return tuple(_view_of(image, name) for image, name in defaults)
+        views = tuple(_view_of(image, name) for image, name in defaults)
+    if permitted is not None:
+        view_variables.require_permission(images, views, permitted)
+    return views
+
+
+def _choose_named(images: Sequence[Image | Described], names: Sequence[str]) -> tuple[AnyView, ...]:
     problems: list[Problem] = []
     chosen: list[AnyView] = []
     for name in names:
@@ -93,12 +112,12 @@ def deployment(
     view: str | None = None,
     *,
     name: str,
-    environment: Mapping[str, str] | None = None,
+    permitted: Collection[str],
 ) -> Deployment:
     """Return an image, mounted where it was built for, as an arm called `name` of a comparison.
 
-    Raises `StackproofError`: UNKNOWN_VIEW, or IMAGE_NO_META when the image does not say which MPI
-    it holds.
+    Raises `StackproofError`: as `choose_views`, or IMAGE_NO_META when the image does not say which
+    MPI it holds.
     """
     from stackproof.core.errors import Location, Reason, fail  # noqa: PLC0415 - see above
     from stackproof.image.model import Deployment, ImageMount  # noqa: PLC0415
@@ -115,7 +134,7 @@ def deployment(
         mounts=(ImageMount(image=image.path, mount_point=image.mount),),
         mpi=image.mpi,
         programs={program.name: program.path for program in image.benchmarks},
-        env=environment_patch(image, view, environment=environment),
+        env=environment_patch(image, view, permitted=permitted),
         image_sha256=image.sha256,
         lock_digest=image.lock_digest,
         recipe=image.name,

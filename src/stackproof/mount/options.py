@@ -7,7 +7,7 @@ from stackproof.core.options import Options, argument, flag, option, part
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 
 class MpiOptions(Options):
@@ -48,11 +48,21 @@ class ViewOptions(Options):
         "V[,V]", "views to use, as VIEW or NAME:VIEW; without it each image's default view"
     )
     no_view: bool = flag("leave the environment as it is")
+    allow_variable: tuple[str, ...] = option(
+        "NAME[,NAME]", "let views change this variable too, which programs outside of the image "
+        "may obey (default: those in STACKPROOF_ALLOW_VARIABLES)",
+    )  # fmt: skip
 
     @property
     def views(self) -> Sequence[str] | None:
         """The names of the views, None where the environment stays as it is."""
         return None if self.no_view else [name for text in self.view for name in text.split(",")]
+
+    def permit(self, environment: Mapping[str, str]) -> frozenset[str]:
+        """Return the variables that views may change beside the usual ones."""
+        from stackproof.image import view_variables  # noqa: PLC0415 - data alone is read for help
+
+        return view_variables.read_permitted(environment, self.allow_variable)
 
     def refuse(self) -> None:
         """Raise `StackproofError` (USAGE) for views that are named and not wanted."""

@@ -96,12 +96,15 @@ def examine(case: JobCase, links: str) -> Examined:
 
 
 def _own_view(injected: MountedImage) -> EnvPatch:
-    """Return what an injected image sets by itself, where it has an MPI; its paths are judged."""
+    """Return what an injected image sets by itself, where it has an MPI; its paths are judged.
+
+    Its variables were judged by the verb that mounts it.
+    """
     described = injected.described
     if described is None or described.mpi is None or described.default_view is None:
         return EnvPatch()
     image = relocated(metadata.image_of(described), injected.point)
-    env = activate.environment_patch(image)
+    env = activate.environment_patch(image, permitted=None)
 
     def without(lists: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
         return {name: words for name, words in lists.items() if name not in JUDGED}

@@ -12,6 +12,7 @@ from stackproof.core import harmless, ids, limits, mountlist, noun
 from stackproof.core.effects import files
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.value import replace
+from stackproof.image import view_variables
 from stackproof.image.effects import tree
 from stackproof.image.effects.load import load_image, load_superblock
 from stackproof.image.model import Image, TreeDigest
@@ -148,6 +149,9 @@ def _data(
         "tree": known and noun.to_data(known),
         "squashfs": head.data(),
         "problems-to-mount": ways,
+        "variables-to-allow": {
+            name: view_variables.list_foreign(image, view) for name, view in image.views.items()
+        },
     }
 
 
@@ -183,6 +187,12 @@ def render(
             ("MPI", f"{mpi.family} {mpi.version} in {mpi.prefix}, started by {mpi.launcher}")
         )
     rows += _listed("views", [_view_text(image, name) for name in image.views])
+    foreign = [
+        f"{name}: {', '.join(variables)}"
+        for name, view in image.views.items()
+        if (variables := view_variables.list_foreign(image, view))
+    ]
+    rows += _listed("to allow", [f"{text} (see --allow-variable)" for text in foreign])
     rows += _listed("benchmarks", [f"{item.name}: {item.path}" for item in image.benchmarks])
     rows += [
         ("stack", ids.short(image.stack_id)),

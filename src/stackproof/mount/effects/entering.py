@@ -10,13 +10,13 @@ import os
 from stackproof.core import mountlist
 from stackproof.core.effects.foreign import squash
 from stackproof.core.effects.libc import MountFailure
-from stackproof.image import activate, described
+from stackproof.image import activate, described, view_variables
 from stackproof.mount import undo
 from stackproof.mount.effects import methods, mount_exec
 
 TYPE_CHECKING = False  # `typing`, msgspec and errors take longer to import than to mount
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from stackproof.core.errors import StackproofError
     from stackproof.image.described import Described
@@ -47,6 +47,10 @@ class PlainOptions:
     def mpi(self) -> MpiOptions:
         """Which MPI the command gets: its own."""
         return self  # type: ignore[return-value]  # what they have is above
+
+    def permit(self, environment: Mapping[str, str]) -> frozenset[str]:
+        """Return the variables that views may change beside the usual ones."""
+        return view_variables.read_permitted(environment)
 
 
 class Entered:
@@ -221,7 +225,14 @@ def _environment(
     Tells of images that are not at their own place.
     """
     own = images[:-1] if asked.injected else images
-    views = () if options.views is None else activate.choose_views(own, options.views)
+    permitted = options.permit(os.environ)
+    views = (
+        ()
+        if options.views is None
+        else activate.choose_views(own, options.views, permitted=permitted)
+    )
+    if asked.injected:
+        activate.choose_views(images[-1:], (), permitted=permitted)
     activate.forced_transport(own, views, options.mpi.path)
     for image, point in zip(own, points, strict=False):
         if point != image.mount and image.views and options.views is not None:

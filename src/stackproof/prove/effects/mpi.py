@@ -12,7 +12,7 @@ from stackproof.core import mountlist
 from stackproof.core.command import EnvPatch
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.value import Value
-from stackproof.image import activate, metadata
+from stackproof.image import activate, metadata, view_variables
 from stackproof.image.effects import image_file
 from stackproof.image.effects.folder import relocated
 from stackproof.image.model import MpiFacts
@@ -160,7 +160,7 @@ def _of_image(path: str, mount_point: str | None) -> Provided:
         launcher=facts.launcher,
         mpiexec=f"{facts.prefix}/bin/{program}",
         facts=facts,
-        env=activate.environment_patch(image),
+        env=activate.environment_patch(image, permitted=view_variables.read_permitted(os.environ)),
     )
 
 

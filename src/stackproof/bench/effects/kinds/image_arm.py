@@ -14,7 +14,7 @@ from stackproof.core.command import EnvPatch
 from stackproof.core.effects import files, shipped
 from stackproof.core.errors import Location, Reason, fail
 from stackproof.core.value import replace
-from stackproof.image import activate
+from stackproof.image import activate, view_variables
 from stackproof.image.effects.folder import load_tree
 from stackproof.image.effects.load import load_image
 from stackproof.image.model import Deployment, Image, ImageMount
@@ -73,7 +73,8 @@ def read_arm(arm: Arm, programs: tuple[str, ...]) -> ReadyArm:
             hint="build it with `stackproof build`",
         )
     name = arm.name or image.name
-    deployment = activate.deployment(image, arm.view, name=name)
+    permitted = view_variables.read_permitted(os.environ)
+    deployment = activate.deployment(image, arm.view, name=name, permitted=permitted)
     if wanted.mount_point and wanted.mount_point != image.mount:
         raise fail(
             Reason.UNSUPPORTED,
@@ -99,7 +100,7 @@ def read_arm(arm: Arm, programs: tuple[str, ...]) -> ReadyArm:
 
 def _as_its_view(arm: Arm, image: Image) -> Arm:
     """Return an arm whose view forces a transport as one that is told to use it everywhere."""
-    views = activate.choose_views((image,), (arm.view,) if arm.view else ())
+    views = activate.choose_views((image,), (arm.view,) if arm.view else (), permitted=None)
     forced = activate.forced_transport((image,), views)
     if forced is None:
         return arm

@@ -8,6 +8,7 @@ from stackproof.bench.ready import ReadyArm
 from stackproof.core.command import EnvPatch
 from stackproof.core.errors import Location, Reason, fail
 from stackproof.core.value import replace
+from stackproof.image import activate, view_variables
 from stackproof.image.described import Described
 from stackproof.image.effects import image_file
 from stackproof.image.model import ImageMount, MpiFacts
@@ -21,6 +22,8 @@ def with_injection(ready: ReadyArm, text: str, programs: tuple[str, ...]) -> Rea
     """Put another MPI, or a libfabric, under an arm's programs, after it was judged."""
     deployment, request = ready.deployment, job_key.image_in(text)
     described = image_file.load_described(request.image) if request else None
+    if described:
+        activate.choose_views((described,), (), permitted=view_variables.read_permitted(os.environ))
     point = (request and request.mount_point) or (described.mount if described else "")
     injected = MountedImage(request.image if request else text, point or text, described)
     for mount in deployment.mounts:
