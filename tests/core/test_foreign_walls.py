@@ -147,16 +147,20 @@ def test_a_file_of_many_names_counts_once(tmp_path: Path) -> None:
     assert (tmp_path / "out/name99").stat().st_nlink == 101
 
 
-def test_a_program_from_elsewhere_runs(home: Path) -> None:
-    """One that the user has installed writes into the folder alone, too."""
+@pytest.mark.parametrize("prefix", ["conda/bin", "."])
+def test_a_program_from_elsewhere_runs(home: Path, prefix: str) -> None:
+    """One that the user has installed reads any prefix, and writes into the folder alone, too."""
     need("mksquashfs")
-    program = home.parent / "conda/bin/unsquashfs"
+    library = home.parent / "store/zlib/lib/program"
+    library.parent.mkdir(parents=True)
+    library.symlink_to(shutil.which("unsquashfs") or "")
+    program = home.parent / "own" / prefix / "unsquashfs"
     program.parent.mkdir(parents=True)
     program.write_text(
-        '#!/bin/sh\necho x >../../mine\necho x >"$0-written"\nexec unsquashfs "$@"\n'
+        f'#!/bin/sh\necho x >../../mine\necho x >"$0-written"\nexec {library} "$@"\n'
     )
     program.chmod(0o755)
-    (home.parent / "conda/bin").chmod(0o777)
+    program.parent.chmod(0o777)
     image = made(home.parent, "squashfs", {})
     assert unpacked(home, "squashfs", image, program=str(program)) == "content"
     assert {path.name for path in home.iterdir()} == {"out"}

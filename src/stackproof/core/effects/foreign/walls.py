@@ -78,6 +78,7 @@ _LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib")
 _FILES = ("/etc/ld.so.cache", "/etc/fuse.conf", "/dev/null")
 _FACTS = ("/proc", "/sys/devices/system/cpu")
 _ROOT = ("/usr", "/bin", "/sbin", "/lib", "/lib64", *_FILES, *_FACTS)
+_SYSTEM = ("/usr/", "/bin/", "/sbin/")
 _ALONE = "this root knows no other user, and may make no user namespace"
 
 Row = tuple[int, int, int, int]
@@ -208,10 +209,11 @@ def restrict_files(program: str, image: int, folder: int = -1) -> bool:
 
 
 def leave_all_but(program: str, folder: int) -> bool:
-    """Give this process a root with the system's programs, its own, and an open folder alone.
+    """Give this process a root with the system's programs, and an open folder to write to.
 
-    Return false where this user may not make such a root (user_namespaces(7)). No other file can
-    be named then, and all but that folder is read-only. Raises `OSError`.
+    Return false where this user may not make such a root (user_namespaces(7)). All but that folder
+    is read-only. A program from elsewhere has its libraries anywhere, and may read all files; of
+    others no other file can be named. Raises `OSError`.
     """
     user, group = os.geteuid(), os.getegid()
     if _libc.unshare(_NEW_MOUNTS) != 0:
@@ -223,8 +225,8 @@ def leave_all_but(program: str, folder: int) -> bool:
     inside = os.open(os.readlink(f"/proc/self/fd/{folder}"), os.O_PATH | os.O_DIRECTORY)
     if not os.path.samestat(os.fstat(inside), os.fstat(folder)):
         raise OSError(_ESTALE, "the folder to unpack into was moved")
-    home = os.path.dirname(os.path.dirname(program))
-    places = {path: os.open(path, os.O_PATH) for path in (*_ROOT, home) if os.path.exists(path)}
+    paths = _ROOT if program.startswith(_SYSTEM) else [f"/{name}" for name in os.listdir("/")]
+    places = {path: os.open(path, os.O_PATH) for path in paths if os.path.exists(path)}
     links = {path: os.readlink(path) for path in places if os.path.islink(path)}
     _mount("tmpfs", _SHARED_ROOT, 0, "tmpfs", b"size=1m,nr_inodes=1k,mode=755")
     for path, place in places.items():
@@ -233,6 +235,8 @@ def leave_all_but(program: str, folder: int) -> bool:
             os.symlink(links[path], target)
         elif not os.path.lexists(target):
             _bind(place, target)
+        if path == _SHARED_ROOT:  # what covers it was bound with it
+            _libc.umount2(os.fsencode(target), _DETACH)
         os.close(place)
     os.mkdir(f"{_SHARED_ROOT}/unpacked")
     for target in _mounts_below(_SHARED_ROOT):
