@@ -407,11 +407,14 @@ def knowledge() -> str:
 
 def pages() -> dict[str, str]:
     """Return every page by its name in docs/reference."""
+    import guarantees  # noqa: PLC0415 - after the page needs it
+
     kinds = sorted(path.stem for path in (PACKAGE / "core" / "schemas").glob("*.json"))
     made = {
         "commands.md": commands(),
         "environment.md": environment(),
         "exit-codes.md": exit_codes(),
+        "guarantees.md": guarantees.page(),
         "input-limits.md": input_limits(),
         "knowledge.md": knowledge(),
         **{f"schema-{kind}.md": schema_page(kind) for kind in kinds},

@@ -19,7 +19,17 @@ from need import need
 from stackproof.compare.effects.results import load_results
 from stackproof.launch.effects import leftovers
 
-pytestmark = pytest.mark.machine
+pytestmark = [
+    pytest.mark.machine,
+    pytest.mark.guarantee(
+        "Foreign trees",
+        "A command killed at any moment loses nothing.",
+    ),
+    pytest.mark.guarantee(
+        "Folders of several users",
+        "What a killed launch left is cleared, and nothing else.",
+    ),
+]
 KILLS = max(2, int(os.environ.get("STACKPROOF_KILLS") or 10) // 5)
 _PRIVATE = 'mount -t tmpfs -o mode=1777 shm /dev/shm && exec "$@"'
 _DRIVER = """

@@ -22,6 +22,13 @@ from need import need
 from stackproof.build.effects.workspace import MEMORY
 from stackproof.core.effects.cache_kinds import KINDS
 
+pytestmark = [
+    pytest.mark.guarantee(
+        "Folders of several users",
+        "A cache is believed only if nobody else can have written to it.",
+    ),
+]
+
 COVERS = (
     "build/cli/image_du.py",
     "build/cli/image_ls.py",

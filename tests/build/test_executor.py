@@ -34,6 +34,24 @@ from stackproof.core.errors import Reason, StackproofError
 from stackproof.core.monitor import Event, null_monitor
 from stackproof.core.value import replace
 
+pytestmark = [
+    pytest.mark.guarantee(
+        "The sandbox of build steps",
+        "Links that a step makes are not followed outside of its tree",
+        "when stackproof writes, reads, mounts or deletes there afterwards. The trees are for "
+        "nobody else, so that a setuid program made there is of no use.",
+    ),
+    pytest.mark.guarantee(
+        "The sandbox of build steps",
+        "A step with the network sees whom to trust, and no private key",
+        "of the machine. It is in the machine's own network: it reaches what the machine "
+        "reaches, what listens on localhost, and sockets with abstract names, as of a "
+        "desktop's session or of containerd. It is for steps that fetch sources or push "
+        "packages, a recipe's own hooks, an installation from a binary cache that a recipe "
+        "names by its address, and `shell --network`.",
+    ),
+]
+
 MOUNT = "/user-environment"
 
 

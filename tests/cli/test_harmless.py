@@ -17,6 +17,16 @@ import terminals
 from stackproof.core import harmless
 from stackproof.core.errors import Location, Problem, Reason
 
+pytestmark = [
+    pytest.mark.guarantee(
+        "What others wrote",
+        "Nothing of it reaches a terminal or a log as something that it obeys.",
+        "Control characters and marks of direction are replaced where text is written, and a "
+        "message that quotes several lines stays one. In CSV no name is a formula. Tried: "
+        "hostile names in every place where a verb prints one.",
+    ),
+]
+
 COVERS = ("core/cli/streams.py",)
 
 # Clear the screen, set a title, have the terminal answer, C1, direction, a line of its own.

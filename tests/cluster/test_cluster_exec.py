@@ -23,7 +23,14 @@ from stackproof.cluster.slurm import SlurmSpec, parse_user
 from stackproof.core.errors import ExitCode
 from terminals import read_until, terminal
 
-pytestmark = pytest.mark.machine
+pytestmark = [
+    pytest.mark.machine,
+    pytest.mark.guarantee(
+        "What others wrote",
+        "A command as another user in a cluster",
+        "cannot type into the terminal of who calls.",
+    ),
+]
 
 EXEC = (sys.executable, "-m", "stackproof", "cluster", "exec")
 

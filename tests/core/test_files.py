@@ -18,6 +18,15 @@ from stackproof.core.effects.foreign import folder as folders
 from stackproof.core.errors import Reason, StackproofError, fail
 from stackproof.core.limits import Limit
 
+pytestmark = [
+    pytest.mark.guarantee(
+        "Folders of several users",
+        "A cache is believed only if nobody else can have written to it.",
+        "In the place of another user's, one of your own is used, and that is said. Tried: "
+        "caches that others own or may write to.",
+    ),
+]
+
 
 def test_write_makes_folders_and_leaves_nothing_else(tmp_path: Path) -> None:
     target = tmp_path / "a" / "b" / "file"

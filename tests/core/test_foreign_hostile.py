@@ -164,6 +164,10 @@ def unpack_many(base: Path, seeds: range) -> int:
     return taken
 
 
+@pytest.mark.guarantee(
+    "Foreign trees",
+    "What is unpacked is the caller's, and has permission bits alone.",
+)
 @pytest.mark.battery
 def test_mutated_trees_as_a_user() -> None:
     need("mksquashfs", "unprivileged-user")
@@ -184,6 +188,14 @@ def test_mutated_trees_as_a_user() -> None:
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
+@pytest.mark.guarantee(
+    "Foreign trees",
+    "What is unpacked is the caller's, and has permission bits alone.",
+    "Devices, pipes and sockets are refused; of root file systems they are left out. "
+    "Nobody else can enter the folder before the final rename. Tried: seeded trees with "
+    "hostile links, modes, owners, names, special files and depth, through the unpacker "
+    "as root and as a user.",
+)
 @pytest.mark.battery
 def test_mutated_trees(tmp_path: Path) -> None:
     need("mksquashfs")
@@ -201,6 +213,11 @@ def suspicious(tmp_path: Path) -> Path:
                   "meta/env.json m 666 31001 31001", "tool m 6755 31001 31001")  # fmt: skip
 
 
+@pytest.mark.guarantee(
+    "Foreign trees",
+    "The folder `meta` beside an image in a repository keeps no owner, mode or link of the image.",
+    "Tried: a set-uid shell in it, owners, links.",
+)
 def test_meta_beside_an_image_keeps_no_owner_and_no_right(tmp_path: Path) -> None:
     need("mksquashfs")
     (tmp_path / "folder").mkdir()
@@ -211,6 +228,10 @@ def test_meta_beside_an_image_keeps_no_owner_and_no_right(tmp_path: Path) -> Non
     assert {path.stat().st_uid for path in (folder, *folder.iterdir())} == {os.geteuid()}
 
 
+@pytest.mark.guarantee(
+    "Foreign trees",
+    "The folder `meta` beside an image in a repository keeps no owner, mode or link of the image.",
+)
 @pytest.mark.parametrize("link", ["env.json", "."])
 def test_meta_with_a_link_is_left_out(tmp_path: Path, link: str) -> None:
     need("mksquashfs")
@@ -229,6 +250,10 @@ def test_meta_with_a_link_is_left_out(tmp_path: Path, link: str) -> None:
     assert image_file.read_member(str(image), f"meta/{link}") == b""
 
 
+@pytest.mark.guarantee(
+    "Foreign trees",
+    "What is unpacked is the caller's, and has permission bits alone.",
+)
 def test_nobody_can_enter_while_it_is_unpacked(tmp_path: Path, monkeypatch) -> None:
     """A set-uid program that were there for a moment could be started in it."""
     need("mksquashfs")
@@ -265,6 +290,18 @@ _TRIES = {
 }
 
 
+@pytest.mark.guarantee(
+    "Foreign trees",
+    "A parser can do little else than parse.",
+    "It cannot make a set-uid or set-gid file, a device, a pipe or a socket, change an "
+    "owner, start a process, or open another file. Tried: each of these calls from behind "
+    "the walls. It can read /proc. Without Landlock (RHEL 8, SLES 15) one that writes "
+    "gets a root directory of its own, by a user namespace. Where neither is to be had, "
+    "it is not started. One that only reads may then open the files of its user, as one "
+    "may that was not installed below /usr. Tried: an ext image whose names have slashes. "
+    "On processors other than x86-64 and ARM there is no list of system calls: there the "
+    "user id, the closed folder and the walk afterwards protect.",
+)
 def test_what_a_parser_may_not_do(tmp_path: Path) -> None:
     """The same whoever it is: here it is the test's user, root as well."""
     if walls.unpacking_filter(os.uname().machine, writes=True) is None:
@@ -313,6 +350,13 @@ def succeeds(call) -> bool:
     return True
 
 
+@pytest.mark.guarantee(
+    "Foreign trees",
+    "Root parses no foreign image.",
+    "Root hands over to a user id that nobody has, without groups and, where the kernel "
+    "makes them, in a user namespace of its own. Tried: what that process is, with user "
+    "namespaces and without.",
+)
 @pytest.mark.parametrize("namespaces", [True, False])
 def test_root_does_not_parse(tmp_path: Path, monkeypatch, namespaces: bool) -> None:
     """Neither with root's rights, nor in the namespaces of this machine where others are to be had."""
@@ -385,6 +429,12 @@ def test_a_parser_that_does_not_end_is_ended(tmp_path: Path, monkeypatch) -> Non
     assert os.listdir(tmp_path) == ["image"]
 
 
+@pytest.mark.guarantee(
+    "Foreign trees",
+    "Who unpacks more than an image has is ended,",
+    "while it writes: the sum of all files is looked at, and the size of the image bounds "
+    "it. Tried: files without an end, and many small ones.",
+)
 def test_who_writes_too_much_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not when it is done: this one never is, and none of its files is large."""
     monkeypatch.setattr(parser, "find", lambda _: os.path.realpath("/bin/sh"))
@@ -403,6 +453,10 @@ def test_who_writes_too_much_is_ended(tmp_path: Path, monkeypatch: pytest.Monkey
         os.close(out)
 
 
+@pytest.mark.guarantee(
+    "Foreign trees",
+    "Who unpacks more than an image has is ended,",
+)
 @pytest.mark.parametrize("count", [10, 3000])
 def test_an_image_has_no_more_than_its_kind(tmp_path: Path, count: int) -> None:
     """A few large files, or many small ones: the sum counts."""
@@ -421,6 +475,10 @@ def test_an_image_has_no_more_than_its_kind(tmp_path: Path, count: int) -> None:
     assert meta_files.read(str(image)) is None
 
 
+@pytest.mark.guarantee(
+    "Foreign trees",
+    "Links are judged before anything is read.",
+)
 def test_paths_of_a_tree_stay_in_it(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("secret")
     root = tmp_path / "root"
@@ -500,6 +558,10 @@ def test_a_link_of_a_tree_has_a_state_of_its_own(tmp_path: Path) -> None:
         assert links == inside.keys() | outside.keys() | nowhere.keys()
 
 
+@pytest.mark.guarantee(
+    "Foreign trees",
+    "Links are judged before anything is read.",
+)
 def test_a_tar_writes_nothing_through_its_links(tmp_path: Path) -> None:
     (tmp_path / "root").mkdir()
     (tmp_path / "guard").mkdir()

@@ -15,6 +15,13 @@ from stackproof.core.effects.foreign import parser, unpack, walls
 from stackproof.core.effects.foreign.unpack import Packed, UnpackRules
 from stackproof.core.errors import Reason, StackproofError
 
+pytestmark = [
+    pytest.mark.guarantee(
+        "Foreign trees",
+        "A parser can do little else than parse.",
+    ),
+]
+
 NOBODY = 65534
 
 

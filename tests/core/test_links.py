@@ -7,6 +7,18 @@ import pytest
 from stackproof.core import limits, links
 from stackproof.core.links import PLAIN, ROOT_FILE_SYSTEM, LinkRules
 
+pytestmark = [
+    pytest.mark.guarantee(
+        "Foreign trees",
+        "Links are judged before anything is read.",
+        "A relative link that climbs out of its tree is refused. An absolute one means the "
+        "tree's own root in a root file system, and is inside below the mount point of an "
+        "image. Others may stand, for programs to follow; no verb opens, lists, renames or "
+        "replaces anything through them. Tried: links out, up, absolute, through others; to "
+        "read, write, rename and remove.",
+    ),
+]
+
 MOUNTED = LinkRules(root="/user-environment")
 
 

@@ -101,6 +101,11 @@ def test_no_network_unless_asked() -> None:
     assert sorted(out(boxed(_INTERFACES, network=True))) == here
 
 
+@pytest.mark.guarantee(
+    "The sandbox of build steps",
+    "A step without the network is in a network of its own",
+    ", where nothing listens.",
+)
 @pytest.mark.parametrize("network", [False, True])
 def test_what_listens_here_is_reached_with_the_network_alone(network: bool) -> None:
     """A port of localhost, and a name of a socket that no file system has."""

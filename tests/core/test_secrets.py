@@ -13,6 +13,16 @@ from hypothesis import strategies as st
 
 from stackproof.core import secrets
 
+pytestmark = [
+    pytest.mark.guarantee(
+        "What others wrote",
+        "A bundle of `doctor` leaves out what looks like a secret,",
+        "by its name or its form, and lists file, line and kind of what it left out. Tried: "
+        "90 lines that must go and 70 that must stay. Rules can miss one: read a bundle "
+        "before you send it.",
+    ),
+]
+
 GO = [
     # as env(1) prints them
     "PMI_KEY=hunter2", "SLURM_MPI_KEY=hunter2", "FI_CRED=hunter2", "DB_PASS='hunter2'",

@@ -16,6 +16,16 @@ from stackproof.core.effects import files
 from stackproof.core.effects.foreign import folder
 from stackproof.core.errors import Reason, StackproofError, fail
 
+pytestmark = [
+    pytest.mark.guarantee(
+        "Folders of several users",
+        "A folder is opened once, judged, and used by its descriptor.",
+        "It must be yours or root's, and nobody else may write to it; otherwise the error "
+        "names its owner. Tried: modes, owners, links in each part of the path, exchanged "
+        "folders.",
+    ),
+]
+
 MALLORY = 31001
 
 
@@ -206,6 +216,12 @@ def test_a_private_folder_is_in_a_place_that_keeps_names(tmp_path: Path) -> None
         pass
 
 
+@pytest.mark.guarantee(
+    "Folders of several users",
+    "A name in /tmp or /dev/shm that another user has taken keeps nobody from working.",
+    "Another folder of your own is used, ranks mount for themselves, builds go to disk. "
+    "Tried: every name taken, and no cache in the home.",
+)
 def test_every_name_is_taken_and_the_home_is_empty(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,6 +19,13 @@ from stackproof.core.secrets import data_without_secrets
 from stackproof.doctor import bundle
 from stackproof.knowledge.evidence import redacted
 
+pytestmark = [
+    pytest.mark.guarantee(
+        "What others wrote",
+        "A bundle of `doctor` leaves out what looks like a secret,",
+    ),
+]
+
 MEMBERS = {"evidence.json": '{"a": 1}\n', "logs/001.txt": "first\nsecond: é\n", "site.json": ""}
 
 

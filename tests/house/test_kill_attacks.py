@@ -24,7 +24,15 @@ from need import need
 from packs import CALLS_ANSWER, Stack
 from registries import OwnRegistry
 
-pytestmark = pytest.mark.battery
+pytestmark = [
+    pytest.mark.battery,
+    pytest.mark.guarantee(
+        "Foreign trees",
+        "A command killed at any moment loses nothing.",
+        "What it leaves, the next run or `image fsck --repair` clears. Tried: SIGKILL at "
+        "random moments of add, pull, push, install, pack, build and bench.",
+    ),
+]
 
 LABEL = "tiny/1:v1@here%zen2"
 REMOTE = f"deploy::{LABEL}"

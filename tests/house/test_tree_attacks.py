@@ -225,6 +225,14 @@ def _through(cases: Cases, words_of: Words, *, count: int = ROUNDS, **more: str)
     return [one for one in wrong if one]
 
 
+@pytest.mark.guarantee(
+    "Foreign trees",
+    "The same holds for every verb that takes a tree:",
+    "`image add`, `image pull`, `pack`, `install`, `inspect`, `run`, containers, RPMs and "
+    "packs of Guix. Tried: such trees through each of them between files of somebody "
+    "else, which must not change. A sample is watched at every system call, with another "
+    "user looking on.",
+)
 @pytest.mark.parametrize("verb", VERBS)
 def test_nothing_of_a_hostile_tree_acts(verb: str, folder: Path, base: Path) -> None:
     """As whoever runs the tests: as root, and as a user in `nox -s attacks`."""
@@ -336,6 +344,10 @@ def test_nothing_of_a_hostile_rpm_acts(folder: Path, base: Path) -> None:
     assert [one for one in wrong if one] == []
 
 
+@pytest.mark.guarantee(
+    "Foreign trees",
+    "The same holds for every verb that takes a tree:",
+)
 def test_nothing_of_a_hostile_pack_of_guix_acts(folder: Path, base: Path) -> None:
     """Tarballs and images: hostile in an item, in the store, or above it; the first one is good."""
     item = f"gnu/store/{guixpacks.name_of('tiny-1.0')}/".encode()
@@ -362,6 +374,10 @@ def test_nothing_of_a_hostile_pack_of_guix_acts(folder: Path, base: Path) -> Non
     assert not all(taken)
 
 
+@pytest.mark.guarantee(
+    "Foreign trees",
+    "The same holds for every verb that takes a tree:",
+)
 @pytest.mark.parametrize("verb", [*WRITERS, "pull"])
 def test_at_no_moment_anything_hostile_is_there(verb: str, folder: Path, base: Path) -> None:
     """Each system call of a verb is looked at, and as root another user looks on."""

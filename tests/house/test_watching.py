@@ -17,6 +17,13 @@ import watching
 from guarded import SECRET, Guarded
 from need import need
 
+pytestmark = [
+    pytest.mark.guarantee(
+        "Foreign trees",
+        "The same holds for every verb that takes a tree:",
+    ),
+]
+
 _FINE = """
 import os
 os.umask(0o022)

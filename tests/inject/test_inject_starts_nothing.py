@@ -12,6 +12,16 @@ from need import need
 from stackproof.core.errors import ExitCode
 from stackproof.linking.effects import runpath
 
+pytestmark = [
+    pytest.mark.guarantee(
+        "What others wrote",
+        "Whoever judges a program starts nothing of it.",
+        "`inject check` and `inject apply` read a program, its loader and its libraries. "
+        "Tried: a script, a program and a file of the usual name as loader, auditors, "
+        "constructors and IFUNCs.",
+    ),
+]
+
 _CODE = """
 #include <fcntl.h>
 #include <unistd.h>

@@ -13,6 +13,17 @@ from stackproof.core.effects.foreign import folder
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.inject.effects import versions
 
+pytestmark = [
+    pytest.mark.guarantee(
+        "Folders of several users",
+        "The folders above a place are walked by name, and made with their mode.",
+        "`install` and `inject apply` follow a link there only if you or root made it, and "
+        "change the mode of nothing afterwards. Tried: links at each part of the path, and "
+        "the folder exchanged for a link or for a private folder in the moment after it was "
+        "made.",
+    ),
+]
+
 MALLORY = 31001
 PLACES = ("new/sw", "new/more/sw", "new/../new/sw", "./new/.//sw")
 

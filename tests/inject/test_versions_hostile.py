@@ -100,6 +100,11 @@ def names_below(folder: Path) -> list[str]:
     return sorted(str(path) for path in folder.rglob("*"))
 
 
+@pytest.mark.guarantee(
+    "Folders of several users",
+    "`.stackproof` beside a prefix or a place is yours or root's, or nothing is done.",
+    "Tried: a link, somebody else's folder, somebody else's version, an exchange meanwhile.",
+)
 @pytest.mark.parametrize("name", WAYS)
 def test_a_link_in_the_place_of_the_versions_is_not_followed(ways, venv, name) -> None:
     """In a folder for all `.stackproof` leads to `~/venv/bin`, whose links would be deleted."""
@@ -117,6 +122,10 @@ def test_a_link_in_the_place_of_the_versions_is_not_followed(ways, venv, name) -
     assert "hint:" in done.stderr
 
 
+@pytest.mark.guarantee(
+    "Folders of several users",
+    "`.stackproof` beside a prefix or a place is yours or root's, or nothing is done.",
+)
 @pytest.mark.parametrize("mode", [0o755, 0o777])
 @pytest.mark.parametrize("name", WAYS)
 def test_versions_of_somebody_else_are_not_used(ways, name, mode) -> None:
@@ -155,6 +164,10 @@ def test_versions_that_others_may_exchange_are_not_used(ways, name) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.guarantee(
+    "Folders of several users",
+    "`.stackproof` beside a prefix or a place is yours or root's, or nothing is done.",
+)
 @pytest.mark.parametrize("name", ["install undo", "wrapper undo", "override undo"])
 def test_a_version_of_somebody_else_is_not_gone_back_from(ways, name) -> None:
     """The record in it would say what the place becomes, and which file of hooks is written."""
@@ -218,6 +231,10 @@ def test_what_is_copied_gives_no_rights(tmp_path: Path) -> None:
         staging.copy_tree(str(source), str(tmp_path / "again"))
 
 
+@pytest.mark.guarantee(
+    "Folders of several users",
+    "`.stackproof` beside a prefix or a place is yours or root's, or nothing is done.",
+)
 def test_the_place_itself_may_be_exchanged(tmp_path: Path, venv: Path) -> None:
     """Whoever may write to the folder above renames ours away meanwhile: nothing follows him."""
     team = tmp_path / "team"

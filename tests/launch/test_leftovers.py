@@ -17,6 +17,15 @@ from need import need
 from stackproof.core.command import Command, EnvPatch
 from stackproof.launch.effects import launch_folder, leftovers
 
+pytestmark = [
+    pytest.mark.guarantee(
+        "Folders of several users",
+        "What a killed launch left is cleared, and nothing else.",
+        "The next bench removes shared memory with names of MPI libraries that is yours and "
+        "that no process uses. Tried: files of others, files in use, other names.",
+    ),
+]
+
 NAMES = (
     "1234:0:0", "mpich_shm_7a04_0", "mpich_shar_tmpZgtCRd", "vader_segment.vm.0.1500001.1",
     "sm_segment.vm.0.a8500000.0", "osc_rdma.vm.0.1.2", "psm3_shm.1234", "ucx_shm_posix_4f2e",

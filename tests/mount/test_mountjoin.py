@@ -14,7 +14,13 @@ from need import need
 from stackproof.core.effects.libc import MountFailure
 from stackproof.mount.effects import join, mount_exec
 
-pytestmark = pytest.mark.machine
+pytestmark = [
+    pytest.mark.machine,
+    pytest.mark.guarantee(
+        "Folders of several users",
+        "A name in /tmp or /dev/shm that another user has taken keeps nobody from working.",
+    ),
+]
 
 _TIMEOUT_S = 600
 # Starts COUNT processes at once; each says its namespaces, and waits until all have.

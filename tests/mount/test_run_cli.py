@@ -16,6 +16,14 @@ from stackproof.mount.effects.entering import PlainOptions
 from stackproof.mount.options import StartOptions
 from terminals import read_until
 
+pytestmark = [
+    pytest.mark.guarantee(
+        "What others wrote",
+        "An image whose metadata are a FIFO, a device or a link",
+        "ends `run` with a sentence.",
+    ),
+]
+
 COVERS = (
     "core/effects/locale.py",
     "mount/cli/run.py",

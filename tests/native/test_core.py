@@ -61,6 +61,15 @@ def test_mount_points_on_older_kernels(
     assert done.stdout == f"{reason}\n"
 
 
+@pytest.mark.guarantee(
+    "The plug-in for Slurm",
+    "Images are opened with the rights of the job's user",
+    ": fsuid, fsgid and groups of that one thread, with every capability out of effect. "
+    "The magic links of `/proc` are not followed. It looks that they took, and takes them "
+    "back. Where either fails, nothing is mounted. What the mount helper guarantees of "
+    "places, kinds, limits and doubt holds as it is, with the same `mount.conf` of the "
+    "node. Overlays are not offered.",
+)
 def test_opening_as_another_user(machine: Machine, probe: str) -> None:
     """As a daemon of root does: with that user's rights, and none of its own."""
     image = make_image(machine.folder / "private.squashfs")
@@ -107,6 +116,10 @@ def test_images_of_every_kind(machine: Machine, probe: str) -> None:
             assert done.stdout == "ok\n", (options, source, done.stderr)
 
 
+@pytest.mark.guarantee(
+    "The mount helper",
+    "When in doubt it stops.",
+)
 def test_policies_of_a_folder(machine: Machine, probe: str) -> None:
     folder = machine.folder / "policy"
     assert machine.run(probe, "policy", "/test/policy").stdout == "ok\n2\n"  # the built-in one

@@ -18,7 +18,13 @@ from images import make_image
 from machine import HELPER, NOBODY, SOMEBODY, Machine, loop_devices, mount, reasons
 from need import need
 
-pytestmark = pytest.mark.machine
+pytestmark = [
+    pytest.mark.machine,
+    pytest.mark.guarantee(
+        "The mount helper",
+        "It reads what the caller may read.",
+    ),
+]
 
 _POINT = "/user-environment"
 _TIMEOUT_S = 600
@@ -67,6 +73,10 @@ def private(tmp_path: Path) -> Path:
     return image
 
 
+@pytest.mark.guarantee(
+    "The plug-in for Slurm",
+    "Images are opened with the rights of the job's user",
+)
 def test_no_image_through_the_folder_of_a_process(private: Path, probe: Path) -> None:
     """/proc/PID/cwd and /proc/PID/root lead past the rights of the folders above."""
     user = str(SOMEBODY)
@@ -97,6 +107,10 @@ def test_no_image_of_another_namespace_at_a_permitted_path(tmp_path: Path, probe
     assert _asked(probe, "check", tmp_path, tmp_path / "images" / "x") == "ok"
 
 
+@pytest.mark.guarantee(
+    "The mount helper",
+    "A damaged or foreign file is refused before the kernel sees it",
+)
 def test_no_image_on_a_file_system_that_somebody_serves(tmp_path: Path, probe: Path) -> None:
     """FUSE says whose a file is: `image-owner = 0` meant nothing there, and the kernel would wait."""
     need("root", "mksquashfs", "squashfuse")
@@ -156,6 +170,13 @@ def test_paths_are_followed_alike_on_older_kernels(tmp_path: Path, probe: Path) 
             assert "symbolic links" in said, door
 
 
+@pytest.mark.guarantee(
+    "The mount helper",
+    "What one user can take is limited",
+    "by `mount.conf`: images of a command, kernel memory for them (by estimate), loop "
+    "devices. Each mount is a line in the system's log (authpriv): who, which file, "
+    "where.",
+)
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
@@ -191,6 +212,10 @@ def test_overlays_of_one_image_count_as_devices(
     assert reasons(done) == ([reason] if reason else [])
 
 
+@pytest.mark.guarantee(
+    "The mount helper",
+    "It leaves nothing.",
+)
 def test_one_device_for_a_file_however_many_mount_it(machine: Machine) -> None:
     image = machine.folder / "a.squashfs"
     script = f"touch $0; while [ ! -e go ]; do sleep 0.05; done; test -e {_POINT}/meta"
@@ -208,6 +233,10 @@ def test_one_device_for_a_file_however_many_mount_it(machine: Machine) -> None:
     assert [process.wait(timeout=_TIMEOUT_S) for process in running] == [0, 0, 0, 0]
 
 
+@pytest.mark.guarantee(
+    "The mount helper",
+    "It leaves nothing.",
+)
 def test_devices_of_a_rush_are_given_back(machine: Machine) -> None:
     """They stayed until the next boot."""
     names = [f"i{number}.squashfs" for number in range(40)]
@@ -237,6 +266,10 @@ def test_devices_of_a_rush_are_given_back(machine: Machine) -> None:
     assert idle() <= 24
 
 
+@pytest.mark.guarantee(
+    "The mount helper",
+    "What one user can take is limited",
+)
 def test_a_line_in_the_log_for_each_mount(machine: Machine) -> None:
     """Who, which file, where; and nothing that a path holds looks like another line."""
     if os.path.exists("/dev/log"):

@@ -64,6 +64,12 @@ def test_the_command_sees_the_image(way: Way) -> None:
     assert done.returncode == 0
 
 
+@pytest.mark.guarantee(
+    "The mount helper",
+    "It mounts only SquashFS, and overlays of nothing else, read-only, nosuid, nodev",
+    ", in a mount namespace of its own from which nothing reaches any other process. No "
+    "program in an image has more rights than the caller.",
+)
 def test_the_mount_is_read_only_without_devices_and_setuid(way: Way) -> None:
     done = way.mounted("grep", f" {_POINT} ", "/proc/self/mountinfo")
     assert done.stdout.split()[5].startswith("ro,nosuid,nodev")
@@ -73,6 +79,14 @@ def test_the_mount_is_read_only_without_devices_and_setuid(way: Way) -> None:
     assert done.stdout == f"{way.user}\n"
 
 
+@pytest.mark.guarantee(
+    "The mount helper",
+    "It gives back everything.",
+    "Before the command starts, all capabilities are dropped and it is looked up that "
+    "they are gone. No-new-privileges is set from the first line and stays. Nothing below "
+    "the helper gains rights by a setuid bit or file capabilities, so nothing with rights "
+    "ever runs where a folder has been covered.",
+)
 def test_no_right_is_left(way: Way) -> None:
     done = way.mounted("cat", "/proc/self/status")
     status = dict(line.split(":\t") for line in done.stdout.splitlines() if ":\t" in line)
@@ -147,6 +161,10 @@ def _tree(folder: Path, name: str, files: dict[str, str]) -> None:
     subprocess.run(argv, check=True, capture_output=True, timeout=600)
 
 
+@pytest.mark.guarantee(
+    "The mount helper",
+    "It mounts only SquashFS, and overlays of nothing else, read-only, nosuid, nodev",
+)
 def test_overlays(way: Way) -> None:
     folder = way.machine.folder
     _tree(folder, "debugger", {"bin/debug": "debugger\n", "bin/hello": "debugger\n"})
@@ -276,6 +294,10 @@ def test_without_the_fuse_device_it_names_the_way_without_a_mount(machine: Machi
     assert "`stackproof pack IMAGE -o DIR`" in done.stderr
 
 
+@pytest.mark.guarantee(
+    "The mount helper",
+    "It gives back everything.",
+)
 def test_within_a_command_the_next_image_needs_no_right(machine: Machine) -> None:
     """No-new-privileges takes the setuid bit out of effect: the second one goes without."""
     need("squashfuse", "fuse", "unprivileged-userns")

@@ -219,6 +219,13 @@ def test_a_mismatch_may_be_skipped_and_a_fault_may_not(site, capsys):
     assert site.tried(net, "--on-mismatch=skip")[0] == ExitCode.NOT_POSSIBLE
 
 
+@pytest.mark.guarantee(
+    "The hook for containers",
+    "What is read is bounded",
+    "in size, depth and steps, and never executed: no program is started, no library of "
+    "the container is loaded. A label that lies can have the container refused, or given "
+    "libraries that do not run in it; nothing outside of it changes.",
+)
 @pytest.mark.battery
 def test_damaged_libraries(sanitized, site, capsys):
     """Bytes changed where headers and tables are: an answer in time, and nothing for sanitizers."""
@@ -241,6 +248,18 @@ def test_damaged_libraries(sanitized, site, capsys):
     assert ExitCode.WORSE in codes
 
 
+@pytest.mark.guarantee(
+    "The hook for containers",
+    "Only regular files are opened for reading",
+    "; devices and FIFOs are recognised by O_PATH first.",
+)
+@pytest.mark.guarantee(
+    "The hook for containers",
+    "Paths in the container are resolved inside of its root by the kernel",
+    "(openat2 with RESOLVE_IN_ROOT and RESOLVE_NO_MAGICLINKS), every time, and mounts are "
+    "made on what was opened. Folders for the artefact are made below the root only, and "
+    "only on its own file system: not in a folder that the host lends.",
+)
 def test_links_do_not_lead_out_of_the_root(site, capsys):
     """Absolute ones, `..`, devices and FIFOs: nothing outside is found or opened."""
     need("root")
@@ -284,6 +303,13 @@ def test_a_damaged_state(site, capsys, state):
     assert "[invalid-value]" in said
 
 
+@pytest.mark.guarantee(
+    "The hook for containers",
+    "Mounts are read-only, nosuid and nodev",
+    ", made in the container's mount namespace. In the namespace of the first process it "
+    "refuses to work. Where it may not look at that process (no CAP_SYS_PTRACE), a wrong "
+    "`--stage` in a definition is the administrator's to avoid.",
+)
 @pytest.mark.parametrize("stage", ["createContainer", "prestart"])
 def test_the_mounts_of_the_machine_are_left_alone(site, capsys, stage):
     """Started at a wrong stage, it would mount where the first process sees it, too."""
@@ -406,6 +432,10 @@ def bound(source, place, *options):
     }  # fmt: skip
 
 
+@pytest.mark.guarantee(
+    "The hook for containers",
+    "Paths in the container are resolved inside of its root by the kernel",
+)
 def test_no_folder_is_made_in_what_the_host_lends(site, capsys):
     """It made `stackproof/net` in a folder of the host, with the rights of root."""
     need("root", "runc")
@@ -420,6 +450,11 @@ def test_no_folder_is_made_in_what_the_host_lends(site, capsys):
     assert list(lent.iterdir()) == []
 
 
+@pytest.mark.guarantee(
+    "The hook for containers",
+    "What is mounted stays in the container",
+    ": a place whose mount is shared with the host or with other containers is refused.",
+)
 def test_nothing_is_mounted_where_others_would_see_it(site, capsys):
     """A volume with `rshared`: what was mounted over its library was so on the host too."""
     need("root", "runc")
@@ -433,6 +468,12 @@ def test_nothing_is_mounted_where_others_would_see_it(site, capsys):
     assert "seen outside of the container" in said
 
 
+@pytest.mark.guarantee(
+    "The hook for containers",
+    "Its log is its own",
+    ": what paths, variables and names of the image hold is made printable there, and on "
+    "standard error.",
+)
 def test_what_an_image_says_is_no_line_of_the_log(site, capsys):
     net = site.artefact(capsys)
     log = site.folder / "log"
@@ -475,6 +516,11 @@ def test_other_forms_bind_an_artefact_at_its_place(site, capsys, form):
     assert "LD_LIBRARY_PATH=/opt/stackproof/net-new/default/mpi" in out
 
 
+@pytest.mark.guarantee(
+    "The hook for containers",
+    "Definition, artefact and log are the administrator's.",
+    "An artefact that everybody may write to is refused; the log is never followed as a link.",
+)
 def test_what_a_definition_refuses(site, capsys):
     site.mpi("old", node="FABRIC_1.5")
     old = site.artefact(capsys, "old")

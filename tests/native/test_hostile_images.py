@@ -20,7 +20,18 @@ from machine import (
     reasons,
 )
 
-pytestmark = pytest.mark.machine
+pytestmark = [
+    pytest.mark.machine,
+    pytest.mark.guarantee(
+        "The mount helper",
+        "It reads what the caller may read.",
+        "From its first line all user and group ids are the caller's, and no capability is in "
+        "effect. The path of an image is followed once, in that state, and not through the "
+        "magic links of `/proc` (another process's folder, root or descriptor). The file that "
+        "it led to is checked and mounted. Another user's private image is refused, however "
+        "the path is swapped.",
+    ),
+]
 
 _POINT = "/user-environment"
 _IMAGE = f"a.squashfs:{_POINT}"
@@ -149,6 +160,13 @@ def test_truncated_images(helper: Machine, length: int) -> None:
     assert_free(image)
 
 
+@pytest.mark.guarantee(
+    "The mount helper",
+    "A damaged or foreign file is refused before the kernel sees it",
+    ", by a check of the superblock. So is a file on a file system that is not in a list. "
+    "The list has those of disks and clusters, never FUSE: there a user's program says "
+    "whose a file is and can keep the kernel waiting.",
+)
 @pytest.mark.parametrize("at", [0, 4, 12, 20, 22, 26, 28, 30, 32, 40, 48, 64, 72])
 def test_crafted_superblocks(helper: Machine, at: int) -> None:
     """`at` is the offset of a field that is made absurd."""

@@ -16,7 +16,17 @@ from machine import (
 )
 from stackproof.core.value import replace
 
-pytestmark = pytest.mark.machine
+pytestmark = [
+    pytest.mark.machine,
+    pytest.mark.guarantee(
+        "The mount helper",
+        "It mounts where the administrator says.",
+        "Mount points are those of a file that only root may write to, or two built-in ones; "
+        "paths of the system cannot even be listed there. A mount point is opened without "
+        "following a link in any part of its path, must be an empty folder, and is mounted on "
+        "by its descriptor. What was looked at is what is covered.",
+    ),
+]
 
 _POINT = "/user-environment"
 _PYTHON = "/usr/bin/python3"

@@ -18,7 +18,16 @@ from machine import (
 )
 from need import need
 
-pytestmark = pytest.mark.machine
+pytestmark = [
+    pytest.mark.machine,
+    pytest.mark.guarantee(
+        "The mount helper",
+        "It listens to nobody while it has rights.",
+        "The environment is not read. The process cannot be traced, its memory and "
+        "descriptors cannot be read, and it leaves no core. Started by a tracer, it has no "
+        "rights.",
+    ),
+]
 
 _POINT = "/user-environment"
 _PYTHON = "/usr/bin/python3"
@@ -209,6 +218,14 @@ print(early)
 """
 
 
+@pytest.mark.guarantee(
+    "The mount helper",
+    "It leaves nothing.",
+    "The kernel frees loop devices with their last user, and mounts with the last process "
+    "of the namespace, whatever signal ends it (Linux before 5.8: see SECURITY.md). A "
+    "file takes one loop device, however many mount it; devices made for a rush go back "
+    "to the kernel when the next image is mounted.",
+)
 def test_signals_at_every_moment(helper: Machine) -> None:
     done = as_attacker(helper, _KILL)
     assert int(done.stdout) >= 10  # of 200, so many were hit before they became the command

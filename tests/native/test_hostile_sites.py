@@ -95,6 +95,12 @@ def test_the_policy(helper: Machine, policy: str, image: str, outcome: str) -> N
     assert_free(folder / Path(image).name)
 
 
+@pytest.mark.guarantee(
+    "The mount helper",
+    "When in doubt it stops.",
+    "Parsing is complete before anything is done. Every failure ends it with a reason. An "
+    "error in `mount.conf`, or doubt about who can write to it, means no mount.",
+)
 @pytest.mark.parametrize(
     "change",
     [

@@ -25,6 +25,22 @@ from stackproof.share.labels import parse
 from stackproof.share.trust import policy
 from stackproof.share.trust.policy import SignedLabel
 
+pytestmark = [
+    pytest.mark.guarantee(
+        "The mount helper",
+        "What a site does not trust it does not mount",
+        ", in whichever way it is started, and for root too, where there is a `trust.conf`. "
+        "An image is known by fs-verity, or is a file of root's that nobody else may write "
+        "to. Root's record of that very file says who signed it. One byte changed, another "
+        "file in its place, no signature or a stranger's: each is refused with its reason. So "
+        "are a key that is no longer good, and a record or a policy that others may have "
+        "written. Where a label was asked for, the record must be of that label. It computes "
+        "no digest and reads no signature: [why](../explanation/mount-helper.md). Without "
+        "rights, by squashfuse in a user namespace, this is a service to users and no wall: "
+        "who can run squashfuse can mount what they like.",
+    ),
+]
+
 CASES = yaml.safe_load((Path(__file__).parents[1] / "documents" / "trust.yaml").read_text())
 _POINT = "/user-environment"
 _HELLO = (f"{_POINT}/bin/hello",)
@@ -87,6 +103,10 @@ def test_the_helper_decides_as_python_does(built: Path) -> None:
     assert done.stdout.decode().splitlines() == [case["then"] for case in CASES]
 
 
+@pytest.mark.guarantee(
+    "Signatures",
+    "Nobody chooses a milder line of a policy by a label of their own.",
+)
 @pytest.mark.parametrize("policy_text", trustsite.example_policies())
 def test_the_policies_of_the_page_in_the_helper(built: Path, policy_text: str) -> None:
     lines = []
@@ -102,6 +122,12 @@ def test_the_policies_of_the_page_in_the_helper(built: Path, policy_text: str) -
     assert "refuse signed" not in answers
 
 
+@pytest.mark.guarantee(
+    "Signatures",
+    "Nobody chooses a milder line of a policy by a label of their own.",
+    "Tried: 20,000 random policies in Python and C, and the policies of the documentation "
+    "in 15 ways each.",
+)
 @pytest.mark.battery
 def test_policies_by_chance_are_decided_as_in_python(built: Path) -> None:
     """Of 20,000 policies, records and labels: the same answer, and nothing is gained by a label."""
@@ -184,6 +210,14 @@ def test_warnings_and_signers(site: Site) -> None:
     assert site.run() == ["key-expired"]
 
 
+@pytest.mark.guarantee(
+    "The mount helper",
+    "What a site does not trust it does not mount",
+)
+@pytest.mark.guarantee(
+    "Signatures",
+    "It counts for the label that was asked for,",
+)
 def test_a_label_that_the_image_is_not_recorded_for(site: Site) -> None:
     """What a user asked for by a label is that, or is not mounted; no label gains anything."""
     make_image(site.folder / "b.squashfs", meta=env_json(name="b"))

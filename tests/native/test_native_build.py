@@ -118,6 +118,10 @@ def test_entry_points_of_packs_compile_without_a_warning(tmp_path: Path) -> None
             assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.guarantee(
+    "The hook for containers",
+    "What is read is bounded",
+)
 @pytest.mark.battery
 def test_a_short_fuzzing(by_clang: Path) -> None:
     done = _run(NATIVE / "tests" / "fuzz.sh", by_clang, str(_FUZZ_SECONDS))

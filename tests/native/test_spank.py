@@ -102,6 +102,25 @@ def site(
         site.down()
 
 
+@pytest.mark.guarantee(
+    "The plug-in for Slurm",
+    "A step that lacks its image does not run",
+    ", if `plugstack.conf` says `required`. With `optional` Slurm passes over what the "
+    "plug-in says.",
+)
+@pytest.mark.guarantee(
+    "The plug-in for Slurm",
+    "A site's `trust.conf` holds on the nodes",
+    "as for the helper, whoever submits: it is the node's own file and the node's own "
+    "records that count.",
+)
+@pytest.mark.guarantee(
+    "The plug-in for Slurm",
+    "What is mounted is seen by the tasks of the step.",
+    "Each has a mount namespace of its own, made before Slurm gives up root's rights for "
+    "it. Other jobs and daemons of the node see nothing. Nothing is left when the last "
+    "task has ended, however it or slurmstepd ended.",
+)
 @pytest.mark.parametrize("name", _CHOICE)
 def test_case(site: Site, name: str) -> None:
     try:

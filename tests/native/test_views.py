@@ -25,6 +25,18 @@ from stackproof.core.errors import Reason, StackproofError, fail
 from stackproof.image import activate, described, view_variables
 from stackproof.mount import undo
 
+pytestmark = [
+    pytest.mark.guarantee(
+        "The plug-in for Slurm",
+        "What root reads of the user",
+        "is one variable of the job, a mount list of at most 128 KiB and 64 entries. The "
+        "helper's code parses it. An image's metadata are read at submission, as the user. "
+        "`unsquashfs` gives the `meta/env.json`, of at most 1 MiB. A reader bounded in depth, "
+        "count and memory decides what it sets. It is only applied to the user's own "
+        "environment.",
+    ),
+]
+
 _ASK = 3
 Answer = tuple[str, dict[str, str], set[str]]
 
@@ -372,6 +384,10 @@ def test_many_variables_and_views(views: Views, count: int) -> None:
     assert (answer is not None) == (count <= 512)
 
 
+@pytest.mark.guarantee(
+    "What others wrote",
+    "Views change search paths, compilers, and what MPIs and their parts read.",
+)
 @pytest.mark.parametrize(
     ("name", "value", "ends"),
     [

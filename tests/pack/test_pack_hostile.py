@@ -132,6 +132,12 @@ def work(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.guarantee(
+    "Foreign trees",
+    "`pack` and `install` read, move and delete nothing outside of the image.",
+    "Tried: documents, folders of views, folders on PATH, interpreters and libraries that "
+    "are links in five forms, and metadata with `..`.",
+)
 @pytest.mark.parametrize("verb", ["pack", "install"])
 @pytest.mark.parametrize("form", FORMS)
 def test_a_document_that_is_a_link_is_not_read(stack, home, work, form, verb) -> None:
@@ -153,6 +159,10 @@ def again(stack: Stack, image: Path, *words: str) -> Path:
     return image
 
 
+@pytest.mark.guarantee(
+    "Foreign trees",
+    "`pack` and `install` read, move and delete nothing outside of the image.",
+)
 @pytest.mark.parametrize("verb", ["pack", "install"])
 @pytest.mark.parametrize("form", FORMS)
 def test_a_folder_of_views_that_is_a_link_is_not_cleared(stack, home, work, form, verb) -> None:
@@ -171,6 +181,10 @@ def on_path(stack: Stack, folder: str) -> Path:
     return stack.image(views={"default": view})
 
 
+@pytest.mark.guarantee(
+    "Foreign trees",
+    "`pack` and `install` read, move and delete nothing outside of the image.",
+)
 @pytest.mark.parametrize("verb", ["pack", "install"])
 @pytest.mark.parametrize("form", FORMS)
 def test_a_folder_on_path_that_is_a_link_is_not_moved(stack, home, work, form, verb) -> None:
@@ -181,6 +195,10 @@ def test_a_folder_on_path_that_is_a_link_is_not_moved(stack, home, work, form, v
     assert home.state() == before
 
 
+@pytest.mark.guarantee(
+    "Foreign trees",
+    "`pack` and `install` read, move and delete nothing outside of the image.",
+)
 @pytest.mark.parametrize("verb", ["pack", "install"])
 @pytest.mark.parametrize("words", ["path", "mpi", "benchmark", "root"])
 def test_paths_of_the_metadata_do_not_lead_out(stack, home, work, words, verb) -> None:
@@ -282,6 +300,12 @@ def test_a_link_to_a_folder_on_path_is_that_folder(stack, work) -> None:
     assert (work / "p/stack/share/libanswer.so").exists()
 
 
+@pytest.mark.guarantee(
+    "Foreign trees",
+    "They start nothing of the image,",
+    "and do not ask its loader. Tried: a program as loader, libraries for auditing, a "
+    "machine whose name is the path of a compiler.",
+)
 @pytest.mark.parametrize("name", ["ld-linux-x86-64.so.2", "program"])
 @pytest.mark.parametrize("asked_for", [True, False])
 def test_a_loader_of_somebody_else_is_not_started(
@@ -308,6 +332,10 @@ def test_a_loader_of_somebody_else_is_not_started(
         assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.guarantee(
+    "Foreign trees",
+    "They start nothing of the image,",
+)
 @pytest.mark.parametrize("tag", ["audit", "depaudit"])
 @pytest.mark.parametrize("verb", ["pack", "install"])
 def test_the_loader_runs_nothing_of_an_image(stack, home, tmp_path, work, tag, verb) -> None:
@@ -337,6 +365,12 @@ def test_special_files_are_refused(stack, work) -> None:
     assert not (work / "p").exists()
 
 
+@pytest.mark.guarantee(
+    "Foreign trees",
+    "What root installs is root's, for all to use, without rights.",
+    "Tried: owners, devices and set-uid programs in the image; a user who looks on while "
+    "it is installed.",
+)
 @pytest.mark.parametrize("place", ["elsewhere", "its own"])
 def test_what_root_installs_is_roots_and_gives_no_rights(tmp_path, work, place) -> None:
     """Owners and bits of an image count for nothing."""
@@ -380,6 +414,10 @@ while True:
 """
 
 
+@pytest.mark.guarantee(
+    "Foreign trees",
+    "What root installs is root's, for all to use, without rights.",
+)
 @pytest.mark.parametrize("place", ["elsewhere", "its own"])
 def test_nobody_sees_what_is_being_installed(tmp_path, place) -> None:
     """Set-uid programs lie there while root unpacks; one folder that is open shows that he looks."""
@@ -411,6 +449,11 @@ def opened(folder: Path) -> None:
         above.chmod(above.stat().st_mode | 0o055)
 
 
+@pytest.mark.guarantee(
+    "Foreign trees",
+    "A pack in one file with more rights than its user does nothing.",
+    "Tried: set-uid, set-gid, a capability.",
+)
 @pytest.mark.parametrize("rights", ["4755", "2755", "capability"])
 def test_a_file_that_mounts_itself_does_not_run_with_more_rights(stack, tmp_path, rights) -> None:
     """Set-uid root, it would unpack as root to where its user says."""
@@ -467,6 +510,10 @@ def test_a_pack_of_somebody_else_is_all_in_its_folder(stack, home, work, form) -
     assert error.value.problems[0].hint
 
 
+@pytest.mark.guarantee(
+    "Foreign trees",
+    "They start nothing of the image,",
+)
 def test_a_machine_that_an_image_names_is_no_path_of_a_compiler(
     stack: Stack, home: Home, tmp_path: Path
 ) -> None:

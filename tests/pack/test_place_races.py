@@ -11,7 +11,14 @@ import swaplab
 from need import need
 from packs import small
 
-pytestmark = [pytest.mark.battery, pytest.mark.race]
+pytestmark = [
+    pytest.mark.battery,
+    pytest.mark.race,
+    pytest.mark.guarantee(
+        "Folders of several users",
+        "A site says which folders several users share.",
+    ),
+]
 
 
 @pytest.fixture(scope="module")

@@ -76,6 +76,13 @@ def known(then: Callable[[Asked], Reply]) -> Callable[[Asked], bytes]:
 # ---- where credentials go
 
 
+@pytest.mark.guarantee(
+    "Registries",
+    "A name and password go to the scheme, host and port that they are for.",
+    "Redirects, next pages and uploads elsewhere get none. Tried: `Link`, `Location`, a "
+    "401 after a redirect, redirects that lead back. A registry that is asked by https "
+    "may name another https server for its tokens, as many do.",
+)
 @pytest.mark.parametrize("to", ["http://{}/v2/a/tags/list?last=a", "//{}/v2/x", "http://who@{}/"])
 def test_a_next_page_elsewhere_gets_no_secret(to: str, home: Path) -> None:
     with Wire(nothing) as evil:
@@ -87,6 +94,11 @@ def test_a_next_page_elsewhere_gets_no_secret(to: str, home: Path) -> None:
         assert evil.asked == []
 
 
+@pytest.mark.guarantee(
+    "Registries",
+    "What began with https does not go on with http.",
+    "Tried, with real TLS: next pages, uploads.",
+)
 def test_a_next_page_in_clear_is_not_asked_for(home: Path) -> None:
     """Also not at the same port: a proxy that ends TLS lets a registry say so by mistake."""
     own = certificate(home)
@@ -102,6 +114,10 @@ def test_a_next_page_in_clear_is_not_asked_for(home: Path) -> None:
         assert server.secrets("http") == []
 
 
+@pytest.mark.guarantee(
+    "Registries",
+    "What began with https does not go on with http.",
+)
 @pytest.mark.parametrize("kind", ["upload", "piece"])
 def test_an_upload_in_clear_is_not_sent(kind: str, home: Path) -> None:
     own = certificate(home)
@@ -128,6 +144,10 @@ class _Silent:
         pass
 
 
+@pytest.mark.guarantee(
+    "Registries",
+    "A name and password go to the scheme, host and port that they are for.",
+)
 def test_an_upload_elsewhere_gets_no_secret(home: Path) -> None:
     """Storage on another server is sent to, as registries want it, by nobody's name."""
     with Wire(lambda _: Reply(201, [], b"").raw()) as evil:
@@ -142,6 +162,11 @@ def test_an_upload_elsewhere_gets_no_secret(home: Path) -> None:
         assert evil.secrets() == []
 
 
+@pytest.mark.guarantee(
+    "Registries",
+    "A registry that is asked in clear gets a password only on this machine,",
+    "never by a proxy, and names no other server that gets it.",
+)
 def test_a_registry_in_clear_names_nobody_who_gets_a_secret(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,6 +183,10 @@ def test_a_registry_in_clear_names_nobody_who_gets_a_secret(
         assert evil.asked == []
 
 
+@pytest.mark.guarantee(
+    "Registries",
+    "A name and password go to the scheme, host and port that they are for.",
+)
 @pytest.mark.parametrize("identity", [False, True], ids=["password", "refresh"])
 @pytest.mark.parametrize("tls", [False, True])
 def test_who_is_redirected_to_gets_no_secret_by_asking(
@@ -204,6 +233,10 @@ def test_who_is_redirected_to_does_not_choose_what_is_asked_with_a_secret(home: 
         assert "Authorization" not in chosen[0].headers
 
 
+@pytest.mark.guarantee(
+    "Registries",
+    "A registry that is asked in clear gets a password only on this machine,",
+)
 def test_what_is_for_this_machine_goes_to_no_proxy(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -246,6 +279,11 @@ def test_addresses_that_are_none(where: str, to: str, home: Path) -> None:
         assert evil.asked == []
 
 
+@pytest.mark.guarantee(
+    "Registries",
+    "Files of logins are believed if they are yours or root's,",
+    "and nobody else may write to them or their folder.",
+)
 def test_logins_that_another_user_put_there_are_not_believed(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -267,6 +305,10 @@ def test_logins_that_another_user_put_there_are_not_believed(
         os.chown(path, 0, 0)
 
 
+@pytest.mark.guarantee(
+    "Registries",
+    "Files of logins are believed if they are yours or root's,",
+)
 @pytest.mark.parametrize(
     ("what", "mode"),
     [("file", 0o666), ("file", 0o662), ("folder", 0o777), ("folder", 0o757), ("link", 0o777),
@@ -443,6 +485,10 @@ _OK = b"HTTP/1.1 200 so\r\n"
 _CHUNKED = _OK + b"Transfer-Encoding: chunked\r\n\r\n"
 
 
+@pytest.mark.guarantee(
+    "Registries",
+    "Each malformed answer is one clear error, and no answer is waited for without an end.",
+)
 @pytest.mark.battery
 @pytest.mark.parametrize(
     ("begin", "piece", "wait"),
@@ -563,6 +609,10 @@ def pull(own: OwnRegistry, capfd: pytest.CaptureFixture[str]) -> tuple[int, str]
     return int(str(ended.value.code or 0)), capfd.readouterr().err
 
 
+@pytest.mark.guarantee(
+    "Registries",
+    "Each malformed answer is one clear error, and no answer is waited for without an end.",
+)
 @pytest.mark.parametrize(
     "kind", [carrying.SIGNATURE, "application/spdx+json", "x/y", manifests.META]
 )

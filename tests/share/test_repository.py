@@ -149,6 +149,12 @@ def test_names_are_values_and_no_statements(folder: Path) -> None:
     assert repository.integrity() == ()
 
 
+@pytest.mark.guarantee(
+    "Folders of several users",
+    "A label that is none is not read,",
+    "so that completion puts nothing on a command line that a shell would run. Tried: "
+    "substitutions, options, blanks and breaks of lines in each part of a label.",
+)
 @pytest.mark.parametrize("part", ["name", "version", "tag", "system", "uarch"])
 @pytest.mark.parametrize(
     "text", ["x$(id)", "x`id`", "x;id", "-x", "x y", "x\nid", "", "*", "x/y", "\u202ex", "é"]

@@ -117,6 +117,13 @@ def planted_index(scene: Scene) -> None:
         scene.give(path, MALLORY)
 
 
+@pytest.mark.guarantee(
+    "Folders of several users",
+    "An index is read in memory, its three tables alone.",
+    "SQLite never opens the file; a journal that names another file is refused, and one "
+    "of an interrupted change is undone in a copy. Tried: a journal that has SQLite "
+    "delete a file, in nine verbs, as root and as a user.",
+)
 @pytest.mark.parametrize(
     "words",
     [
@@ -145,6 +152,12 @@ def test_a_journal_that_names_another_file(scene: Scene, words: Sequence[str], p
     assert "bug" not in done.stderr
 
 
+@pytest.mark.guarantee(
+    "Folders of several users",
+    "No name that another user planted is followed or waited for.",
+    "Tried: links, pipes, second names and folders in the place of the index, its "
+    "journal, `images/`, an unfinished copy and the folder of an image.",
+)
 @pytest.mark.parametrize("kind", ["link", "fifo", "second name", "folder"])
 @pytest.mark.parametrize("name", ["index.db", "index.db-journal", "index.db-wal", "images"])
 def test_what_stands_in_the_place_of_files_of_the_index(scene: Scene, name: str, kind: str) -> None:
@@ -217,6 +230,12 @@ HOSTILE = {
 }
 
 
+@pytest.mark.guarantee(
+    "Folders of several users",
+    "An index costs no more than its limits.",
+    "Tried: a view without an end, huge texts, ten million rows, expressions in indexes, "
+    "checks and generated columns.",
+)
 @pytest.mark.parametrize("how", HOSTILE)
 def test_an_index_that_costs_without_end(scene: Scene, how: str) -> None:
     planted_index(scene)
@@ -237,6 +256,10 @@ def test_an_index_that_costs_without_end(scene: Scene, how: str) -> None:
     assert scene.guarded() == before
 
 
+@pytest.mark.guarantee(
+    "Folders of several users",
+    "An index costs no more than its limits.",
+)
 def test_rows_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages that stand in a tree many times give more rows than a file has room for."""
     uenvsql.create(tmp_path)
@@ -271,6 +294,10 @@ def test_rows_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert caught.value.reason is Reason.REPOSITORY_DAMAGED
 
 
+@pytest.mark.guarantee(
+    "Folders of several users",
+    "No name that another user planted is followed or waited for.",
+)
 @pytest.mark.parametrize("kind", ["link", "second name", "fifo", "folder", "of another"])
 @pytest.mark.parametrize("declared", [False, True])
 def test_the_name_of_a_copy_is_taken(scene: Scene, kind: str, declared: bool) -> None:
@@ -308,6 +335,10 @@ def test_the_name_of_a_copy_is_taken(scene: Scene, kind: str, declared: bool) ->
     assert (folder / "store.squashfs").read_bytes() == image.read_bytes()
 
 
+@pytest.mark.guarantee(
+    "Folders of several users",
+    "No name that another user planted is followed or waited for.",
+)
 @pytest.mark.parametrize("kind", ["folder of another", "link", "link for the image", "fifo"])
 def test_the_folder_of_an_image_is_taken(scene: Scene, kind: str) -> None:
     """What stands there and is not one's own is not given a label: it would be run later."""
@@ -339,6 +370,10 @@ def test_the_folder_of_an_image_is_taken(scene: Scene, kind: str) -> None:
     assert (evil / "store.squashfs").exists()
 
 
+@pytest.mark.guarantee(
+    "Folders of several users",
+    "A folder is opened once, judged, and used by its descriptor.",
+)
 @pytest.mark.parametrize("whose", ["of another", "for others to write", "declared"])
 def test_whose_repository_is_written_to(scene: Scene, whose: str) -> None:
     """Root writes into nobody's, and a user in a team's where that is said."""
@@ -358,6 +393,10 @@ def test_whose_repository_is_written_to(scene: Scene, whose: str) -> None:
     assert list(scene.repo.iterdir()) == []
 
 
+@pytest.mark.guarantee(
+    "Folders of several users",
+    "An index is read in memory, its three tables alone.",
+)
 def test_a_change_that_was_interrupted_is_undone_in_a_copy(tmp_path: Path) -> None:
     """Of a killed program there is a journal: who reads sees what was before, and writes nothing."""
     uenvsql.create(tmp_path)
@@ -419,6 +458,10 @@ def test_sqlite_undoes_what_was_interrupted_here(
     assert not (tmp_path / "index.db-journal").exists()
 
 
+@pytest.mark.guarantee(
+    "Folders of several users",
+    "No name that another user planted is followed or waited for.",
+)
 @pytest.mark.parametrize("what", ["document", "folder", "second name", "fifo"])
 def test_what_is_attached_is_no_way_to_other_files(tmp_path: Path, what: str) -> None:
     """What stands beside an image is shown, and sent to registries: a key would be."""

@@ -22,6 +22,15 @@ LABEL = "tiny/1:v1@here%x86_64"
 pytestmark = [pytest.mark.battery, pytest.mark.race]
 
 
+@pytest.mark.guarantee(
+    "Folders of several users",
+    "A site says which folders several users share.",
+    "`STACKPROOF_SHARED` lists them ([how a team sets one "
+    "up](../how-to/label-images.md)). Members answer for each other's images there, and "
+    "sign them if they do not want to. The variable opens no way to your other files. "
+    "Tried: a member exchanges names for links and folders while add, copy, remove, "
+    "check, pull, install and pack run.",
+)
 @pytest.mark.parametrize("victim", [0, 65534])
 @pytest.mark.parametrize("declared", [True, False])
 @pytest.mark.parametrize("verb", ["add", "copy", "rm", "fsck"])
@@ -65,6 +74,10 @@ def _remove(race: Race) -> None:
     shutil.rmtree(race.shared, ignore_errors=True)
 
 
+@pytest.mark.guarantee(
+    "Folders of several users",
+    "A site says which folders several users share.",
+)
 @pytest.mark.parametrize("victim", [0, 65534])
 def test_names_are_exchanged_while_an_image_is_pulled(
     for_everybody: tuple[str, Path], victim: int

@@ -109,6 +109,13 @@ REASONS = {
 }
 
 
+@pytest.mark.guarantee(
+    "Signatures",
+    "It counts for the label that was asked for,",
+    "in every verb, the helper and the plug-in. Tried: moved tags, older images, other "
+    "namespaces, crafted rows of an index, a file planted in the working folder. An image "
+    "that is named by its file or digest counts as what it is signed as.",
+)
 @pytest.mark.battery
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda one: one.__name__.strip("_"))
 def test_an_image_under_a_label_that_it_is_not_signed_as(
@@ -185,6 +192,10 @@ def test_without_a_policy_verify_says_it_all_the_same(site: Site) -> None:
     assert inprocess.stackproof("image", "verify", record.file).returncode == 0
 
 
+@pytest.mark.guarantee(
+    "Signatures",
+    "It counts for the label that was asked for,",
+)
 @pytest.mark.battery
 @pytest.mark.parametrize(
     ("signed", "pulled", "reason"),
@@ -255,6 +266,10 @@ def test_another_label_by_copy_wants_another_signature(site: Site, signer: str) 
         assert (done.returncode == 0) == (signer == "release"), done.stderr
 
 
+@pytest.mark.guarantee(
+    "Signatures",
+    "A record holds only what root named",
+)
 def test_a_record_is_for_the_label_that_root_named(site: Site) -> None:
     """Also when it is looked at again: what the pipeline signs later does not get into it."""
     need("root")
@@ -288,6 +303,10 @@ def test_a_record_is_for_the_label_that_root_named(site: Site) -> None:
     assert trusted.all_records() == {}
 
 
+@pytest.mark.guarantee(
+    "Signatures",
+    "Nobody chooses a milder line of a policy by a label of their own.",
+)
 @pytest.mark.parametrize("attack", trustsite.ATTACKS)
 @pytest.mark.parametrize("number", range(len(trustsite.example_policies())))
 def test_the_policies_of_the_page(number: int, attack: str) -> None:
@@ -418,6 +437,12 @@ def test_there_are_32_forms() -> None:
     assert len(FORMS) == 32
 
 
+@pytest.mark.guarantee(
+    "Signatures",
+    "A record ends with the key's line or the certificate, whichever is first.",
+    "Certificates of machines, with critical options, for other names, or not good now "
+    "count for nothing. Tried: 32 forms against ssh-keygen.",
+)
 @pytest.mark.parametrize("form", FORMS)
 def test_certificates_against_ssh_keygen(site: Site, form: str) -> None:
     path = _sealed(site, form)
@@ -431,6 +456,10 @@ def test_certificates_against_ssh_keygen(site: Site, form: str) -> None:
     assert (theirs.returncode == 0) == (not wanted or form in STRICTER)
 
 
+@pytest.mark.guarantee(
+    "Signatures",
+    "A record ends with the key's line or the certificate, whichever is first.",
+)
 def test_a_record_ends_with_the_certificate(site: Site) -> None:
     """And with the line of its authority, whichever is first; one byte later it is signed again."""
     before = signing.time.time()

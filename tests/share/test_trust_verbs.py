@@ -37,6 +37,16 @@ from stackproof.share.effects.repository import ImageRepository
 from stackproof.share.options import RemoteOptions
 from trustsite import FULL, Place
 
+pytestmark = [
+    pytest.mark.guarantee(
+        "Signatures",
+        "A signature is of one image, one label and one purpose.",
+        "Content, metadata beside it and attached documents are in what is signed. Tried: "
+        "changed content, changed metadata, a signature of another image, an unknown or "
+        "expired key, a date in the future, a missing `ssh-keygen`.",
+    ),
+]
+
 COVERS = ("share/cli/trust.py", "share/options.py")
 
 
