@@ -34,6 +34,17 @@ LOCKS = {"test": ("--extra", "test", "--extra", "lint"), "demo": ()}
 GATE = ("-m", "not battery and not machine")
 # The tests that need nothing of the machine: enough to see whether a library still fits.
 WITHOUT_TOOLS = ("-m", "not needs and not battery and not machine")
+# What a user would notice: predictions, recipes of others, causes, pages, files, other programs.
+FROZEN = (
+    "inject/test_predictions.py", "inject/test_fresh_cells.py", "inject/test_values.py",
+    "build/test_stackinator_golden.py", "build/test_spack_golden.py", "build/test_plan_golden.py",
+    "build/test_same_golden.py", "build/test_containerfile_golden.py", "build/test_guix.py",
+    "build/test_easybuild_chains.py", "build/test_engine_contract.py", "doctor/test_corpus.py",
+    "doctor/test_public_cases.py", "report/test_report_golden.py", "image/test_uenv_contract.py",
+    "share/test_labels.py", "share/test_manifests.py", "share/test_registry_images.py",
+    "share/test_remote_verbs.py", "mpi/test_transport_profiles.py", "core/test_errors.py",
+    "cluster/test_slurm_conf_golden.py",
+)  # fmt: skip
 # How much attacks by chance do in `nox -s attacks`; in the battery each does a tenth, or less.
 ALL_ATTACKS = {
     "STACKPROOF_ATTACK_ROUNDS": "40",  # hostile trees through each verb (tests/house)
@@ -97,6 +108,13 @@ def gate(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Tests by name: arguments after `--` go to pytest."""
     python(session, "-m", "pytest", *session.posargs)
+
+
+@nox.session
+def freeze(session: nox.Session) -> None:
+    """What must not change while code goes: FROZEN with its battery, and the generated pages."""
+    python(session, "tools/generate_reference.py", "--check")
+    python(session, "-m", "pytest", "-q", *(f"tests/{name}" for name in FROZEN), *session.posargs)
 
 
 @nox.session
