@@ -225,19 +225,7 @@ def leave_all_but(program: str, folder: int) -> bool:
     inside = os.open(os.readlink(f"/proc/self/fd/{folder}"), os.O_PATH | os.O_DIRECTORY)
     if not os.path.samestat(os.fstat(inside), os.fstat(folder)):
         raise OSError(_ESTALE, "the folder to unpack into was moved")
-    paths = _ROOT if program.startswith(_SYSTEM) else [f"/{name}" for name in os.listdir("/")]
-    places = {path: os.open(path, os.O_PATH) for path in paths if os.path.exists(path)}
-    links = {path: os.readlink(path) for path in places if os.path.islink(path)}
-    _mount("tmpfs", _SHARED_ROOT, 0, "tmpfs", b"size=1m,nr_inodes=1k,mode=755")
-    for path, place in places.items():
-        target = _SHARED_ROOT + path
-        if path in links:
-            os.symlink(links[path], target)
-        elif not os.path.lexists(target):
-            _bind(place, target)
-        if path == _SHARED_ROOT:  # what covers it was bound with it
-            _libc.umount2(os.fsencode(target), _DETACH)
-        os.close(place)
+    _fill_root(_ROOT if program.startswith(_SYSTEM) else [f"/{name}" for name in os.listdir("/")])
     os.mkdir(f"{_SHARED_ROOT}/unpacked")
     for target in _mounts_below(_SHARED_ROOT):
         _mount("none", target, _REMOUNT | _BIND | _READ_ONLY | _flags(target))
@@ -250,6 +238,22 @@ def leave_all_but(program: str, folder: int) -> bool:
         raise OSError(ctypes.get_errno(), "umount2")
     os.chdir("/unpacked")
     return True
+
+
+def _fill_root(paths: tuple[str, ...] | list[str]) -> None:
+    """Let these paths of the old root appear in a new one, in memory."""
+    places = {path: os.open(path, os.O_PATH) for path in paths if os.path.exists(path)}
+    links = {path: os.readlink(path) for path in places if os.path.islink(path)}
+    _mount("tmpfs", _SHARED_ROOT, 0, "tmpfs", b"size=1m,nr_inodes=1k,mode=755")
+    for path, place in places.items():
+        target = _SHARED_ROOT + path
+        if path in links:
+            os.symlink(links[path], target)
+        elif not os.path.lexists(target):
+            _bind(place, target)
+        if path == _SHARED_ROOT:  # what covers it was bound with it
+            _libc.umount2(os.fsencode(target), _DETACH)
+        os.close(place)
 
 
 def _bind(place: int, target: str) -> None:
