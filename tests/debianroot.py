@@ -1,7 +1,7 @@
 """A bare Debian as a root folder: its C library and a shell, or a program, by apt alone.
 
 root = bare(tmp_path, "trixie")
-program = bare(tmp_path, "trixie", "cosign") / "usr/bin/cosign"
+program = bare(tmp_path, "trixie", "nginx") / "usr/sbin/nginx"
 """
 
 from __future__ import annotations

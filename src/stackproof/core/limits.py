@@ -212,7 +212,7 @@ STATEMENT_FILE = Limit(
     "signed statements of an image", "one or two a label, of a kilobyte",
     bytes=MIB, count=(64, "signatures"),
 )  # fmt: skip
-SEAL = Limit("signatures themselves, of ssh-keygen and cosign", "a kilobyte", bytes=64 * KIB)
+SEAL = Limit("signatures themselves, of ssh-keygen", "a kilobyte", bytes=64 * KIB)
 DOCUMENT_FILE = Limit(
     "documents attached to an image", "a bill of materials, a report", bytes=64 * MIB
 )

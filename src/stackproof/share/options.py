@@ -57,8 +57,7 @@ class ImageCheckOptions(
 class ImageSignOptions(
     Options,
     run="share.cli.trust:run_sign",
-    text="sign an image with a key of ssh, or of cosign: its content, metadata, label, date and "
-    "documents",
+    text="sign an image with a key of ssh: its content, metadata, label, date and documents",
 ):
     """An image, what it is signed as, and the key."""
 
@@ -66,10 +65,6 @@ class ImageSignOptions(
     key: str | None = option(
         "FILE", "a private key of ssh, or the public one of a key that an agent holds (default: "
         "the first of ~/.ssh)",
-    )  # fmt: skip
-    cosign: str | None = option(
-        "KEY", "a private key of cosign, or the address of one in a service that cosign knows, "
-        "as awskms:///alias/images (default: --key)", excludes="key",
     )  # fmt: skip
     label: str | None = option("LABEL", "sign it as this, with all five parts; needed for a file")
     namespace: str = option("NAME", "sign it for this namespace of a registry", default="")

@@ -8,14 +8,13 @@ import shlex
 import sys
 
 from stackproof.core import harmless
-from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
+from stackproof.core.errors import Problem, Reason, StackproofError, fail
 from stackproof.core.value import replace
 from stackproof.image.effects.image_file import load_head
 from stackproof.share import labels
 from stackproof.share.effects import judging, naming, signing
 from stackproof.share.effects.judging import ImageJudgement
 from stackproof.share.options import ImageSignOptions, ImageVerifyOptions
-from stackproof.share.trust.effects import cosign
 from stackproof.share.trust.policy import TrustAction
 
 
@@ -36,31 +35,18 @@ def run_sign(asked: ImageSignOptions) -> int:
         raise fail(Reason.USAGE, f"`{asked.namespace}` is no namespace", hint="as build, or deploy")
     if asked.namespace:
         label = f"{asked.namespace}::{label}"
-    _check_kind(asked.key)
     said = signing.state(path, label)
-    if asked.cosign:
-        place = signing.sign_by_cosign(path, said, asked.cosign)
-    else:
-        key = asked.key or signing.default_key()
-        place = signing.sign(path, said, key)
-        if not os.path.isfile(judging.default_signers()):
-            public = shlex.quote(f"{key.removesuffix('.pub')}.pub")
-            believe = signing.BELIEVE.format(key=public)
-            print(f"note: `image verify` believes nobody here yet: {believe}", file=sys.stderr)
+    key = asked.key or signing.default_key()
+    place = signing.sign(path, said, key)
+    if not os.path.isfile(judging.default_signers()):
+        public = shlex.quote(f"{key.removesuffix('.pub')}.pub")
+        believe = signing.BELIEVE.format(key=public)
+        print(f"note: `image verify` believes nobody here yet: {believe}", file=sys.stderr)
     if asked.json:
         print(json.dumps({"label": label, "sha256": said.image, "signature": str(place)}, indent=1))
     else:
         print(f"{label}\n{said.image}  {place}")
     return 0
-
-
-def _check_kind(key: str | None) -> None:
-    """Raise USAGE for a key of cosign in the place of one of ssh."""
-    if key and cosign.is_key(key):
-        raise fail(
-            Reason.USAGE, f"`{key}` is a key of cosign", hint=f"say so: --cosign {key}",
-            where=Location(file=key),
-        )  # fmt: skip
 
 
 def run_verify(asked: ImageVerifyOptions) -> int:

@@ -2,8 +2,8 @@
 
 Of an image in a repository that is the folder `attached` beside it; of any other file IMAGE it is
 `IMAGE.attached`. A signature is a statement, `signature-ID.json`, and what ssh-keygen made of it,
-`signature-ID.json.sig`, or cosign, `signature-ID.json.sigstore.json`; ID is the beginning of the
-digest of both. A document that somebody signed by itself has its seal beside it, `NAME.sig`.
+`signature-ID.json.sig`; ID is the beginning of the digest of both. A document that somebody signed
+by itself has its seal beside it, `NAME.sig`.
 """
 
 from __future__ import annotations
@@ -23,23 +23,17 @@ from stackproof.core.limits import Limit
 from stackproof.core.value import Value
 from stackproof.share.effects.repository import is_digest
 from stackproof.share.labels import IMAGE
-from stackproof.share.trust import sigstore
 from stackproof.share.trust.statement import META
 
 FOLDER = "attached"
 _SEALED = ".sig"
-_BUNDLED = ".sigstore.json"
-"""As cosign's own documentation calls bundles."""
 _ID = 16
 _STATEMENT = re.compile(r"signature-[0-9a-f]{16}\.json")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 class FoundSignature(Value):
-    """A signature as it lies beside an image: the statement, and the seal of a program.
-
-    That is ssh-keygen or cosign, as `sigstore.is_bundle` tells.
-    """
+    """A signature as it lies beside an image: the statement, and the seal of ssh-keygen."""
 
     file: str
     statement: bytes
@@ -66,17 +60,16 @@ def signatures(image: str) -> tuple[FoundSignature, ...]:
     found: list[FoundSignature] = []
     names = _names(folder)
     for name in names:
-        for sealed in (_SEALED, _BUNDLED) if _STATEMENT.fullmatch(name) else ():
-            if f"{name}{sealed}" not in names:
-                continue
-            with contextlib.suppress(StackproofError):  # too large, say: none of ours
-                found.append(
-                    FoundSignature(
-                        file=str(folder / name),
-                        statement=read(folder / name, limits.STATEMENT_FILE),
-                        seal=read(folder / f"{name}{sealed}", limits.SEAL),
-                    )
+        if not _STATEMENT.fullmatch(name) or f"{name}{_SEALED}" not in names:
+            continue
+        with contextlib.suppress(StackproofError):  # too large, say: none of ours
+            found.append(
+                FoundSignature(
+                    file=str(folder / name),
+                    statement=read(folder / name, limits.STATEMENT_FILE),
+                    seal=read(folder / f"{name}{_SEALED}", limits.SEAL),
                 )
+            )
     return tuple(found[: limits.STATEMENT_FILE.count])
 
 
@@ -130,9 +123,8 @@ def digests(image: str) -> dict[str, str]:
 def put_signature(image: str, statement: bytes, seal: bytes) -> Path:
     """Put a signature beside an image, whole or not at all; raises what writing raises."""
     name = f"signature-{hashlib.sha256(statement + seal).hexdigest()[:_ID]}.json"
-    sealed = _BUNDLED if sigstore.is_bundle(seal) else _SEALED
     with _opened(folder_of(image)) as folder:
-        folder.write(f"{name}{sealed}", seal)
+        folder.write(f"{name}{_SEALED}", seal)
         folder.write(name, statement)
     return folder_of(image) / name
 

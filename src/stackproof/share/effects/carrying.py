@@ -22,7 +22,7 @@ from stackproof.share.effects.attachments import FoundSignature
 from stackproof.share.effects.oci import OciRegistry
 from stackproof.share.effects.pulling import RemoteImage
 from stackproof.share.manifests import OciDescriptor, OciManifest
-from stackproof.share.trust import policy, sigstore, statement
+from stackproof.share.trust import policy, statement
 from stackproof.share.trust.policy import SignedLabel, TrustAction
 
 SIGNATURE = manifests.SIGNATURE
@@ -58,7 +58,7 @@ def send(registry: OciRegistry, image: RemoteImage, path: str) -> int:
     subject = manifests.descriptor_of(image.manifest)
     created = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     groups: list[tuple[str, list[_Part]]] = [
-        (SIGNATURE, [(kinds.IN_TOTO, "statement.json", one.statement), _sealed(one.seal)])
+        (SIGNATURE, [(kinds.IN_TOTO, "statement.json", one.statement), (_SEAL, "seal", one.seal)])
         for one in attachments.signatures(path)
     ]
     for name, file in attachments.documents(path).items():
@@ -77,10 +77,6 @@ def send(registry: OciRegistry, image: RemoteImage, path: str) -> int:
         attaching.attach(registry, image.repository, one, [content for _, _, content in parts])
         sent += 1
     return sent
-
-
-def _sealed(seal: bytes) -> _Part:
-    return (sigstore.BUNDLE if sigstore.is_bundle(seal) else _SEAL, "seal", seal)
 
 
 def _layer(kind: str, title: str, content: bytes) -> OciDescriptor:

@@ -1,4 +1,4 @@
-"""Signatures of images by `ssh-keygen -Y`, or by cosign: made, and looked at one by one.
+"""Signatures of images by `ssh-keygen -Y`: made, and looked at one by one.
 
 Signed is the text of `ImageStatement`, by ssh-keygen under a namespace of its own: a signature made
 for anything else is none of an image. Nothing needs a network.
@@ -15,8 +15,8 @@ from stackproof.core.errors import Location, Problem, Reason, StackproofError, f
 from stackproof.core.value import Value
 from stackproof.share.effects import attachments, measuring
 from stackproof.share.effects.attachments import FoundSignature
-from stackproof.share.trust import sigstore, statement
-from stackproof.share.trust.effects import cosign, seals
+from stackproof.share.trust import statement
+from stackproof.share.trust.effects import seals
 from stackproof.share.trust.effects.seals import Sealed
 from stackproof.share.trust.policy import SignedLabel
 from stackproof.share.trust.statement import META, ImageStatement
@@ -84,12 +84,6 @@ def sign(image: str, said: ImageStatement, key: str) -> Path:
     return attachments.put_signature(image, text, seal)
 
 
-def sign_by_cosign(image: str, said: ImageStatement, key: str) -> Path:
-    """Sign a statement with a key of cosign; return where it stands. Raises as `cosign.make`."""
-    text = statement.render(said)
-    return attachments.put_signature(image, text, cosign.make(text, key, what=image))
-
-
 def require_signers(signers: str) -> None:
     """Raise FILE_MISSING for a file of allowed signers that is not there."""
     if not os.path.isfile(signers):
@@ -148,8 +142,7 @@ def unsigned(image: str) -> Problem:
 def check(found: FoundSignature, said: ImageStatement, signers: str) -> VerifiedSignature:
     """Return a signature that holds; raises `StackproofError` with the reason why it does not."""
     sealed = Sealed(text=found.statement, seal=found.seal, file=found.file, namespace=NAMESPACE)
-    judge = cosign.holder if sigstore.is_bundle(found.seal) else seals.holder
-    holder = judge(sealed, signers)
+    holder = seals.holder(sealed, signers)
     if said.date > time.time() + _SKEW_S:
         raise fail(
             Reason.CLOCK_SKEW,
