@@ -101,7 +101,7 @@ PULL_METADATA = Limit(
     count=(42, "requests"), seconds=24,
 )  # fmt: skip
 PULL_META = Limit(
-    "the folder `meta` of an image that is pulled, and the list of its chunks", "one request each",
+    "the folder `meta` of an image that is pulled", "one request",
     count=(4, "requests"), seconds=3,
 )  # fmt: skip
 ATTACHED = Limit(

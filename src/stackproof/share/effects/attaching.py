@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from stackproof.core.errors import Location, Reason, StackproofError, fail
-from stackproof.share import chunks, manifests
+from stackproof.share import manifests
 from stackproof.share.attested import kinds
 from stackproof.share.effects import uploading
 from stackproof.share.effects.oci import OciRegistry
@@ -40,7 +40,7 @@ def listed(registry: OciRegistry, repository: str, digest: str) -> tuple[OciDesc
 
 
 def _rank(one: OciDescriptor) -> int:
-    needed = (manifests.META, manifests.SIGNATURE, "", chunks.ARTEFACT, *kinds.ARTEFACTS)
+    needed = (manifests.META, manifests.SIGNATURE, "", *kinds.ARTEFACTS)
     return needed.index(one.artifact_type) if one.artifact_type in needed else len(needed)
 
 

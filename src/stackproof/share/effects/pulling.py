@@ -32,8 +32,7 @@ from stackproof.image.effects.load import load_superblock
 from stackproof.image.effects.meta_files import MetaFiles
 from stackproof.share import labels, listing, manifests
 from stackproof.share.addresses import RemoteLabel
-from stackproof.share.chunks import SourcePart
-from stackproof.share.effects import attaching, delta, storing
+from stackproof.share.effects import attaching, storing
 from stackproof.share.effects.oci import OciRegistry
 from stackproof.share.effects.repository import IMAGES, ImageRepository
 from stackproof.share.labels import LabelRecord
@@ -153,8 +152,7 @@ def pull(
         _check_room(descriptor, size, repository.folder)
         try:
             with downloading(str(record.label), monitor) as transfer:
-                segments = _planned(registry, image, repository)
-                received = _fill(registry, image, descriptor, segments, transfer)
+                received = _fill(registry, image, descriptor, transfer)
         except KeyboardInterrupt:
             kept = disk_text(os.fstat(descriptor).st_size)
             raise fail(
@@ -227,22 +225,10 @@ def _check_room(descriptor: int, size: int, folder: Path) -> None:
         )
 
 
-def _planned(
-    registry: OciRegistry, image: RemoteImage, repository: ImageRepository
-) -> tuple[SourcePart, ...]:
-    """Return from where each part of an image comes: of images that are here, and the rest."""
-    attached = [one for _, one in image.attached]
-    size = image.layer.size
-    with registry.client.within(limits.PULL_META):
-        wanted = delta.listed(registry, image.repository, attached, size)
-    return delta.plan(wanted, repository.records(), image.listed.record.label.name, size)
-
-
 def _fill(
     registry: OciRegistry,
     image: RemoteImage,
     descriptor: int,
-    segments: tuple[SourcePart, ...],
     transfer: Transfer,
 ) -> int:
     """Bring the rest of an image into its copy; return how many bytes came over the network.
@@ -255,8 +241,8 @@ def _fill(
             before = writer.done
             transfer.at(before, image.layer.size)
             try:
-                for one in segments:
-                    _bring(registry, image, one, writer, transfer)
+                while writer.done < image.layer.size:
+                    _receive(registry, image, writer, transfer)
             except StackproofError as error:
                 came = (
                     writer.done - before
@@ -269,39 +255,20 @@ def _fill(
             found = writer.digest()
             if found == image.layer.hex:
                 return writer.received
-            whole = (SourcePart(begin=0, end=image.layer.size),)
-            believed = resumed or writer.found > 0 or segments != whole
+            believed = resumed or writer.found > 0
             writer.empty()
             if again or not believed:
                 raise _wrong(registry, image, found)
-            again, segments = True, whole  # what was here may be what is wrong: all comes, once
-
-
-def _bring(
-    registry: OciRegistry,
-    image: RemoteImage,
-    segment: SourcePart,
-    writer: _Writer,
-    transfer: Transfer,
-) -> None:
-    """Bring what is left of one part: from a file that is here, else from the server."""
-    if segment.path and writer.done < segment.end:
-        with open(segment.path, "rb") as stream:
-            stream.seek(segment.at + writer.done - segment.begin)
-            while writer.done < segment.end:
-                if not writer.take(stream.readinto, segment.end - writer.done):
-                    break  # it is shorter by now: the server has the rest
-    while writer.done < segment.end:
-        _receive(registry, image, segment.end, writer, transfer)
+            again = True  # what was here may be what is wrong: all comes, once
 
 
 def _receive(
-    registry: OciRegistry, image: RemoteImage, end: int, writer: _Writer, transfer: Transfer
+    registry: OciRegistry, image: RemoteImage, writer: _Writer, transfer: Transfer
 ) -> None:
-    """Receive one answer of a server, from where the copy ends to `end`."""
+    """Receive one answer of a server, from where the copy ends."""
     size = image.layer.size
     first = writer.done
-    with registry.open_blob(image.repository, image.layer.digest, first, end - 1) as answer:
+    with registry.open_blob(image.repository, image.layer.digest, first, size - 1) as answer:
         if answer.status == 416:
             raise fail(
                 Reason.REGISTRY_ANSWER,
@@ -311,9 +278,8 @@ def _receive(
                 hint="tell who keeps the registry; what has come is kept",
             )
         skip = first if answer.status == 200 else 0  # it knows no ranges, and gives all
-        end = size if answer.status == 200 else end
-        while writer.done < end:
-            count = writer.take(answer.read_into, skip or end - writer.done, keep=not skip)
+        while writer.done < size:
+            count = writer.take(answer.read_into, skip or size - writer.done, keep=not skip)
             writer.received += count
             if count == 0:
                 raise answer.cut()

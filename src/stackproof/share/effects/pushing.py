@@ -20,9 +20,9 @@ from stackproof.core.monitor import Event, Monitor, null_monitor
 from stackproof.core.value import Value, replace
 from stackproof.image.effects import image_file, meta_files
 from stackproof.image.effects.load import load_superblock
-from stackproof.share import addresses, chunks, labels, listing, manifests
+from stackproof.share import addresses, labels, listing, manifests
 from stackproof.share.addresses import RemoteLabel
-from stackproof.share.effects import attaching, catalogue, delta, pulling, uploading
+from stackproof.share.effects import attaching, catalogue, pulling, uploading
 from stackproof.share.effects.oci import OciRegistry
 from stackproof.share.effects.pulling import RemoteImage
 from stackproof.share.effects.uploading import FileBlob
@@ -88,23 +88,9 @@ def push(
     if packed is not None:
         one = packed.manifest(manifests.descriptor_of(manifest), created)
         attaching.attach(registry, repository, one, [packed.content])
-    if size >= chunks.WORTH:
-        _attach_chunks(registry, repository, path, manifests.descriptor_of(manifest))
     replaced = _move(registry, remote, content, before)
     first = catalogue.renew(registry, remote.namespace, add=[listed])
     return Pushed(listed=listed, sent=sent, replaced=replaced, first=first)
-
-
-def _attach_chunks(
-    registry: OciRegistry, repository: str, path: str, subject: OciDescriptor
-) -> None:
-    """Attach the list of an image's chunks, by which the next version is pulled in part."""
-    made = chunks.render(delta.chunks_of(path))
-    annotations = {manifests.CREATED: subject.annotations[manifests.CREATED]}
-    manifest = manifests.referrer(
-        chunks.ARTEFACT, [delta.layer_of(made)], subject=subject, annotations=annotations
-    )
-    attaching.attach(registry, repository, manifest, [made])
 
 
 class PackedMeta(Value):
