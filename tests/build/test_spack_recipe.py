@@ -11,7 +11,6 @@ from stackproof.build.engines.spack.recipe import (
     problems,
     read,
     split,
-    without_words,
 )
 from stackproof.core.document import parse
 from stackproof.core.errors import Reason
@@ -196,8 +195,3 @@ def test_the_parts_have_their_places():
     assert str(inner["compilers.yaml"].where("gcc", "version")) == "0.yaml:7:28"
     assert str(inner["environments.yaml"].where("tools", "specs", 0)) == "0.yaml:9:36"
     assert str(inner["packages.yaml"].where("packages", "slurm", "buildable")) == "0.yaml:10:31"
-
-
-def test_without_words_two_formats_can_be_compared():
-    one, _ = stack(SMALL)
-    assert without_words(one, frozenset()).source == ""

@@ -69,7 +69,6 @@ VERBS = {
     "recipe": ["recipe", "show", EVIL],
     "inject": ["inject", "check", f"{{folder}}/{EVIL}", "--mpi", f"/{EVIL}"],
     "mirror": ["mirror", "create", f"{{folder}}/{EVIL}.yaml"],
-    "convert": ["convert", f"{{folder}}/{EVIL}"],
     "image-prune": ["image", "prune", EVIL],
     "image-label": ["image", "ls", EVIL],
     "image-add": ["image", "add", EVIL, f"{{folder}}/{EVIL}.squashfs"],

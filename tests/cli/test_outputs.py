@@ -42,7 +42,7 @@ OUTPUTS = [
 # Options with paths that are read (and `--complete` in place); and folders that are written, which check for themselves that
 # they are new, empty or their own (the last test).
 FOLDERS = {
-    ("bench", "--output"), ("bench", "--resume"), ("convert", "--output"), ("import", "--output"),
+    ("bench", "--output"), ("bench", "--resume"), ("import", "--output"),
     ("inject apply", "--eessi"), ("inject apply", "--wrapper"), ("inject artefact", "--output"),
     ("inject prove", "--output"), ("mirror add-os-sources", "--to"), ("site spack-config", "--output"),
     ("build", "--build-dir"), ("install", "--to"), ("image containerfile", "--folder"),
@@ -237,7 +237,6 @@ PRECIOUS = (
     "argv",
     [
         ["build", "r.yaml"],
-        ["convert", "recipe"],
         ["bench", "--baseline", "a.squashfs", "--challenger", "b.squashfs", "-o", "full"],
         ["import", "osu.txt", "--placement", "intra-node", "-o", "full"],
         ["inject", "prove", "--with", "prefix", "-o", "full", "program"],

@@ -70,7 +70,6 @@ FILES = {
 VERBS: dict[str, tuple[str, ...]] = {
     "recipe": ("check", "--offline", "{}"),
     "plan": ("plan", "{}"),
-    "convert": ("convert", "{}"),
     "site": ("site", "check", "{}"),
     "bench": ("bench", "{}", "-o", "out"),
     "output": ("import", "-o", "out", "--placement", "intra-node", "{}"),
@@ -79,10 +78,10 @@ VERBS: dict[str, tuple[str, ...]] = {
     "image": ("doctor", "{}"),
     "capture": ("site", "probe", "--from", "{}"),
 }
-WANTED = {"plan": "recipe", "convert": "recipe"}
+WANTED = {"plan": "recipe"}
 # What a verb takes, and an image that is only the first bytes of one.
 TAKEN = {
-    ("recipe", "mpich.yaml"), ("plan", "mpich.yaml"), ("convert", "mpich.yaml"), ("site", "lab.yaml"), ("bench", "heat.yaml"), ("log", "osu.txt"),
+    ("recipe", "mpich.yaml"), ("plan", "mpich.yaml"), ("site", "lab.yaml"), ("bench", "heat.yaml"), ("log", "osu.txt"),
     ("log", "bare.txt"), ("output", "osu.txt"), ("output", "bare.txt"), ("image", "a.squashfs"),
     ("capture", "here.json"),
 }  # fmt: skip
@@ -124,7 +123,7 @@ def test_a_folder_of_another_kind_is_one_problem(
 ) -> None:
     for name in names:
         (tmp_path / name).write_text("")
-    for verb in ("recipe", "plan", "convert", "site", "bench", "output", "image"):
+    for verb in ("recipe", "plan", "site", "bench", "output", "image"):
         done = _asked(verb, tmp_path)
         assert done.stderr.count("error:") == 1
         assert f"error: this is {kind}" in done.stderr, (verb, done.stderr)

@@ -89,7 +89,7 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shelf]:
 # Those of `bench` and after it are about the results that it writes.
 BY_IMAGES = (
     "build", "run", "inspect", "image ls", "inject check", "pack", "install", "doctor", "bench",
-    "compare", "report", "activate", "start", "import", "convert", "cluster up",
+    "compare", "report", "activate", "start", "import", "cluster up",
 )  # fmt: skip
 ELSEWHERE_SHOWN = {
     "check": "cli/test_usage.py", "plan": "cli/test_usage.py", "recipe ls": "cli/test_usage.py",

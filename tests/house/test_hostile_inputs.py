@@ -33,7 +33,6 @@ VERBS = {
     "environment": ("doctor", "--env", "{}"),
     "image": ("inspect", "{}"),
     "run": ("run", "{}", "--", "true"),
-    "convert": ("convert", "{}"),
     "manifest": ("inject", "check", "--with", "{}", "/bin/true"),
     "program": ("inject", "check", "--with", "/usr", "{}"),
     "archive": ("inject", "check", "--with", "/usr", "--root", "docker-archive:{}", "/bin/true"),

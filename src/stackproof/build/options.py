@@ -139,23 +139,6 @@ class BuildRequest(Options, run="build.cli.build:run"):
     build: BuildOptions = part(BuildOptions, "builds from source")
 
 
-class ConvertOptions(Options, run="build.cli.convert:run"):
-    """Which folders become one recipe, each on its site; `force` overwrites `output`."""
-
-    recipes: tuple[str, ...] = argument("DIR", "folder of a Stackinator recipe, for one target")
-    output: str | None = option(
-        "FILE", "recipe to write, in a folder around all DIRs; default: DIR.yaml, or for "
-        "several the name of the folder around them", words="-o --output",
-    )  # fmt: skip
-    site: tuple[str, ...] = option(
-        "SITE", "where a recipe is built, once for each DIR in their order, or once for all"
-    )
-    fact: tuple[str, ...] = option(
-        "[DIR:]NAME=VALUE", "a fact of the site of one DIR (by its folder's name), or of all"
-    )
-    force: bool = flag("overwrite FILE when it exists")
-
-
 class BuildShellOptions(
     Options,
     run="build.cli.shell:run",

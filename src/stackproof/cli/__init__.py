@@ -41,10 +41,6 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "build": ("build.options:BuildRequest", "build a recipe into a SquashFS image"),
         "shell": ("build.options:BuildShellOptions", "open a shell in the sandbox of a build"),
-        "convert": (
-            "build.options:ConvertOptions",
-            "turn Stackinator recipes into one recipe for all targets",
-        ),
         "mirror": (
             "build.options:MIRROR_ACTIONS",
             "take the sources of Spack stacks to machines without internet",

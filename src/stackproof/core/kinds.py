@@ -49,7 +49,7 @@ _EDF = (
     "`stackproof inject container` puts another MPI into its container, and arms of "
     "`stackproof bench` run in one with `runtime: edf`: docs/how-to/compare-with-your-site.md"
 )
-_FOLDER = "`stackproof check`, `build` and `convert` take the folder, with its environments.yaml"
+_FOLDER = "`stackproof check` and `build` take the folder, with its environments.yaml"
 _RESULTS = "`stackproof compare`, `report` and `doctor --results` take the folder of `bench.json`"
 # Each kind: what it is, and what takes it.
 _KINDS = {

@@ -81,7 +81,7 @@ def _load_every(path: Path, options: RecipeOptions) -> tuple[Loaded, ...]:
             raise fail(
                 Reason.UNSUPPORTED,
                 "words such as `--with` change a recipe file, and this recipe is a folder",
-                hint="make a file of it: `stackproof convert`",
+                hint="write a recipe file with its keys: docs/how-to/use-stackinator-recipes.md",
             )
         if options.profile is not None:
             raise fail(

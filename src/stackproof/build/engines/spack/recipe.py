@@ -22,7 +22,7 @@ from stackproof.build.engines.spack.stackinator.externals import missing_externa
 from stackproof.build.engines.spack.stackinator.findings import FindingsList, mapping
 from stackproof.build.engines.spack.stackinator.folder import Folder
 from stackproof.build.engines.spack.stackinator.network import is_there, not_stated, package_of
-from stackproof.build.engines.spack.stackinator.reader import HOOKS, read_recipe
+from stackproof.build.engines.spack.stackinator.reader import read_recipe
 from stackproof.build.engines.spack.stackinator.versions import LANGUAGES
 from stackproof.build.engines.wheel.recipe import image_problems
 from stackproof.core import document as documents
@@ -315,34 +315,6 @@ def _target(
             hint=hint,
         )
     return facts.get("microarchitecture")
-
-
-def without_words(stack: SpackStack, documents_of_recipe: frozenset[str]) -> SpackStack:
-    """Return a stack without what depends on the format its recipe is written in.
-
-    That is `source`, and the recipe's documents among the files that are copied into the image.
-    """
-    kept = {
-        path: entry
-        for path, entry in stack.recipe_files.items()
-        if path not in documents_of_recipe and path not in HOOKS
-    }
-    return replace(stack, source="", recipe_files=kept)
-
-
-def differences(one: SpackStack, other: SpackStack) -> tuple[str, ...]:
-    """Return the fields in which two stacks differ, each with both values in short."""
-    found = []
-    for name in SpackStack.__struct_fields__:
-        mine, theirs = getattr(one, name), getattr(other, name)
-        if mine != theirs:
-            found.append(f"{name}: {_short(mine)} / {_short(theirs)}")
-    return tuple(found)
-
-
-def _short(value: Any) -> str:
-    text = " ".join(str(value).split())
-    return text if len(text) <= 120 else f"{text[:120]}…"
 
 
 def _reworded(text: str) -> str:
