@@ -6,7 +6,6 @@ not depend on the version of Python, so argparse's own formatting is not used.
 
 from __future__ import annotations
 
-import ast
 import itertools
 import json
 import re
@@ -105,25 +104,6 @@ def table(head: Row, rows: Sequence[Row]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in cells) + "\n"
 
 
-def documented_members(source: str, name: str) -> dict[str, str]:
-    """Return the members of an enum class and the text that stands below each of them."""
-    tree = ast.parse(source)
-    body = next(
-        node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name
-    )
-    members: dict[str, str] = {}
-    last = ""
-    for node in body:
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            last = node.targets[0].id
-            members[last] = ""
-        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and last:
-            members[last] = str(node.value.value)
-        else:
-            last = ""
-    return members
-
-
 def _quoted(words: Iterable[str]) -> str:
     return ", ".join(f"`{word}`" for word in words)
 
@@ -132,14 +112,11 @@ def exit_codes() -> str:
     """Return the page of exit codes and reasons."""
     from stackproof.core.errors import ExitCode, Reason  # noqa: PLC0415 - after the page needs them
 
-    source = (PACKAGE / "core" / "errors.py").read_text()
-    codes = documented_members(source, "ExitCode")
-    reasons = documented_members(source, "Reason")
     rows = [
-        (str(int(code)), codes[code.name], _quoted(r for r in Reason if r.exit_code is code))
+        (str(int(code)), code.text, _quoted(r for r in Reason if r.exit_code is code))
         for code in ExitCode
     ]
-    meanings = [(f"`{r}`", str(int(r.exit_code)), reasons[r.name]) for r in Reason]
+    meanings = [(f"`{r}`", str(int(r.exit_code)), r.text) for r in Reason]
     return (
         "# Exit codes and reasons\n\n"
         "Every failure has a reason, and the reason decides the exit code. With more than one\n"
