@@ -218,7 +218,7 @@ DOCUMENT_FILE = Limit(
 )
 DOCUMENTS = Limit("all documents of an image that a pull brings", "as above", bytes=256 * MIB)
 ATTESTED = Limit(
-    "attestations among them: provenance, verdicts", "a line a source, or a point of a curve",
+    "attestations among them, as verdicts", "a line a source, or a point of a curve",
     bytes=8 * MIB, count=(50_000, "sources or points"),
 )  # fmt: skip
 

@@ -77,20 +77,15 @@ class ReportRequest(Options, run="report.cli.report:run"):
 class AttachOptions(
     Options,
     run="report.cli.attach:run",
-    text="put documents beside an image, which go with it to registries: its bill of materials and "
-    "provenance, verdicts, reports, files",
+    text="put documents beside an image, which go with it to registries: its bill of materials, "
+    "verdicts, reports, files",
 ):
     """Documents that are put beside an image."""
 
     image: str = argument("IMAGE", "a label, or an image file")
     documents: tuple[str, ...] = argument(
         "FILE|RESULTS", "a file as it is; of a results folder that `bench` wrote the verdict and "
-        "the report (left out: the bill of materials of the image, and its provenance by the lock "
-        "inside)", default=(),
-    )  # fmt: skip
-    builder: str = option(
-        "URI", "who answers for the machine that built it, as an address, for the provenance "
-        "(default: urn:stackproof:builder, which says nobody)", default="",
+        "the report (left out: the bill of materials of the image)", default=(),
     )  # fmt: skip
     sign: str = option(
         "KEY", "sign these documents for this image with a key of ssh; `image sign` signs the "

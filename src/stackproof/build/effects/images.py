@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from stackproof.build.effects import builders, cache_entries, locking, rootfs, stacks
-from stackproof.build.effects.build_record import load_build_record
+from stackproof.build.effects.build_record import load_recipe_files
 from stackproof.build.effects.executor import Built, deliver, execute
 from stackproof.build.effects.loaded import Loaded
 from stackproof.build.options import BuildOptions, RecipeOptions
@@ -53,7 +53,7 @@ def write_recipe_of(image: str, folder: Path) -> Path:
     Raises `StackproofError`: IMAGE_NO_META for an image that says not how it was built, and
     UNSUPPORTED where its recipe alone does not say what is in it.
     """
-    held = load_build_record(image).recipe
+    held = load_recipe_files(image)
     names = [name for name in held if name.endswith((".yaml", ".yml")) and "/" not in name]
     if len(names) != 1 or len(held) != 1:
         why = "it was made of several files" if held else "it carries none"

@@ -1,4 +1,4 @@
-"""What `inspect` shows of what is beside an image: who built it, what was measured, who signed."""
+"""What `inspect` shows of what is beside an image: what was measured, who signed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from stackproof.core import noun
 from stackproof.core.errors import Problem
 from stackproof.core.numbers import disk_text
 from stackproof.image.effects import image_file
-from stackproof.share.attested.provenance import UNNAMED, Provenance
 from stackproof.share.attested.verdict import AttestedVerdict
 from stackproof.share.effects import judging
 from stackproof.share.effects.documents import AttachedDocument, AttachedFacts
@@ -24,9 +23,7 @@ def rows(found: AttachedFacts) -> list[tuple[str, str]]:
     lines: list[tuple[str, str]] = []
     plain = []
     for one in found.documents:
-        if one.provenance is not None:
-            lines += _built(one, one.provenance)
-        elif one.verdict is not None:
+        if one.verdict is not None:
             lines += _measured(one, one.verdict)
         else:
             plain.append(f"{one.name}, {disk_text(one.size)}, {_by(one)}")
@@ -92,17 +89,6 @@ def _action(decision: TrustDecision) -> str:
     return (TrustAction.ALLOW if decision.reason is None else decision.action).value
 
 
-def _built(one: AttachedDocument, said: Provenance) -> list[tuple[str, str]]:
-    programs = ", ".join(f"{name} {version}" for name, version in said.versions.items())
-    names = [material.name or material.uri for material in said.materials]
-    from_text = "; ".join(filter(None, (", ".join(said.recipe), listed(names))))
-    who = "nobody says where" if said.builder == UNNAMED else said.builder
-    return [
-        ("built by", f"{', '.join(filter(None, (programs, who)))}; {_by(one)}"),
-        ("from", from_text),
-    ]
-
-
 def _measured(one: AttachedDocument, said: AttestedVerdict) -> list[tuple[str, str]]:
     counts = (("pass", said.passed), ("open", said.open), ("fail", said.failed))
     points = ", ".join(f"{len(points)} {word}" for word, points in counts if points)
@@ -139,6 +125,5 @@ def _document(one: AttachedDocument) -> dict[str, object]:
     return {
         "name": one.name, "type": one.media, "size": one.size, "sha256": one.sha256,
         "signers": list(one.signers), "problems": _problems(one.problems),
-        "provenance": one.provenance and noun.to_data(one.provenance),
         "verdict": one.verdict and noun.to_data(one.verdict),
     }  # fmt: skip

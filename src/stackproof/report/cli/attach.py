@@ -1,4 +1,4 @@
-"""`stackproof image attach`: documents beside an image: provenance, verdicts, reports, files."""
+"""`stackproof image attach`: bills of materials, verdicts, reports and files beside an image."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from stackproof.core.effects import files, ssh_keys
-from stackproof.core.errors import Problem, Reason, StackproofError, fail
+from stackproof.core.errors import Problem, StackproofError
 from stackproof.core.numbers import disk_text
 from stackproof.image.effects.load import load_superblock
 from stackproof.report.effects import attached
 from stackproof.report.effects.attached import NewDocument
 from stackproof.report.options import AttachOptions
 from stackproof.share.attested import kinds
-from stackproof.share.attested.provenance import UNNAMED
 from stackproof.share.effects import measuring, naming
 
 
@@ -23,16 +22,10 @@ def run(asked: AttachOptions) -> int:
     """Put documents beside an image, all or none, and print them."""
     path = os.path.abspath(naming.image_file(asked.image))
     load_superblock(path)
-    if asked.builder and asked.documents:
-        raise fail(Reason.USAGE, "`--builder` is for the provenance, which FILE takes the place of")
-    if asked.builder and ":" not in asked.builder:
-        raise fail(
-            Reason.USAGE, f"`{asked.builder}` is no address", hint="as https://ci.example.org"
-        )
     if asked.sign:
         ssh_keys.require_key(asked.sign)
     sha256 = measuring.measure(path).sha256
-    new = _gathered(path, sha256, asked.documents, asked.builder or UNNAMED)
+    new = _gathered(path, sha256, asked.documents)
     if asked.sign:
         new = attached.sealed(path, new, sha256, asked.sign, force=asked.force)
     written = attached.put(path, new, force=asked.force)
@@ -45,12 +38,10 @@ def run(asked: AttachOptions) -> int:
     return 0
 
 
-def _gathered(
-    image: str, sha256: str, words: Sequence[str], builder: str
-) -> tuple[NewDocument, ...]:
+def _gathered(image: str, sha256: str, words: Sequence[str]) -> tuple[NewDocument, ...]:
     """Return all documents that are meant; raises `StackproofError` with the problems of all."""
     if not words:
-        return attached.of_image(image, sha256, builder)
+        return attached.of_image(image)
     found: list[NewDocument] = []
     problems: list[Problem] = []
     for word in words:

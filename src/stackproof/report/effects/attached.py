@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from stackproof.build import provenance
 from stackproof.build.effects import build_record
 from stackproof.compare.compare import compare
 from stackproof.compare.curve_shapes import curves_of, look
@@ -15,14 +14,12 @@ from stackproof.core import limits
 from stackproof.core.effects import files
 from stackproof.core.errors import Location, Problem, Reason, StackproofError
 from stackproof.core.value import Value, replace
-from stackproof.image.effects import tree
 from stackproof.image.effects.load import load_image
 from stackproof.knowledge.effects.load import load_curves, load_knowledge
 from stackproof.report.attested import verdict_of
 from stackproof.report.render import render_html
 from stackproof.results.model import SPECIFICATION
 from stackproof.share.attested import attestation
-from stackproof.share.attested import provenance as provenances
 from stackproof.share.attested import verdict as verdicts
 from stackproof.share.effects import attachments, documents
 
@@ -39,20 +36,13 @@ class NewDocument(Value):
     seal: bytes = b""
 
 
-def of_image(image: str, sha256: str, builder: str) -> tuple[NewDocument, ...]:
-    """Return the bill of materials that an image holds, and its provenance by its lock.
+def of_image(image: str) -> tuple[NewDocument, ...]:
+    """Return the bill of materials that an image holds.
 
     Raises `StackproofError`: IMAGE_NO_META where it has none, and what reading images raises.
     """
-    described, record = load_image(image), build_record.load_build_record(image)
-    said = provenance.provenance_of(described, record, builder=builder)
-    recorded = tree.recorded(image)
-    about = ((described.name, sha256), *((("tree", recorded.sha256),) if recorded else ()))
-    text = attestation.render(provenances.attest(said, about))
-    return (
-        NewDocument(name=build_record.BILL, content=record.bill, source=image),
-        NewDocument(name=provenances.NAME, content=text, source=image),
-    )
+    bill = build_record.load_bill(image)
+    return (NewDocument(name=build_record.BILL, content=bill, source=image),)
 
 
 def of_results(image: str, sha256: str, folder: str) -> tuple[NewDocument, ...]:

@@ -22,9 +22,8 @@ from stackproof.core.effects import files
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.core.ids import digest
 from stackproof.core.value import Value
-from stackproof.share.attested import attestation, kinds, provenance, verdict
+from stackproof.share.attested import attestation, kinds, verdict
 from stackproof.share.attested.attestation import Attestation
-from stackproof.share.attested.provenance import Provenance
 from stackproof.share.attested.verdict import AttestedVerdict
 from stackproof.share.effects import attachments, measuring, signing, trusted
 from stackproof.share.effects.signing import VerifiedSignature
@@ -39,7 +38,7 @@ NAMESPACE = "stackproof-document"
 class AttachedDocument(Value):
     """A document beside an image: `signers` are those who signed it, alone or with the image.
 
-    `provenance` and `verdict` are what it attests of this image. `problems` say why a signature, or
+    `verdict` is what it attests of this image. `problems` say why a signature, or
     the document, does not count. `size` is in bytes.
     """
 
@@ -49,7 +48,6 @@ class AttachedDocument(Value):
     sha256: str
     media: str
     signers: tuple[str, ...] = ()
-    provenance: Provenance | None = None
     verdict: AttestedVerdict | None = None
     problems: tuple[Problem, ...] = ()
 
@@ -141,7 +139,7 @@ def _looked_at(
     """Return a document with all that can be said of it; without `signers` nobody is known."""
     content = b""
     problems: list[Problem] = []
-    said: Provenance | AttestedVerdict | None = None
+    said: AttestedVerdict | None = None
     try:
         content = attachments.read(path, limits.DOCUMENT_FILE)
         said = meaning(path.name, content, image_sha256)
@@ -169,20 +167,17 @@ def _looked_at(
         sha256=sha256,
         media=kinds.media_type(path.name, content),
         signers=tuple(dict.fromkeys(who)),
-        provenance=said if isinstance(said, Provenance) else None,
-        verdict=said if isinstance(said, AttestedVerdict) else None,
+        verdict=said,
         problems=tuple(problems),
     )
 
 
-def meaning(name: str, content: bytes, image_sha256: str) -> Provenance | AttestedVerdict | None:
+def meaning(name: str, content: bytes, image_sha256: str) -> AttestedVerdict | None:
     """Return the attestation of an image in a document; None where it attests nothing known.
 
     Raises `StackproofError`: DOCUMENT_OF_ANOTHER, WRONG_TYPE for what is not as its type has it.
     """
     found = attested(name, content, image_sha256)
-    if found is not None and found.predicate_type == provenance.PREDICATE:
-        return provenance.parse(found, file=name)
     if found is not None and found.predicate_type == verdict.PREDICATE:
         return verdict.parse(found, file=name)
     return None
