@@ -7,7 +7,6 @@ import hashlib
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 from msgspec import field
 
@@ -178,7 +177,8 @@ def _copy_bill(view: RootView, places: Sequence[str], folder: str) -> None:
     for place in dict.fromkeys(places):
         path = os.path.join(place, fabric.BILL)
         if view.look(path) is not None:
-            files.write(os.path.join(folder, fabric.BILL), Path(_real(view, path)).read_bytes())
+            bill = files.read_bounded(_real(view, path), limits.IMAGE_MEMBER)
+            files.write(os.path.join(folder, fabric.BILL), bill)
             return
 
 
