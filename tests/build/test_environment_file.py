@@ -60,7 +60,7 @@ def test_an_external_of_another_name(tmp_path: Path) -> None:
 def test_a_problem_stands_where_the_external_does() -> None:
     text = SPACK.format(spec="zlib").replace("    cray-mpich:\n", "    mpich:\n")
     parsed = document.parse(text, file=environment_file.NAME)
-    (problem,) = environment_file.judge(parsed, ())
+    (problem,) = environment_file.judge_spack(parsed, ())
     assert str(problem.where) == "spack.yaml:6:26"
     assert problem.hint == "move it below `cray-mpich`"
 
@@ -101,3 +101,69 @@ def test_a_compiler_below_another_toolchain(
     assert [f"`{spec}` stands under the toolchain `{toolchain}`" in line for line in errors] == (
         [True] if told else []
     )
+
+
+LAB = """\
+spack:
+  specs: [hypre+mpi]
+  {compilers}: [{{compiler: {{spec: gcc@8.3.1, paths: {{cc: /a}}}}}}]
+  packages:
+    {mpi}: {{buildable: {buildable}}}
+    mvapich2:
+      externals: [{{spec: {external}, prefix: /opt/a}}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({}, "no MPI fits: none may be built"),
+        ({"compilers": "compilers:", "mpi": "'mpi:'"}, "`mvapich2@2.3%gcc@4.9.3`"),
+        ({"external": "mvapich2@2.3 %intel"}, "for another compiler than those here: gcc@8.3.1"),
+        ({"external": "mvapich2@2.3%gcc@8"}, ""),
+        ({"external": "mvapich2@2.3%gcc"}, ""),
+        ({"external": "mvapich2@2.3"}, ""),
+        ({"buildable": "true"}, ""),
+        ({"compilers": "other"}, ""),
+    ],
+)
+def test_an_external_mpi_for_another_compiler(
+    changed: dict[str, str], told: str, tmp_path: Path
+) -> None:
+    given = {"compilers": "compilers", "mpi": "mpi", "buildable": "false",
+             "external": "mvapich2@2.3%gcc@4.9.3", **changed}  # fmt: skip
+    (tmp_path / "spack.yaml").write_text(LAB.format(**given))
+    errors = _errors(tmp_path)
+    assert len(errors) == bool(told), errors
+    assert told in "".join(errors)
+
+
+COMPILERS = "compilers:\n- compiler:\n    spec: gcc@8.3.1\n    paths: {cc: /a}\n"
+PACKAGES = "packages:\n  mpi: {buildable: false}\n"
+EXTERNAL = "  mpich:\n    externals: [{spec: mpich@4.3%gcc@12, prefix: /a}]\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "texts", "told"),
+    [
+        ("packages.yaml", {"packages.yaml": PACKAGES}, "this file has no external MPI"),
+        ("packages.yaml", {"packages.yaml": PACKAGES + EXTERNAL}, ""),
+        ("packages.yaml", {"packages.yaml": PACKAGES + EXTERNAL, "compilers.yaml": COMPILERS},
+         "`mpich@4.3%gcc@12` is for another compiler than those here: gcc@8.3.1"),
+        ("packages.yaml", {"packages.yaml": "packages: {}\n  mpich: {buildable: false}\n"},
+         "not YAML"),
+        ("packages.yaml", {"packages.yaml": "packages:\n  packages:\n    mpich: {version: [4]}\n"},
+         "`packages` stands inside `packages`"),
+        ("compilers.yaml", {"compilers.yaml": COMPILERS}, ""),
+        ("compilers.yaml", {"compilers.yaml": COMPILERS.replace("    ", "  ")},
+         "this compiler has no `spec`"),
+        ("config.yaml", {"config.yaml": 'config:\n  a: "b\n'}, "not YAML"),
+        ("spack.yaml", {"spack.yaml": "spack:\n  specs:\n  - {{ mpi }}: [\n"}, ""),
+    ],
+)  # fmt: skip
+def test_other_files_of_spack(name: str, texts: dict[str, str], told: str, tmp_path: Path) -> None:
+    for file, text in texts.items():
+        (tmp_path / file).write_text(text)
+    errors = _errors(tmp_path / name)
+    assert len(errors) == bool(told), errors
+    assert told in "".join(errors)

@@ -376,3 +376,19 @@ def test_of_keys_that_stand_twice_no_more_are_listed_either() -> None:
         document.parse(text, file="a.yaml", repeated=repeated)
     assert [one.reason for one in caught.value.problems] == [Reason.UNSAFE_TAG]
     assert len(repeated) == limits.PROBLEMS.count + 1
+
+
+@pytest.mark.parametrize(
+    ("text", "mark"),
+    [
+        ("packages: {}\n  mpich: {version: [4]}\n", "take off `{}`: it says that `packages`"),
+        ("a:\n- b: []  # none\n\n    # more\n    - c\n", "take off `[]`: it says that `b`"),
+        ("a: {}\nb:\n  c: [\n", ""),
+        ("a: 1\n  b: 2\n", ""),
+    ],
+)
+def test_keys_below_a_value_that_is_empty(text: str, mark: str) -> None:
+    (problem,) = refused(text).problems
+    assert problem.reason is Reason.YAML_SYNTAX
+    assert str(problem.hint or "").startswith(mark)
+    assert bool(problem.hint) == bool(mark)

@@ -24,6 +24,10 @@ from stackproof.core import fitting, limits, schemas
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, did_you_mean, fail
 from stackproof.core.value import Value
 
+# A value that is empty, and behind it the indent of what stands below it all the same.
+_EMPTIED = re.compile(
+    r"^[ -]*([\w.\"'-]+):[ ]*(\{\}|\[\])[ ]*(?:#.*)?\n(?:[ \t]*(?:#.*)?\n)*[ ]+\Z", re.MULTILINE
+)
 _YAML = "tag:yaml.org,2002:"
 _MERGE_TAG = f"{_YAML}merge"
 _PLAIN_TAGS: dict[type[yaml.Node], set[str]] = {
@@ -155,6 +159,10 @@ def _compose(text: str, file: str, *, ours: bool) -> yaml.Node | None:
         message = f"not YAML: {error.problem}{context}"
         if "'\\t'" in str(error.problem):
             hint = "YAML is indented by blanks: write two in the place of the tab"
+        elif mark and (before := _EMPTIED.search(text[: mark.index])):
+            hint = (
+                f"take off `{before[2]}`: it says that `{before[1]}` is empty, and keys stand below"
+            )
     except yaml.reader.ReaderError as error:
         where = _place_of(text[: error.position], file)
         message = f"not YAML: the character U+{ord(text[error.position]):04X} may not stand here"

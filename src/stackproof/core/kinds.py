@@ -7,7 +7,7 @@ A file of which nothing is certain has no kind. Each line is looked at once, wha
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from stackproof.core import limits
 from stackproof.core.errors import Location, Problem, Reason
@@ -25,8 +25,11 @@ WANTED = {
 
 _SPACK = (
     "a recipe with `engine: spack` has `packages` as they stand here, and specs under "
-    "`environments: NAME: specs`; begin with `stackproof recipe show spack/openmpi`, "
-    "docs/how-to/build-with-spack.md says more"
+    "`environments: NAME: specs`; begin with {recipe}, docs/how-to/build-with-spack.md says more"
+)
+_COMPILERS_OF_SPACK = (
+    "a recipe with `engine: spack` names them by version, `compilers: gcc: {version: system}` for "
+    "the machine's own; begin with {recipe}, docs/how-to/build-with-spack.md says more"
 )
 _SCRIPT = (
     "submit it, with `stackproof run IMAGE -- PROGRAM` where it starts programs; "
@@ -41,8 +44,8 @@ _OLD = (
     "then `stackproof check` takes the folder (docs/how-to/use-stackinator-recipes.md)"
 )
 _EASYCONFIG = (
-    "stackproof writes its own, for a recipe with `engine: easybuild`: begin with "
-    "`stackproof recipe show libfabric`, docs/how-to/build-with-easybuild.md says more"
+    "stackproof writes its own, for a recipe with `engine: easybuild`: begin with {recipe}, "
+    "docs/how-to/build-with-easybuild.md says more"
 )
 _EDF = (
     "`stackproof image edf` writes one for a container of yours; "
@@ -64,6 +67,7 @@ _KINDS = {
     "written": ("JSON that stackproof wrote", "name the file or the folder that it is about"),
     "spack": ("an environment of Spack (spack.yaml)", _SPACK),
     "spack-packages": ("a packages.yaml of Spack", _SPACK),
+    "spack-compilers": ("a compilers.yaml of Spack", _COMPILERS_OF_SPACK),
     "spack-file": ("a configuration file of Spack", _SPACK),
     "stackinator-2023": ("an old recipe of Stackinator (of 2023, before environments.yaml)", _OLD),
     "stackinator-file": ("a file of a Stackinator recipe, which is a folder", _FOLDER),
@@ -96,18 +100,49 @@ _TAKEN_TOO = {("log", "output"), ("log", "printed-script"), ("recipe", "stackina
 
 
 def problem(
-    kind: str, wanted: str, path: str, reason: Reason = Reason.INVALID_VALUE
-) -> Problem | None:
-    """Return that a path is another kind than is wanted; None where it is not, or has no kind."""
+    kind: str, wanted: str, path: str, reason: Reason = Reason.INVALID_VALUE,
+    recipes: Sequence[str] = (),
+) -> Problem | None:  # fmt: skip
+    """Return that a path is another kind than is wanted; None where it is not, or has no kind.
+
+    `recipes` are about the same (`name_recipes`).
+    """
     if kind in {"", wanted} or (wanted, kind) in _TAKEN_TOO:
         return None
     name, hint = _KINDS[kind]
     return Problem(
         reason=reason,
         message=f"this is {name}, not {WANTED[wanted]}",
-        hint=hint.replace("{path}", path),
+        hint=hint.replace("{recipe}", _show(recipes)).replace("{path}", path),
         where=Location(file=path),
     )
+
+
+def _show(recipes: Sequence[str]) -> str:
+    first = f"`stackproof recipe show {recipes[0]}`" if recipes else "one of `stackproof recipe ls`"
+    return f"{first} (or {', '.join(recipes[1:])})" if recipes[1:] else first
+
+
+_PACKAGE_NAME = re.compile(r"""^name[ \t]*=[ \t]*["']([\w.+-]{1,80})["']""", re.MULTILINE)
+_WORDS = re.compile(r"[A-Za-z0-9][\w-]*")
+
+
+def name_recipes(kind: str, text: str, names: Collection[str]) -> list[str]:
+    """Return the recipes among `names` that are about what a file of EasyBuild or Spack has.
+
+    An easyconfig has a name, and recipes that begin with it come first. For Spack it is the recipe
+    of the package that the text names first.
+    """
+    if kind == "easyconfig":
+        match = _PACKAGE_NAME.search(text)
+        name = match[1].lower() if match else "/"
+        same = [recipe for recipe in names if name in re.split(r"[-.]", recipe)]
+        return sorted(same, key=lambda recipe: (not recipe.startswith(name), recipe))
+    if not kind.startswith("spack"):
+        return []
+    recipes = {name.removeprefix("spack/"): name for name in names if name.startswith("spack/")}
+    words = (match[0] for match in _WORDS.finditer(text))
+    return [next((recipes[word] for word in words if word in recipes), "spack/openmpi")]
 
 
 def kind_of_file(content: bytes) -> str:
@@ -228,6 +263,7 @@ _MAPPINGS: tuple[tuple[str, Callable[[set[str], set[str]], bool]], ...] = (
     ("stackinator-2023", lambda k, words: k == {"packages"} and {"compiler", "specs"} <= words),
     ("stackinator-2023", lambda k, words: k == {"compilers"} and bool(_COMPILERS & words)),
     ("spack-packages", lambda keys, _: keys == {"packages"}),
+    ("spack-compilers", lambda keys, _: keys == {"compilers"}),
     ("spack-file", lambda keys, _: len(keys) == 1 and keys <= _SPACK_FILES),
     ("stackinator-file", lambda k, _: {"name", "spack", "store"} <= k and not k & _RECIPE),
     ("stackinator-file", lambda k, _: {"name", "spack", "version"} <= k and not k & _RECIPE),

@@ -28,9 +28,12 @@ def run(asked: RecipeCheckOptions) -> int:
             found = found.also(checked.findings.problems, checked.findings.notes)
             remark, locked = checked.remark or remark, checked.locked and locked
     except StackproofError as error:
+        from stackproof.build.effects import other_files  # noqa: PLC0415 - for those alone
         from stackproof.build.engines.spack.effects import known  # noqa: PLC0415 - slow
 
-        found = found.also((*error.problems, *known.environment_problems(asked.recipe.recipe)))
+        of_others = other_files.problems(asked.recipe.recipe, asked.recipe.site)
+        of_spack = known.environment_problems(asked.recipe.recipe)
+        found = found.also((*error.problems, *of_others, *of_spack))
     problems = list(dict.fromkeys(found.problems))
     notes = list(dict.fromkeys(found.notes))
     if problems and all(problem.reason is Reason.SITE_INCOMPLETE for problem in problems):

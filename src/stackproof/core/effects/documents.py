@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import re
 from pathlib import Path
 from typing import TypeVar
 
 from stackproof.core import document, kinds, limits, noun
 from stackproof.core.document import Document
-from stackproof.core.effects import files
+from stackproof.core.effects import files, shipped
 from stackproof.core.errors import Reason, StackproofError
 
 Noun = TypeVar("Noun")
@@ -51,9 +52,30 @@ def refuse_other_kind(
     Without `texts` a text is never refused, as another reader has looked at it. What cannot be
     read, and what is neither file nor folder, is left to whoever reads it.
     """
-    problem = kinds.problem(kind_of(path, texts=texts), wanted, path, reason)
+    kind = kind_of(path, texts=texts)
+    problem = kinds.problem(kind, wanted, path, reason)
     if problem is not None:
-        raise StackproofError(problem)
+        recipes = _recipes_like(kind, path)
+        raise StackproofError(kinds.problem(kind, wanted, path, reason, recipes) or problem)
+
+
+def _recipes_like(kind: str, path: str) -> list[str]:
+    """Return the shipped recipes about what a file, or the first such file of a folder, has."""
+    engine = "spack" if kind.startswith("spack") else kind.replace("config", "build")
+    folder = sorted(os.listdir(path)) if os.path.isdir(path) else ()
+    telling = (name for name in folder if name == "spack.yaml" or name.endswith(".eb"))
+    text = _head(os.path.join(path, *itertools.islice(telling, 1))).decode(errors="replace")
+    names = shipped.names("recipes") if engine in ("spack", "easybuild") else ()
+    return kinds.name_recipes(kind, text, [name for name in names if _engine(name) == engine])
+
+
+def _engine(name: str) -> str:
+    """Return the engine of a shipped recipe, empty for one that others inherit."""
+    text = shipped.find("recipes", name).read_text(encoding="utf-8")
+    if "\ndescription: " not in text:
+        return ""
+    match = re.search(r"^engine: (\S+)$", text, re.MULTILINE)
+    return match[1] if match else "spack" if "\ninherit: " in text else "wheel"
 
 
 def kind_of(path: str, *, texts: bool = True) -> str:

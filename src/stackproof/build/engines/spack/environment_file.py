@@ -1,11 +1,12 @@
-"""Environments that are no recipe: a spack.yaml, and those in a Stackinator recipe of 2023.
+"""Files of Spack that are no recipe, and environments of a Stackinator recipe of 2023.
 
 What is known not to work is known of them, too, before anybody rewrites them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from stackproof.build.engines.spack import conflicts
@@ -19,12 +20,20 @@ from stackproof.core.errors import Problem
 from stackproof.core.versions import parse_spec
 
 NAME = "spack.yaml"
+_COMPILER = re.compile(r"%\s*([A-Za-z][\w-]*(?:@[^\s%^+~]+)?)")
 
 
-def judge(document: Document, known: Sequence[Conflict]) -> tuple[Problem, ...]:
-    """Return the known conflicts of a spack.yaml, and what it asks for and cannot get."""
-    body = mapping(mapping(document.data).get("spack"))
-    packages = mapping(body.get("packages"))
+def judge_spack(
+    document: Document, known: Sequence[Conflict], *others: Document
+) -> tuple[Problem, ...]:
+    """Return the known conflicts of a file of Spack, and what it asks for and cannot get.
+
+    It is a spack.yaml, or a packages.yaml or compilers.yaml; `others` stand beside it.
+    """
+    top = mapping(document.data)
+    start = ("spack",) if "spack" in top else ()
+    body = mapping(top.get("spack")) if start else top
+    packages = mapping(_section(body, "packages"))
     # Those of a definition stand for several.
     specs = tuple(spec for spec in strings(body.get("specs")) if not spec.startswith("$"))
     named = [spec.name for text in specs for spec in parse_spec(text)]
@@ -40,16 +49,105 @@ def judge(document: Document, known: Sequence[Conflict]) -> tuple[Problem, ...]:
     externals = [
         problem
         for name, package in packages.items()
-        for problem in _external_problems(document, name, mapping(package), specs)
+        for problem in _external_problems(document, start, name, mapping(package), specs)
     ]
-    return (*problems, *externals, *notes)
+    compilers = _compilers(body, *(mapping(other.data) for other in others))
+    unfit = () if externals else _mpi_problems(document, start, packages, compilers)
+    return (*_form_problems(document, start, body), *problems, *externals, *unfit, *notes)
+
+
+def _section(body: Mapping[str, Any], name: str) -> Any:
+    """Return a section; one with `::` takes the place of those in other files."""
+    return body.get(name, body.get(f"{name}:"))
+
+
+def _compilers(*bodies: Mapping[str, Any]) -> list[str]:
+    """Return the specs of compilers that files have, in the form of Spack before 1.0."""
+    listed = (_section(body, "compilers") for body in bodies)
+    entries = [entry for section in listed if isinstance(section, list) for entry in section]
+    specs = (mapping(mapping(entry).get("compiler")).get("spec") for entry in entries)
+    return [spec for spec in specs if isinstance(spec, str)]
+
+
+def _form_problems(
+    document: Document, start: tuple[str, ...], body: Mapping[str, Any]
+) -> Iterator[Problem]:
+    """Yield sections that stand in themselves, and compilers whose keys stand beside them."""
+    for name, section in body.items():
+        if isinstance(section, Mapping) and name in section:
+            yield document.problem(
+                (*start, name, name),
+                f"`{name}` stands inside `{name}`, where Spack takes it for a name",
+                "take one of them off, and move its keys to the left",
+            )
+        if name.rstrip(":") == "compilers" and isinstance(section, list):
+            for number, entry in enumerate(section):
+                if not mapping(mapping(entry).get("compiler")).get("spec"):
+                    yield document.problem(
+                        (*start, name, number),
+                        "this compiler has no `spec`: its keys have to stand below `compiler:`",
+                        "indent them two blanks more than `compiler`",
+                    )
+
+
+def _mpi_problems(
+    document: Document, start: tuple[str, ...], packages: Mapping[str, Any], compilers: list[str]
+) -> Iterator[Problem]:
+    """Yield that no MPI may be built and no external is one that the compilers here can take."""
+    name = next((name for name in ("mpi", "mpi:") if name in packages), "")
+    if mapping(packages.get(name)).get("buildable", True) is not False:
+        return
+    listed = [
+        mapping(package).get("externals")
+        for owner, package in packages.items()
+        if owner.rstrip(":") in conflicts.MPIS
+    ]
+    entries = [
+        entry
+        for entry_list in listed
+        for entry in (entry_list if isinstance(entry_list, list) else ())
+    ]
+    externals = [str(mapping(entry).get("spec", "")) for entry in entries]
+    of_others = [spec for spec in externals if not _takes_any(spec, compilers)]
+    if len(of_others) < len(externals):
+        return
+    message = "MPI may not be built (`buildable: false`), and this file has no external MPI"
+    hint = "name one below its package, `externals:` with `spec` and `prefix`, or let one be built"
+    if of_others:
+        message = (
+            "no MPI fits: none may be built (`buildable: false`), and the external "
+            f"`{of_others[0]}` is for another compiler than those here: {', '.join(compilers)}"
+        )
+        hint = (
+            f"name an external for {compilers[0]}, take the compiler out of its spec, or let an "
+            "MPI be built; otherwise Spack gives up, or builds without MPI where it is optional"
+        )
+    yield document.problem((*start, "packages", name), message, hint)
+
+
+def _takes_any(external: str, compilers: Sequence[str]) -> bool:
+    """Compare the compiler in an external's spec with these; none there takes any."""
+    match = _COMPILER.search(external)
+    if match is None or not compilers:
+        return True
+    required = parse_spec(match[1])
+    return any(
+        spec.name == compiler.name and compiler.versions.within(spec.versions)
+        for spec in required
+        for text in compilers
+        for compiler in parse_spec(text)[:1]
+    )
 
 
 def _external_problems(
-    document: Document, name: str, package: dict[str, Any], specs: Sequence[str]
+    document: Document,
+    start: tuple[str, ...],
+    name: str,
+    package: Mapping[str, Any],
+    specs: Sequence[str],
 ) -> Iterator[Problem]:
     """Yield externals of other packages, and that none is what is asked for."""
-    path = ("spack", "packages", name, "externals")
+    path = (*start, "packages", name, "externals")
     name = name.rstrip(":")  # `NAME::` takes the place of what other files say
     entries = package.get("externals")
     texts = [mapping(entry).get("spec") for entry in (entries if isinstance(entries, list) else ())]

@@ -1,10 +1,11 @@
-"""What is known of a loaded Spack stack: conflicts, and packages that hide others of their name."""
+"""Known faults of a loaded Spack stack: conflicts, and packages that hide others of their name."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 from stackproof.build.effects.loaded import Loaded
 from stackproof.build.engines.spack import conflicts, environment_file
@@ -21,6 +22,7 @@ from stackproof.core.errors import Location, Problem, Reason, StackproofError, d
 
 FILE = "conflicts.yaml"
 ENVIRONMENTS = "environments.yaml"
+_OF_SPACK = frozenset(("spack", "spack-packages", "spack-compilers", "spack-file"))
 FIRST_PACKAGES = "var/spack/repos/builtin/packages"
 """Where Spack up to 0.23 has its packages."""
 
@@ -43,19 +45,33 @@ def conflict_problems(
 
 
 def environment_problems(path: str) -> tuple[Problem, ...]:
-    """Return the known faults of a spack.yaml or of the folder of an environment that is no recipe.
+    """Return the known faults of files of Spack and of a Stackinator recipe of 2023.
 
-    Nothing is known of other files, and of those that cannot be parsed.
+    A file that is no YAML is a fault itself, a template is not.
     """
     kind = documents.kind_of(path)
-    with contextlib.suppress(StackproofError):
+    try:
         if kind == "stackinator-2023" and os.path.isdir(path):
             old = stackinator.load_documents(path, ("packages.yaml", "compilers.yaml"))
             return environment_file.judge_old(*old.values()) if len(old) > 1 else ()
-        if kind == "spack":
-            file = os.path.join(path, environment_file.NAME) if os.path.isdir(path) else path
-            return environment_file.judge(documents.load(file), _conflicts())
-    return ()
+        if kind not in _OF_SPACK:
+            return ()
+        file = os.path.join(path, environment_file.NAME) if os.path.isdir(path) else path
+        beside = os.path.join(os.path.dirname(file), "compilers.yaml")
+        others = [beside] if kind == "spack-packages" and os.path.isfile(beside) else []
+        return environment_file.judge_spack(
+            documents.load(file), _conflicts(), *map(documents.load, others)
+        )
+    except StackproofError as error:
+        return tuple(
+            p for p in error.problems if p.reason is Reason.YAML_SYNTAX and not _is_template(p)
+        )
+
+
+def _is_template(problem: Problem) -> bool:
+    """Look for marks of Jinja in the file of a problem."""
+    text = Path(problem.where.file).read_text(errors="replace") if problem.where else ""
+    return "{%" in text or "{{" in text
 
 
 def _conflicts() -> tuple[conflicts.Conflict, ...]:
