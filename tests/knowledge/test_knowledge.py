@@ -11,6 +11,7 @@ from knowing import KNOWLEDGE
 from stackproof.core import document as documents
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.knowledge.model import (
+    UNVERSIONED,
     CurveLevel,
     KnowledgeFiles,
     Severity,
@@ -83,7 +84,7 @@ def refused(**changes: Any) -> StackproofError:
 
 
 def test_everything_that_is_shipped_is_read() -> None:
-    assert len(KNOWLEDGE.settings) == 181
+    assert len(KNOWLEDGE.settings) == 213
     numbers = {rule.number for rule in KNOWLEDGE.rules}
     assert set(range(1, 91)) <= numbers
     assert len(KNOWLEDGE.rules) == len(numbers) == 201
@@ -116,7 +117,7 @@ def test_guesses_say_so_in_words() -> None:
 
 def test_the_newest_releases_are_those_of_the_settings() -> None:
     components = {setting.component for setting in KNOWLEDGE.settings}
-    assert components <= {*KNOWLEDGE.newest, "launcher"}
+    assert components <= {*KNOWLEDGE.newest, *UNVERSIONED}
 
 
 def test_a_small_knowledge_is_read() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -21,8 +21,10 @@ from stackproof.core.errors import Problem, Reason, StackproofError, did_you_mea
 from stackproof.core.value import Value
 from stackproof.core.versions import versions
 from stackproof.knowledge.evidence import FACTS
+from stackproof.knowledge.variables import ReadVariable
 
-LAUNCHER = "launcher"
+UNVERSIONED = frozenset({"launcher", "nccl", "system", "ucx"})
+"""Components of settings whose releases were not compared."""
 OTHERS = frozenset({"nvidia-driver", "pmix", "prrte", "slurm"})
 """Components that rules name though no release of them was looked at."""
 
@@ -122,12 +124,16 @@ class CurveRule(Value):
 
 
 class Knowledge(Value):
-    """Everything together; `newest` are the newest releases that were looked at."""
+    """Everything together; `newest` are the newest releases that were looked at.
+
+    `variables` are names that releases read, with a setting of theirs or without.
+    """
 
     settings: tuple[Setting, ...] = ()
     rules: tuple[Rule, ...] = ()
     curve_rules: tuple[CurveRule, ...] = ()
     newest: Mapping[str, str] = field(default_factory=dict)
+    variables: tuple[ReadVariable, ...] = ()
 
 
 class KnowledgeFiles(Value):
@@ -186,28 +192,50 @@ def parse_knowledge(files: KnowledgeFiles) -> Knowledge:
     )  # fmt: skip
 
 
-def find(knowledge: Knowledge, name: str) -> tuple[Setting | Rule | CurveRule, ...]:
+Entry = Setting | Rule | CurveRule | ReadVariable
+
+
+def find(knowledge: Knowledge, name: str) -> tuple[Entry, ...]:
     """Return the entries of a name or an id; several where several components read a variable.
 
-    Raises `StackproofError` (USAGE) with the closest names.
+    Raises `StackproofError` (USAGE) with names that are nearly the same.
     """
-    entries: dict[str, list[Setting | Rule | CurveRule]] = {}
+    entries: dict[str, list[Entry]] = {}
     for setting in knowledge.settings:
-        for one in setting.names:
-            entries.setdefault(one, []).append(setting)
+        for setting_name in setting.names:
+            entries.setdefault(setting_name, []).append(setting)
     rules: list[Rule | CurveRule] = [*knowledge.rules, *knowledge.curve_rules]
     for rule in rules:
         entries[rule.id] = entries[rule.name] = [rule]
+    for variable in knowledge.variables:
+        known = entries.get(variable.name, ())
+        readers = [getattr(entry, "component", "") for entry in known]
+        if variable.component not in readers:
+            entries.setdefault(variable.name, []).append(variable)
     by_case = {key.lower(): key for key in entries}
     if name.lower() in by_case:
         return tuple(entries[by_case[name.lower()]])
-    close = difflib.get_close_matches(name.lower(), by_case, n=3, cutoff=0.5)
-    guess = ", ".join(f"`{by_case[one]}`" for one in close)
+    guess = ", ".join(f"`{by_case[other]}`" for other in _related(name.lower(), by_case))
     raise fail(
         Reason.USAGE,
         f"nothing is known of `{name}`",
         hint=f"did you mean {guess}?" if guess else "`stackproof explain` lists everything",
     )
+
+
+def _related(name: str, known: Collection[str]) -> list[str]:
+    """Return up to three names that are nearly the same and begin with the same word.
+
+    Another beginning is a slip only in a name that is otherwise the same.
+    """
+    first = re.split(r"[_ -]", name)[0]
+    near = {}
+    for other in known:
+        ratio = difflib.SequenceMatcher(None, name, other).ratio()
+        if ratio >= (0.8 if other.startswith(first) else 0.87):
+            near[other] = ratio
+    best = sorted(near, key=lambda other: -near[other])[:3]
+    return [other for other in best if near[other] > near[best[0]] - 0.05]
 
 
 def words(condition: Mapping[str, Any]) -> str:
@@ -267,7 +295,7 @@ def _settings_lint(files: KnowledgeFiles) -> Iterator[Problem]:
     for document in files.settings:
         component = document.data["component"]
         yield from _unknown(
-            document, ("component",), [component], {*newest, LAUNCHER}, "a component"
+            document, ("component",), [component], {*newest, *UNVERSIONED}, "a component"
         )
         seen: Counter[str] = Counter()
         for index, entry in enumerate(document.data["settings"]):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from stackproof.knowledge.model import CurveRule, Knowledge, Rule, Setting, words
+from stackproof.knowledge.model import CurveRule, Entry, Knowledge, Rule, Setting, words
+from stackproof.knowledge.variables import ReadVariable
 
 _INDENT = 12
 
@@ -26,13 +27,24 @@ def overview(knowledge: Knowledge, width: int) -> Iterator[str]:
         yield from textwrap.wrap(
             ", ".join(setting.names), width, initial_indent="  ", subsequent_indent="    "
         )
+    for component in dict.fromkeys(variable.component for variable in knowledge.variables):
+        number = sum(variable.component == component for variable in knowledge.variables)
+        yield f"\nVariables of {component} by name and release: {number}"
 
 
-def lines_of(entry: Setting | Rule | CurveRule, width: int) -> Iterator[str]:
-    """Yield an entry as lines for people; `width` is in columns."""
+def lines_of(entry: Entry, width: int, variables: Sequence[ReadVariable] = ()) -> Iterator[str]:
+    """Yield an entry as lines for people; `width` is in columns.
+
+    `variables` tell in which releases the names of a setting are.
+    """
+    if isinstance(entry, ReadVariable):
+        yield entry.name
+        for label, text in _variable(entry):
+            yield from labelled(label, text, width)
+        return
     if isinstance(entry, Setting):
         yield ", ".join(entry.names)
-        pairs = _setting(entry)
+        pairs = _setting(entry, variables)
     elif isinstance(entry, Rule):
         yield f"{entry.id} {entry.name}: {entry.title}"
         pairs = _rule(entry)
@@ -48,9 +60,27 @@ def lines_of(entry: Setting | Rule | CurveRule, width: int) -> Iterator[str]:
         yield f"{'':<{_INDENT}}{source.url}"
 
 
-def _setting(setting: Setting) -> Iterator[tuple[str, str]]:
-    versions = "any version" if setting.versions == ":" else f"versions {setting.versions}"
-    yield "read by", f"{setting.component}, {versions}"
+def _variable(variable: ReadVariable) -> Iterator[tuple[str, str]]:
+    yield "read by", variable.component
+    yield from _seen([variable])
+    yield "meaning", "not described here; an installation does it:"
+    yield "", f"$ {variable.command}"
+    yield "sources", variable.address
+
+
+def _seen(variables: Sequence[ReadVariable]) -> Iterator[tuple[str, str]]:
+    """Yield the releases that have variables, and all that were looked at."""
+    for variable in variables:
+        yield "seen in", (f"{variable.name}: " if variables[1:] else "") + variable.words
+    for variable in variables[:1]:
+        yield "looked at", ", ".join(variable.looked_at)
+
+
+def _setting(setting: Setting, variables: Sequence[ReadVariable]) -> Iterator[tuple[str, str]]:
+    versions = "" if setting.versions == ":" else f", versions {setting.versions}"
+    yield "read by", f"{setting.component}{versions}"
+    names = {(setting.component, name) for name in setting.names}
+    yield from _seen([read for read in variables if (read.component, read.name) in names])
     if setting.kind != "variable":
         yield "kind", setting.kind
     for default in setting.defaults:

@@ -9,7 +9,7 @@ import sys
 from stackproof.core import noun
 from stackproof.core.errors import ExitCode
 from stackproof.doctor.options import ExplainOptions
-from stackproof.knowledge.effects.load import load_knowledge
+from stackproof.knowledge.effects.load import load_everything
 from stackproof.knowledge.model import find
 from stackproof.report.knowledge_text import lines_of, overview
 
@@ -23,7 +23,7 @@ def run(options: ExplainOptions) -> int:
 
 def explain(name: str | None, *, as_json: bool) -> int:
     """Print what is known under a name, or the list of all that is known."""
-    knowledge = load_knowledge()
+    knowledge = load_everything()
     if name is None:
         if as_json:
             print(json.dumps(noun.to_data(knowledge), indent=1, ensure_ascii=False))
@@ -36,7 +36,9 @@ def explain(name: str | None, *, as_json: bool) -> int:
         print(json.dumps(found, indent=1, ensure_ascii=False))
     else:
         width = text_width()
-        print("\n\n".join("\n".join(lines_of(entry, width)) for entry in entries))
+        print(
+            "\n\n".join("\n".join(lines_of(entry, width, knowledge.variables)) for entry in entries)
+        )
     return int(ExitCode.DONE)
 
 

@@ -9,6 +9,7 @@ from stackproof.core import document, limits
 from stackproof.core.document import Document
 from stackproof.core.effects import documents, files, shipped
 from stackproof.core.errors import Location, Reason, fail
+from stackproof.core.value import replace
 from stackproof.knowledge.model import Knowledge, KnowledgeFiles, parse_knowledge
 from stackproof.knowledge.reference_curves import (
     ReferenceCurve,
@@ -16,6 +17,7 @@ from stackproof.knowledge.reference_curves import (
     file_names,
     parse_curves,
 )
+from stackproof.knowledge.variables import FILE, parse_variables
 
 
 @functools.cache
@@ -47,6 +49,12 @@ def load_knowledge(folder: Path | None = None, *, settings: bool = True) -> Know
             whole=settings,
         )
     )
+
+
+def load_everything() -> Knowledge:
+    """Return the shipped knowledge with the table of variables; raises as `load_knowledge`."""
+    text = _read(shipped.root("knowledge") / FILE).decode()
+    return replace(load_knowledge(), variables=parse_variables(text))
 
 
 def load_curves(folder: Path | None = None) -> tuple[ReferenceCurve, ...]:
