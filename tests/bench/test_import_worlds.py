@@ -168,7 +168,7 @@ def test_how_many_nodes_fewer_ranks_were_on_is_not_guessed() -> None:
     [
         ("# OSU MPI Put-to-nowhere Latency Test v7.4\n", "no row stands below its title"),
         ("# OSU MPI Bandwidth Test v7.4\nsrun: error\n", "no row stands below its title"),
-        (osu("Gather Latency", "Avg Latency(us)"), "no benchmark here measures this"),
+        (osu("Sum Latency", "Avg Latency(us)"), "no benchmark here measures this"),
         (osu("Latency", "Overall(us)"), "its columns are not known: Size, Overall(us)"),
         (BANNERS[3] + imb("Reduce", 2), "no benchmark here measures this"),
         (BANNERS[3] + imb("Bcast", 2).replace("t_min[usec]", "t_ovrl[usec]"), "are not those of"),
@@ -204,7 +204,7 @@ def test_lost_marks_of_headings_are_read() -> None:
 
 def test_twenty_tables_with_the_same_fault_are_one_note() -> None:
     broken = osu("Latency", "Avg Latency(us)").replace("18.50", "18,50").replace("19.50", "19,50")
-    found = imported(INTRA, broken * 20 + osu("Gather Latency", "Avg Latency(us)") * 5)
+    found = imported(INTRA, broken * 20 + osu("Sum Latency", "Avg Latency(us)") * 5)
     assert len(found.notes) <= 5, found.notes
     assert any("the same at 39 more places, to line" in note for note in found.notes)
 

@@ -8,7 +8,8 @@ from decimal import Decimal
 
 import pytest
 
-from stackproof.bench.import_outputs import Imported, ImportSetup, OutputFile, add, import_outputs
+from stackproof.bench.import_adding import add
+from stackproof.bench.import_outputs import Imported, ImportSetup, OutputFile, import_outputs
 from stackproof.compare.compare import compare
 from stackproof.compare.model import Verdict
 from stackproof.core.errors import Reason, StackproofError
@@ -282,3 +283,39 @@ def test_published_tables_give_the_ratios_of_their_printed_values(vendor: str, o
         assert float(row["quotient"]) == pytest.approx(float(exact), rel=1e-5, abs=0)
         assert float(row["ratio"]) == pytest.approx(float(turned), rel=1e-5, abs=0)
         assert float(row["median"]) == pytest.approx(float(point.printed), rel=1e-5, abs=0)
+
+
+@pytest.mark.parametrize(
+    "crash",
+    [
+        "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n=   EXIT CODE: 139\n",
+        "srun: error: n1: task 3: Segmentation fault (core dumped)\n",
+        "nid001: rank 3 died from signal 11 and dumped core\n",
+        "slurmstepd: error: *** STEP 1.0 ON n1 CANCELLED AT 1 DUE TO TIME LIMIT ***\n",
+        "job.sh: line 4: 4711 Segmentation fault (core dumped) ./osu_bw\n",
+        "mpirun noticed that process rank 1 with PID 0 on node n exited on signal 11 (Segm).\n",
+    ],
+)
+def test_a_table_that_ends_in_a_crash_is_no_launch(crash: str) -> None:
+    whole = HEAD + rows(2.0)
+    found = imported(("a", f"{whole}{HEAD}{rows(2.0, upto=9)}{crash}{whole}"))
+    assert [one.usable for one in found.results.measurements] == [True, False, True]
+    assert any("does not count: behind it" in note for note in found.notes), found.notes
+    error = refused(("a", f"{whole}{crash}"))
+    assert "does not count: behind it" in error.problems[0].detail
+
+
+def test_a_table_of_imb_that_is_cut_says_so() -> None:
+    head = "# Benchmarking PingPong \n# #processes = 2 \n#-----\n"
+    head += "       #bytes #repetitions      t[usec]   Mbytes/sec\n"
+    text = head + "".join(f"{2**k:>13}{1000:>13}{1.0:>13.2f}{1.0:>13.2f}\n" for k in range(9))
+    for end, cut in (("", True), ("\n\n# All processes entering MPI_Finalize\n", False)):
+        notes = imported(("a", text + end)).notes
+        assert any("nothing follows the size 256" in note for note in notes) == cut, notes
+
+
+def test_two_setups_in_one_file_are_pointed_out() -> None:
+    for factor, told in ((2.1, False), (9.0, True)):
+        found = imported(("a", HEAD + rows(2.0) + HEAD + rows(factor)))
+        assert len(found.results.measurements) == 2
+        assert any("import each from a file of its own" in n for n in found.notes) == told

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from stackproof.bench.import_outputs import Imported, ImportSetup, OutputFile, add, import_outputs
+from stackproof.bench.import_adding import add
+from stackproof.bench.import_outputs import Imported, ImportSetup, OutputFile, import_outputs
 from stackproof.bench.programs import osu, stray_output
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.core.value import replace

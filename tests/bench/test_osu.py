@@ -7,9 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stackproof.bench.programs import osu
+from stackproof.bench.programs.osu_test import OSU_TESTS, OsuTest
 from stackproof.bench.programs.tables import PrintedTable
 from stackproof.core.errors import Reason
 from stackproof.knowledge.effects.load import load_curves
+from stackproof.results.metrics import METRICS
 
 TITLES = {
     "latency": "OSU MPI{tag} Latency Test",
@@ -155,9 +157,9 @@ def test_every_kind_of_table_is_read(name: str) -> None:
     assert (table.facts, table.faults, table.reason) == (facts, (), "")
 
 
-def test_tables_that_no_metric_has_are_read_too() -> None:
+def test_tables_of_other_forms_are_read_too() -> None:
     put = only(VARIANTS["one-sided"])
-    assert osu.metric_of(put) is None
+    assert osu.metric_of(put) == ("put_latency", "Latency (us)")
     assert put.facts["window"] == "MPI_Win_allocate"
     assert [row.values["Latency (us)"] for row in put.rows] == [2.10, 2.11]
     blocking = only(VARIANTS["non-blocking"])
@@ -330,3 +332,64 @@ def test_a_changed_character_never_gives_a_wrong_number(place: int, character: s
 @given(st.text())
 def test_any_text_is_read_without_an_error(text: str) -> None:
     assert readings(text) == set()
+
+
+@pytest.mark.parametrize("test", OSU_TESTS.values(), ids=lambda test: test.program)
+def test_the_table_of_each_program_is_told_by_its_title(test: OsuTest) -> None:
+    column = osu.VALUE_COLUMNS[METRICS[test.benchmark].kind][0]
+    sized = "" if "barrier" in test.benchmark else "Size  "
+    row = f"{'8  ' if sized else ''}12.50\n"
+    for mark in ("#", "\\#"):
+        table = only(f"{mark} OSU {test.title} Test v7.5\n{mark} {sized}{column}\n{row}")
+        assert osu.metric_of(table) == (test.benchmark, column)
+        assert [values.values[column] for values in table.rows] == [12.5]
+
+
+@pytest.mark.parametrize(
+    ("title", "benchmark"),
+    [
+        ("MPI Alltoall Latency", "alltoall"),
+        ("MPI Bcast Latency", "bcast"),
+        ("MPI Latency Test", "latency"),
+        ("MPI Multi Latency Test", "multi_lat"),
+        ("MPI-CUDA All-to-Allv Personalized Exchange Latency", "alltoallv"),
+        ("MPI Non-blocking All-to-Allv Personalized Exchange Latency", "ialltoallv"),
+        ("MPI Non-Blocking Broadcast Latency", "ibcast"),
+        ("MPI Neighbor Alltoall Latency", "neighbor_alltoall"),
+        ("MPI Non-blocking Neighbor Allgatherv Latency", "ineighbor_allgatherv"),
+        ("MPI Alltoall Bandwidth", ""),
+        ("MPI Init", ""),
+        ("OSHM Put Latency", ""),
+        ("MPI Sum Latency", ""),
+    ],
+)
+def test_releases_word_titles_in_different_ways(title: str, benchmark: str) -> None:
+    table = only(f"# OSU {title} Test v5.6.3\n# Size  Avg Latency(us)\n8  1.00\n")
+    assert osu.benchmark_of(table.title) == benchmark
+
+
+def test_tails_are_no_values() -> None:
+    heads = ("Size", "Avg Latency(us)", "Min Latency(us)", "Max Latency(us)", "Iterations",
+             "P50 Tail Lat(us)", "P90 Tail Lat(us)", "P99 Tail Lat(us)")  # fmt: skip
+    table = only(
+        f"\\# OSU MPI All-to-Allv Personalized Exchange Latency Test v7.5\n\\# {'  '.join(heads)}\n"
+        "4096  451.12  446.03  462.70  1000  401.55  570.11  622.98\n"
+    )
+    assert rows_of(table) == [(4096, "451.12")]
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        ("srun ./osu_bw -m 8 -W 64\n", ""),
+        ("mpirun osu_bw -i 10 -m 4:8\n", ""),
+        ("srun ./osu_bw -m 4:1024\n", "called with `-m 1024`"),
+        ("", "a run without `-m` ends at 4194304"),
+    ],
+)
+def test_a_call_says_where_sizes_end(call: str, words: str) -> None:
+    for before in ("", "# OSU MPI Latency Test v7.5\n# Size  Latency (us)\n4  1.00\n\n"):
+        text = f"{before}{call}# OSU MPI Bandwidth Test v7.5\n# Size  Bandwidth (MB/s)\n8  1.00\n"
+        reason = osu.may_be_cut(osu.read(text).tables[-1])
+        assert words in reason
+        assert bool(reason) == bool(words)

@@ -63,7 +63,7 @@ def why_no_metric(table: PrintedTable) -> str:
     if not table.rows:
         return "no row stands below its title"
     if table.program == osu.PROGRAM:
-        known = osu.measures(table.title)
+        known = osu.benchmark_of(table.title)
         return f"its columns are not known: {', '.join(table.columns)}" if known else _NONE
     section = imb.SECTIONS.get(table.title)
     if section is None:

@@ -26,9 +26,10 @@ from stackproof.results.measurement import Check, Measurement, Output, Series, S
 from stackproof.results.metrics import METRICS
 from stackproof.results.model import ComparedArm, Results, ResultsSpec
 
-"""Bytes of one file; outputs of benchmarks are a thousand times smaller."""
+_FAR = 2.0
+"""So many times another value is hardly another launch of the same."""
 
-_FILE = "imported from"
+FILE = "imported from"
 
 
 class OutputFile(Value):
@@ -96,11 +97,12 @@ def import_outputs(files: Sequence[OutputFile], setup: ImportSetup) -> Imported:
     blocks: Counter[tuple[str, str, str]] = Counter()
     count = 0
     for file in files:
-        tables, crash = _tables(file)
+        tables = _tables(file)
         count += len(tables)
         if not tables:
             problems.append(_nothing(file))
-        for table in tables:
+        remarks += _unlike_tables(file, tables)
+        for table, crash in tables:
             contradictions += likeness.contradictions(file.name, table, setup.where)
             remarks += _heard(file, table, setup)
             metrics, placement = _metrics(table), likeness.placement_of(table, setup.where)
@@ -123,7 +125,7 @@ def import_outputs(files: Sequence[OutputFile], setup: ImportSetup) -> Imported:
                 _spec(files, setup, [one.case.placement for one in measurements]),
                 launches=max(blocks.values(), default=1),
             ),
-            measurements=_ordered(measurements),
+            measurements=ordered(measurements),
         ),
         tables=count,
         notes=tuple(notes),
@@ -195,10 +197,37 @@ def _require(
         )
 
 
-def _tables(file: OutputFile) -> tuple[tuple[PrintedTable, ...], str]:
-    """Return the tables of a file in their order, and what a crash left of words."""
+def _tables(file: OutputFile) -> list[tuple[PrintedTable, str]]:
+    """Return the tables of a file in their order, each with the words of a crash behind it."""
     found = (*osu.read(file.text).tables, *imb_tables.read(file.text).tables)
-    return tuple(sorted(found, key=lambda table: table.line)), messages.crashed(file.text) or ""
+    ordered = sorted(found, key=lambda table: table.line)
+    lines = file.text.split("\n")
+    ends = [table.line - 1 for table in ordered[1:]] + [len(lines)]
+    return [
+        (table, messages.crashed("\n".join(lines[table.line : end])))
+        for table, end in zip(ordered, ends, strict=False)
+    ]
+
+
+def _unlike_tables(
+    file: OutputFile, tables: Sequence[tuple[PrintedTable, str]]
+) -> Iterator[Remark]:
+    """Yield that two tables of a file can hardly be launches of the same setup."""
+    seen: dict[tuple[str, int, str], tuple[float, int]] = {}
+    for table, _ in tables:
+        for metric, column in _metrics(table):
+            for row in table.rows:
+                value = row.values.get(column) or 0.0
+                key = (metric, row.size, table.facts.get("processes", ""))
+                first, line = seen.setdefault(key, (value, row.line))
+                if min(first, value) > 0 and max(first, value) > _FAR * min(first, value):
+                    text = (
+                        f"{metric} of {row.size} bytes is {value:g} here and {first:g} in line "
+                        f"{line}: both count as launches of one arm; if their settings differ, "
+                        "import each from a file of its own with --arm"
+                    )
+                    yield Remark(file=file.name, line=row.line, text=text, subject=table.title)
+                    return
 
 
 def _metrics(table: PrintedTable) -> tuple[tuple[str, str], ...]:
@@ -268,7 +297,7 @@ def _measurement(
         started="",
         seconds=0.0,
         host_facts={
-            _FILE: f"{file.name}, line {table.line}",
+            FILE: f"{file.name}, line {table.line}",
             "memory": setup.memory.value,
             **({"accelerator": table.accelerator} if table.accelerator else {}),
             **table.facts,
@@ -293,12 +322,16 @@ def _checks(table: PrintedTable, placement: Placement, crash: str) -> tuple[Chec
 def _output_check(table: PrintedTable, crash: str) -> Check:
     if table.reason:
         return Check(name="output", state=State.BAD, reason=table.reason, evidence=table.evidence)
+    if crash:
+        reason, evidence = (
+            Reason.RANK_CRASHED.value,
+            f"it does not count: behind it stands `{crash}`",
+        )
+        return Check(name="output", state=State.BAD, reason=reason, evidence=evidence)
     if table.faults:
         evidence = f"{len(table.faults)} of its lines do not count; {len(table.rows)} rows do"
         return Check(name="output", state=State.UNKNOWN, evidence=evidence)
-    cut = osu.may_be_cut(table) if table.program == osu.PROGRAM else ""
-    if crash and cut:
-        return Check(name="output", state=State.UNKNOWN, evidence=f"cut: {crash}; {cut}")
+    cut = (osu if table.program == osu.PROGRAM else imb_tables).may_be_cut(table)
     if cut:
         return Check(name="output", state=State.UNKNOWN, evidence=f"it may have been cut: {cut}")
     return Check(name="output", state=State.OK, evidence=f"{len(table.rows)} rows")
@@ -333,7 +366,8 @@ def _empty(series: Sequence[Series]) -> tuple[Check, ...]:
     )
 
 
-def _ordered(measurements: Sequence[Measurement]) -> tuple[Measurement, ...]:
+def ordered(measurements: Sequence[Measurement]) -> tuple[Measurement, ...]:
+    """Return measurements, numbered in their order from 1."""
     return tuple(replace(one, order=order) for order, one in enumerate(measurements, 1))
 
 
@@ -366,116 +400,3 @@ def _spec(
         stackproof=setup.stackproof,
         command=setup.command,
     )
-
-
-# --- adding to what was imported before -----------------------------------------------------
-
-
-def add(before: Results, more: Results, *, baseline: str = "") -> Results:
-    """Return results with what a second import found: other arms, paths, placements, launches.
-
-    Launches of an arm that is there already become further blocks. `baseline` names another
-    baseline than the one before. Raises `StackproofError`: USAGE for results that were measured
-    here and for a baseline that is no arm, INVALID_VALUE for what is there already, or was made on
-    another path or another fabric, with all problems at once.
-    """
-    arms = tuple(dict.fromkeys([*_arms_of(before), *_arms_of(more)]))
-    chosen = baseline or before.spec.baseline
-    both = (*before.measurements, *more.measurements)
-    problems = [*_strangers(before), *_clashes(before, more), *likeness.unlike(both)]
-    if chosen not in arms:
-        problems.append(
-            Problem(
-                reason=Reason.USAGE,
-                message=f"the baseline `{chosen}` is no arm of the results",
-                hint=f"arms are: {', '.join(arms)}",
-            )
-        )
-    if problems:
-        raise StackproofError(*problems)
-    shifted = _further_blocks(before.measurements, more.measurements)
-    known = sorted(before.measurements, key=lambda one: one.order)
-    measurements = _ordered((*known, *shifted))
-    spec = replace(
-        before.spec,
-        baseline=chosen,
-        challengers=tuple(arm for arm in arms if arm != chosen),
-        arms={arm: _joined(before.spec.arms.get(arm), more.spec.arms.get(arm)) for arm in arms},
-        limits={**before.spec.limits, **more.spec.limits},
-        host={**more.spec.host, **before.spec.host},
-        launches=max(one.block for one in measurements),
-        created=more.spec.created,
-    )
-    return Results(spec=spec, measurements=measurements)
-
-
-def _arms_of(results: Results) -> tuple[str, ...]:
-    return (results.spec.baseline, *results.spec.challengers)
-
-
-def _joined(before: ComparedArm | None, more: ComparedArm | None) -> ComparedArm:
-    """Return an arm with the paths of both imports."""
-    known = [arm for arm in (before, more) if arm is not None]
-    paths = dict.fromkeys(
-        text for arm in known for text in str(arm.transport or "").split(", ") if text
-    )
-    return replace(known[0], transport=", ".join(paths))
-
-
-def _strangers(before: Results) -> list[Problem]:
-    if all(_FILE in one.host_facts for one in before.measurements) and not before.problems:
-        return []
-    return [
-        Problem(
-            reason=Reason.USAGE,
-            message="these results were not imported, or cannot be read whole",
-            hint="import into a folder of its own",
-        )
-    ]
-
-
-def _clashes(before: Results, more: Results) -> list[Problem]:
-    """Return what cannot be put beside what is there."""
-    paths = {(m.arm, m.case.placement.name, m.case.program): m for m in before.measurements}
-    seen = {(m.arm, m.case.placement.name, m.output.series) for m in before.measurements}
-    found: dict[Problem, None] = {}
-    for one in more.measurements:
-        where = Location(file=one.host_facts[_FILE])
-        name = one.case.placement.name
-        other = paths.get((one.arm, name, one.case.program))
-        message = hint = ""
-        if other is not None and other.case.transport != one.case.transport:
-            message = f"`{one.arm}` has the transport `{other.case.transport}` at `{name}`"
-            message += f", not `{one.case.transport}`"
-            hint = "give each path an arm of its own with --arm"
-        elif (one.arm, name, one.output.series) in seen:
-            message = f"the same table is among the launches of `{one.arm}` at `{name}` already"
-            hint = "give each output once"
-        if message:
-            problem = Problem(reason=Reason.INVALID_VALUE, message=message, hint=hint, where=where)
-            found[problem] = None
-    fabrics = {results.spec.host.get("fabric") for results in (before, more)} - {None}
-    if len(fabrics) > 1:
-        names = " and ".join(f"`{name}`" for name in sorted(map(str, fabrics)))
-        problem = Problem(
-            reason=Reason.INVALID_VALUE,
-            message=f"the sites have different fabrics: {names}",
-            hint="import results of another machine into a folder of their own",
-        )
-        found[problem] = None
-    return list(found)
-
-
-def _further_blocks(
-    before: Sequence[Measurement], more: Sequence[Measurement]
-) -> list[Measurement]:
-    """Return launches whose blocks follow those that their arm has at their placement."""
-    last: Counter[tuple[str, str, str]] = Counter()
-    for one in before:
-        key = _place_of(one)
-        last[key] = max(last[key], one.block)
-    return [replace(one, block=one.block + last[_place_of(one)]) for one in more]
-
-
-def _place_of(one: Measurement) -> tuple[str, str, str]:
-    return one.arm, one.case.placement.name, one.case.benchmarks[0]

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from enum import StrEnum
 
 from stackproof.bench.programs import imb_tables, osu
+from stackproof.bench.programs.osu_test import OSU_TESTS, OsuKind
 from stackproof.bench.programs.tables import PrintedTable
 from stackproof.core.errors import Location, Problem, Reason
 from stackproof.core.value import Value, replace
@@ -17,7 +18,9 @@ from stackproof.knowledge.reference_curves import BufferPlace
 from stackproof.results.case import Locality, Placement, Rank
 from stackproof.results.measurement import Measurement
 
-_PAIRS = ("latency", "bandwidth", "bibandwidth")
+_PAIRS = frozenset(
+    name for name, test in OSU_TESTS.items() if test.kind in {OsuKind.PAIR, OsuKind.ONE_SIDED}
+)
 """Metrics that OSU measures with two processes and no other number."""
 
 _PAIR = 2

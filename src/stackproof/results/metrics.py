@@ -45,7 +45,7 @@ CORE: dict[str, Metric] = {
 # What OSU's programs measure besides, by their names without `osu_`.
 _LATENCIES = (
     "multi_lat", "latency_mt", "latency_mp", "latency_persistent", "put_latency", "get_latency",
-    "acc_latency", "get_acc_latency", "cas_latency", "fop_latency",
+    "acc_latency", "get_acc_latency", "cas_latency", "fop_latency", "partitioned_latency",
 )  # fmt: skip
 _BANDWIDTHS = ("bw_persistent", "bibw_persistent", "put_bw", "get_bw", "put_bibw")
 _BOTH_WAYS = ("bibw_persistent", "put_bibw")
@@ -54,10 +54,12 @@ _BLOCKING = (
     "bcast", "gather", "gatherv", "reduce", "reduce_scatter", "reduce_scatter_block", "scatter",
     "scatterv",
 )  # fmt: skip
+_NEIGHBOURS = ("allgather", "allgatherv", "alltoall", "alltoallv", "alltoallw")
 _COLLECTIVES = (
     *(name for name in _BLOCKING if name not in CORE),
     *(f"i{name}" for name in _BLOCKING),
     *(f"{name}_persistent" for name in _BLOCKING if name != "reduce_scatter_block"),
+    *(f"{begin}_{name}" for begin in ("neighbor", "ineighbor") for name in _NEIGHBOURS),
 )
 
 

@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import stackproof
-from stackproof.bench.import_outputs import Imported, ImportSetup, OutputFile, add, import_outputs
+from stackproof.bench.import_adding import add
+from stackproof.bench.import_outputs import Imported, ImportSetup, OutputFile, import_outputs
 from stackproof.bench.likeness import Distribution
 from stackproof.bench.options import ImportOptions
 from stackproof.compare.effects.results import load_results

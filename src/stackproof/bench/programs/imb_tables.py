@@ -47,6 +47,7 @@ _COLUMN = re.compile(
 )
 _NO_SAMPLE = re.compile(r"\s*(?:\d+ +)?(\d+) +(out-of-mem\.|int-overflow|time-out\.)(?:;.*)?")
 _LAST = "# All processes entering MPI_Finalize"
+_LARGEST = 4 << 20
 _FIRST_DECIMAL = 2018
 _BANDWIDTH = "Mbytes/sec"
 
@@ -73,6 +74,14 @@ def metrics_of(table: PrintedTable) -> tuple[tuple[str, str], ...]:
 def has_columns_of(section: imb.Section, table: PrintedTable) -> bool:
     """Return True where a table has the columns of its section, and may count defects."""
     return tuple(name for name in table.columns if name != "defects") == section.columns
+
+
+def may_be_cut(table: PrintedTable) -> str:
+    """Return the sign that a table may have been cut, empty when there is none."""
+    sized = "#bytes" in table.columns and table.rows
+    if table.ended or not sized or table.rows[-1].size >= _LARGEST:
+        return ""
+    return f"nothing follows the size {table.rows[-1].size}; a run without lists ends at {_LARGEST}"
 
 
 def read(text: str) -> ParsedTables:

@@ -14,15 +14,17 @@ round trip.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from stackproof.bench.programs import stray_output, tables
 from stackproof.bench.programs.tables import Draft, ParsedTables, PrintedTable, TableRow
 from stackproof.core.errors import Reason
 from stackproof.core.value import Value
+from stackproof.results.metrics import METRICS
 
 PROGRAM = "OSU"
 
-_TITLE = re.compile(r"#? ?OSU (?P<name>\S.*?) Test(?: v(?P<version>\d[\w.+-]*))?\s*")
+_TITLE = re.compile(r"#? ?OSU (?P<name>\S.*?) Test(?: Test)?(?: v(?P<version>\d[\w.+-]*))?\s*")
 _ACCELERATOR = re.compile(r"-(CUDA MANAGED|CUDA|ROCM|OPENACC|MANAGED|CXL)\b")
 _BUFFERS = re.compile(
     r"# Send Buffer on (HOST|DEVICE|MANAGED) \([HDM]\) and Receive Buffer on "
@@ -44,6 +46,8 @@ _COLUMN = re.compile(
     r"|P\d{1,2} Tail Lat\(us\)|P\d{1,2} Tail BW\(MB/s\)|Transmit Size"
 )
 _SIZE = "Size"
+# How a test was called, where a script printed it: where its sizes end.
+_CALL = re.compile(r"\bosu_\w+\b.*\s-m[ =]?(?:\d{1,12}:)?(?P<largest>\d{1,12})(?!\S)")
 _INVALID = "DATA VALIDATION ERROR:"
 _ALONE = re.compile(r"This test requires (?:exactly two|at least two|exactly 2|at least 2)")
 _INIT = re.compile(
@@ -52,48 +56,77 @@ _INIT = re.compile(
 _DECIMAL = re.compile(r"-?(?:\d{1,15}\.\d\d|inf|nan)")
 _WHOLE = {"Iterations", "Transmit Size"}
 
-# Title -> the metric and the column that holds it.
-_METRICS = {
-    "MPI Latency": ("latency", ("Avg Latency(us)", "Latency (us)")),
-    "MPI Bandwidth": ("bandwidth", ("Bandwidth (MB/s)",)),
-    "MPI Bi-Directional Bandwidth": ("bibandwidth", ("Bandwidth (MB/s)",)),
-    "MPI Multiple Bandwidth / Message Rate": ("message_rate", ("Messages/s",)),
-    "MPI Allreduce Latency": ("allreduce", ("Avg Latency(us)",)),
-    "MPI Alltoall Latency": ("alltoall", ("Avg Latency(us)",)),
-    "MPI All-to-All Personalized Exchange Latency": ("alltoall", ("Avg Latency(us)",)),
-    "MPI Allgather Latency": ("allgather", ("Avg Latency(us)",)),
-    "MPI Bcast Latency": ("bcast", ("Avg Latency(us)",)),
-    "MPI Broadcast Latency": ("bcast", ("Avg Latency(us)",)),
-    "MPI Barrier Latency": ("barrier", ("Avg Latency(us)",)),
+# Titles of tests between pairs, in small letters and without signs; of the others the title has
+# the name of the operation.
+_PAIRS_OF = {
+    "latency": "latency", "bandwidth": "bandwidth", "bi directional bandwidth": "bibandwidth",
+    "multiple bandwidth message rate": "message_rate", "multi latency": "multi_lat",
+    "multi threaded latency": "latency_mt", "multi process latency": "latency_mp",
+    "latency persistent": "latency_persistent", "bandwidth persistent": "bw_persistent",
+    "bi directional bandwidth persistent": "bibw_persistent",
+    "partitioned latency": "partitioned_latency", "put latency": "put_latency",
+    "get latency": "get_latency", "accumulate latency": "acc_latency",
+    "get accumulate latency": "get_acc_latency", "compare and swap latency": "cas_latency",
+    "fetch and op latency": "fop_latency", "put bandwidth": "put_bw", "get bandwidth": "get_bw",
+    "put bi directional bandwidth": "put_bibw",
+}  # fmt: skip
+_WORDS = (
+    ("personalized exchange ", ""), ("latency", ""), ("neighborhood", "neighbor"),
+    ("all to all", "alltoall"), ("broadcast", "bcast"),
+)  # fmt: skip
+# Columns that may hold what a test measures, the first that there is.
+VALUE_COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "latency": ("Avg Latency(us)", "Latency (us)"),
+    "collective": ("Avg Latency(us)", "Overall(us)"),
+    "bandwidth": ("Bandwidth (MB/s)",),
+    "rate": ("Messages/s",),
 }
-DEFAULT_LARGEST = {"latency": 4 << 20, "bandwidth": 4 << 20, "bibandwidth": 4 << 20}
-"""Where a run without `-m` ends, in bytes; collectives end at 1 MiB."""
+_ONE_SIZE = ("barrier", "cas_latency", "fop_latency")
 
 
-def measures(title: str) -> bool:
-    """Return True for the title of a test that has a metric here."""
-    return title in _METRICS
+def benchmark_of(title: str) -> str:
+    """Return the name in `METRICS` of a test's title, empty for one that nothing here measures.
+
+    Releases differ in small and large letters, in signs (`All-to-Allv`, `Alltoallv`) and in words
+    (`Neighbor`, `Neighborhood`; `Personalized Exchange` or not).
+    """
+    words = " ".join(re.findall(r"[a-z]+", title.casefold())).removeprefix("mpi ")
+    if words in _PAIRS_OF:
+        return _PAIRS_OF[words]
+    for text, short in _WORDS:
+        words = words.replace(text, short)
+    begin = "i" if words.startswith("non blocking ") else ""
+    name = begin + "_".join(words.removeprefix("non blocking ").split())
+    return name if name in METRICS and "latency" in title.casefold() else ""
+
+
+def column_of(table: PrintedTable, benchmark: str) -> str:
+    """Return the column with what a benchmark measures, empty where the table has none."""
+    names = VALUE_COLUMNS[METRICS[benchmark].kind]
+    return next((name for name in names if name in table.columns), "")
 
 
 def metric_of(table: PrintedTable) -> tuple[str, str] | None:
     """Return the metric of a table and the column that has it, None when it is none of ours."""
-    found = _METRICS.get(table.title)
-    if found is None:
-        return None
-    column = next((name for name in found[1] if name in table.columns), None)
-    return None if column is None else (found[0], column)
+    benchmark = benchmark_of(table.title)
+    column = column_of(table, benchmark) if benchmark else ""
+    return (benchmark, column) if column else None
 
 
 def may_be_cut(table: PrintedTable) -> str:
-    """Return why a table may have been cut, empty when it was not."""
-    found = metric_of(table)
-    if not table.rows or found is None or found[0] == "barrier":
+    """Return the sign that a table may have been cut, empty when there is none."""
+    benchmark, _ = metric_of(table) or ("", "")
+    if not table.rows or not benchmark or any(name in benchmark for name in _ONE_SIZE):
         return ""
-    largest = DEFAULT_LARGEST.get(found[0], 1 << 20)
-    last = table.rows[-1].size
-    if last >= largest:
-        return ""
-    return f"the last size is {last}; a run without `-m` ends at {largest}"
+    # Where a run without `-m` ends, in bytes.
+    usual = (1 if METRICS[benchmark].kind in {"collective", "rate"} else 4) << 20
+    largest, last = int(table.facts.get("largest", usual)), table.rows[-1].size
+    call = (
+        f"it was called with `-m {largest}`"
+        if "largest" in table.facts
+        else (f"a run without `-m` ends at {largest}")
+    )
+    return "" if last >= largest else f"the last size is {last}; {call}"
 
 
 def read(text: str) -> ParsedTables:
@@ -119,6 +152,7 @@ class _Reader:
         self.garbage = stray_output.Garbage()
         self._draft: Draft | None = None
         self._alone = 0
+        self._largest = ""
 
     def take(self, number: int, label: str, text: str) -> None:
         """Take one line."""
@@ -137,6 +171,9 @@ class _Reader:
             self._alone += 1
             self.garbage.add(text)
             self._singletons(draft)
+        elif call := _CALL.search(text):
+            self._largest = call["largest"]
+            self.garbage.add(text)
         elif draft is None or label != draft.label:
             self.garbage.add(text)
         elif comment := _comment_of(text):
@@ -164,7 +201,9 @@ class _Reader:
             label=line.label,
             version=title["version"] or "",
             accelerator=accelerator[1] if accelerator else "",
+            facts={"largest": self._largest} if self._largest else {},
         )
+        self._largest = ""
         if twice:
             self._draft.refuse(
                 Reason.SINGLETONS, f"`{plain}` begins twice without a row in between"

@@ -22,13 +22,6 @@ from stackproof.results.metrics import METRICS
 _PAIR = 2
 _SLOWEST = "Max Latency(us)"
 _ITERATIONS = "Iterations"
-# Columns that may hold what a test measures, the first that there is.
-_VALUES: Mapping[str, tuple[str, ...]] = {
-    "latency": ("Avg Latency(us)", "Latency (us)"),
-    "collective": ("Avg Latency(us)", "Overall(us)"),
-    "bandwidth": ("Bandwidth (MB/s)",),
-    "rate": ("Messages/s",),
-}
 # The fewest operations that a row is the mean of, unless `-i` says so: defaults of large sizes.
 _FEWEST = {"latency": 1000, "collective": 100, "bandwidth": 20, "rate": 20}
 
@@ -72,6 +65,8 @@ def _pairs() -> Iterator[OsuTest]:
         yield _test(program, benchmark, title, OsuKind.PAIR)
     yield _test("mbw_mr", "message_rate", "MPI Multiple Bandwidth / Message Rate", OsuKind.PAIRS)
     yield _test("multi_lat", "multi_lat", "MPI Multi Latency", OsuKind.PAIRS)
+    name = "partitioned_latency"
+    yield _test(name, name, "MPI Partitioned Latency", OsuKind.PAIR)
 
 
 def _one_sided() -> Iterator[OsuTest]:
@@ -101,10 +96,13 @@ def _collectives() -> Iterator[OsuTest]:
     }  # fmt: skip
     for name, title in operations.items():
         plain = "All-to-All" if name == "alltoall" else title
+        near = f"Neighborhood {title.removesuffix(exchange)}"
         for program, whole in (
             (name, f"MPI {title} Latency"),
             (f"i{name}", f"MPI Non-blocking {plain} Latency"),
             (f"{name}_persistent", f"MPI {title} Persistent Latency"),
+            (f"neighbor_{name}", f"MPI {near} Latency"),
+            (f"ineighbor_{name}", f"MPI Non-blocking {near} Latency"),
         ):
             if program in METRICS:
                 yield _test(program, program, whole, OsuKind.COLLECTIVE)
@@ -161,7 +159,7 @@ class OsuBenchmark(Value, kw_only=False):
         one with `nan`, or with a failed validation, counts not at all.
         """
         found = osu.read(stdout.decode(errors="replace"))
-        own = [one for one in found.tables if one.title.casefold() == self.test.title.casefold()]
+        own = [t for t in found.tables if osu.benchmark_of(t.title) == self.test.benchmark]
         others = [one.title for one in found.tables if one not in own]
         refused = dict(_faults(self.test, own, others))
         wrong = any(one.reason == Reason.VALIDATION_FAILED for one in own)
@@ -220,20 +218,14 @@ def _problems(test: OsuTest, case: Case) -> Iterator[str]:
         yield f"{test.program} looks at what it receives with the option `-c` alone"
 
 
-def _column(test: OsuTest, table: PrintedTable) -> str:
-    """Return the column with what a test measures, empty where the table has none."""
-    names = _VALUES[METRICS[test.benchmark].kind]
-    return next((name for name in names if name in table.columns), "")
-
-
 def _faults(test: OsuTest, own: list[PrintedTable], others: list[str]) -> Iterator[tuple[str, str]]:
     """Yield why what was printed is no result, by the name of the reason."""
     if others:
         yield "other-program", f"`{others[0]}` is not what {test.program} prints: `{test.title}`"
     for table in own:
-        column = _column(test, table)
+        column = osu.column_of(table, test.benchmark)
         if not column:
-            wanted = "`, `".join(_VALUES[METRICS[test.benchmark].kind])
+            wanted = "`, `".join(osu.VALUE_COLUMNS[METRICS[test.benchmark].kind])
             have = ", ".join(table.columns) or "no heading that is known"
             version = f" of version {table.version}" if table.version else ""
             yield "other-columns", f"the table{version} has no column `{wanted}`; it has: {have}"
@@ -250,7 +242,7 @@ def _faults(test: OsuTest, own: list[PrintedTable], others: list[str]) -> Iterat
 
 
 def _series(test: OsuTest, table: PrintedTable, case: Case) -> Iterator[Series]:
-    column, metric = _column(test, table), METRICS[test.benchmark]
+    column, metric = osu.column_of(table, test.benchmark), METRICS[test.benchmark]
     wanted = set(case.sizes) if test.resized else None
     for row in table.rows:
         mean = row.values[column]

@@ -171,7 +171,8 @@ def odd_widths(lines: Sequence[str]) -> frozenset[int]:
 def clean_lines(text: str) -> list[tuple[int, str, str]]:
     """Return number, label and rest of every line: no colours, no label of a launcher.
 
-    How deep a line is quoted (`> `, in messages and threads) belongs to its label.
+    How deep a line is quoted (`> `, in messages and threads) belongs to its label. A forum
+    may have put a backslash before a `#`.
     """
     found = []
     for number, raw in enumerate(text.split("\n"), 1):
@@ -179,6 +180,8 @@ def clean_lines(text: str) -> list[tuple[int, str, str]]:
         quote = _QUOTE.match(line)
         depth = quote[0].count(">") if quote else 0
         label, rest = stray_output.split_label(line[quote.end() :] if quote else line)
+        if rest.lstrip().startswith("\\#"):
+            rest = rest.replace("\\#", "#", 1)
         found.append((number, f"{'>' * depth}{label}", rest))
     return found
 

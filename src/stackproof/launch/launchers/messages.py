@@ -53,6 +53,11 @@ _ENDED = tuple(
         r"Process name: \[.*\]\s+Exit code: +\d+",
         # srun ends the other ranks with SIGTERM, then SIGKILL.
         r"^srun: error: \S+: tasks? \S+: (?!Terminated|Killed|Exited with exit code 1(?:37|43)$).*",
+        # PALS of HPE Cray EX; Slurm's daemon; a shell that started the program itself.
+        r"^\S+: rank \d+ died from signal (?!9\b|15\b)\d+.*",
+        r"^\S+: rank \d+ exited with code (?!0\b|137\b|143\b)\d+.*",
+        r"^slurmstepd: error: .*(?:DUE TO TIME LIMIT|oom[-_ ]kill|OUT OF MEMORY).*",
+        r"^\S+: line \d+: +\d+ (?:Segmentation fault|Bus error|Aborted|Illegal instruction)\b.*",
     )
 )
 
