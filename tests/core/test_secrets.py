@@ -98,7 +98,53 @@ STAY = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", GO)
+# By the syntax around a value: all of its parts go.
+GO_WHOLE = [
+    # words of a shell in parts
+    "TOKEN='hunter2'\"hunter2\"", "export TOKEN=ab'hunter2'hunter2", "TOKEN=\"a\"hunter2'hunter2'",
+    "TOKEN=$'a\\nhunter2'", "API_TOKEN=a\\ hunter2", "x --token=ab'hunter2' -n 2", "x --token 'a'hunter2",
+    "MY_SECRET='a'$B'hunter2'", 'TOKEN="a b"hunter2', "env A=1 API_TOKEN='a b'\"c hunter2\" ./run",
+    # a mark that stands there already hides nothing
+    "password=(password left out)hunter2", "token: (token left out)hunter2", "PASSWORD=(token left out) hunter2",
+    'token="(token left out)hunter2"', "password=(hunter2 left out)", "Cookie: (cookie left out); hunter2",
+    "https://u:(password left out)hunter2@h/", "x --password (password left out)hunter2",
+    "machine h login u password (password left out)hunter2", '{"token": "(hunter2 left out)"}',
+    # YAML
+    "password:\n  hunter2", "tokens_secret:\n- hunter2\n- hunter2", "api_token:\n    - hunter2\n    - 'hunter2'",
+    "password: # of anna\n  hunter2", "a:\n  db_password:\n    hunter2\n    hunter2", "password: |2-\n  hunter2",
+    "password: correct horse hunter2", "  api_token = a hunter2", "- secret: a hunter2 # x",
+    "- password:\n    hunter2", "password: [hunter2, hunter2]", "api_token: ['a', \"hunter2\"]",
+    "credentials: {a: hunter2, b: [hunter2]}", "- name: DB_PASSWORD\n  value: hunter2",
+    '"password":\n  "hunter2"', "'api_token':\n  hunter2",
+    # JSON, TOML, INI, properties
+    '{"secrets": {"a": {"b": "hunter2"}}}', '"api_token": [\n  "a",\n  "hunter2"\n ]', '{"name":"DB_PASSWORD","value":"hunter2"}',
+    '{"key": "API_TOKEN", "value": "hunter2"}', 'password = """\nhunter2\n"""', "api_token = '''hunter2'''",
+    "api.token=hunter2", "spring.datasource.password: hunter2", "db-password => hunter2", 'x["password"] = "hunter2"',
+    "password = b'hunter2'", "password=r'hunter2'", "AccountKey=hunter2;x", '<add key="DbPassword" value="hunter2"/>',
+    # headers and addresses
+    'Authorization: Digest username="anna", response="hunter2"', 'Cookie: a="b"; s="hunter2"',
+    "curl -H \"Authorization: Digest r='hunter2'\" x", "postgres://u:a/hunter2@host/db", "amqp://u:hunter2/a@h",
+    "X-Api-Key: hunter2", "X-Registry-Auth: hunter2",
+    # what programs of SSH take for a file
+    "ssh -i /k/hunter2 n1", "rsync -e 'ssh -i hunter2.key' a b", "-i ~/.ssh/hunter2", "scp -q -i hunter2 a b:",
+    "X_ARGS=-i /home/a/id_hunter2",
+]  # fmt: skip
+# Harmless lines that are near to those.
+STAY_WHOLE = [
+    "sed -i /hunter/d x", "sed -i.bak s/a/b/ file", "grep -i /usr/lib x", "docker run -p 8080:80 x",
+    "podman run -i /image sh", "docker login && docker run -p 8080:80 x", "perl -i -pe s/a/b/ x",
+    "--token-ring 5", "network: token-ring", "token_ring=16", "token_bucket_rate: 100", "x --no-password file",
+    "docker login --password-stdin registry.example.org", "use_token: yes", "password: null", "token: true",
+    "password:", "token =", "secret: ''", "--password-file", "PASSWORD_POLICY=strict", "password_prompt: on",
+    "http://host:8080/a/x@y", "http://host:8080/a:b@c", "https://host/a:b@c", "mailto:a@b", "git@h:a/b", "key: [a, b]",
+    "name: PATH\nvalue: /usr/bin", '{"name": "HOME", "value": "/root"}', "keys:\n- a\n- b", "token_endpoint: https://h/t",
+    "tokens: [1, 2]", "password: {}", "secrets: []", "the key left out", "(none left out)", "has_secret = no",
+    "credential_helper: store", "token_type: bearer", "srun -i none ./a", "taskset -p 1 2", "ssh -p 2222 host",
+    "password:\nnext: 1", "password:\n  user: anna",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", [*GO, *GO_WHOLE])
 def test_secrets_go(text: str) -> None:
     clean = secrets.without_secrets(f"before\n{text}\nafter=1")
     assert "hunter2" not in clean.lower()
@@ -108,7 +154,7 @@ def test_secrets_go(text: str) -> None:
     assert secrets.without_secrets(clean) == clean
 
 
-@pytest.mark.parametrize("text", STAY)
+@pytest.mark.parametrize("text", [*STAY, *STAY_WHOLE])
 def test_what_is_no_secret_stays(text: str) -> None:
     assert secrets.without_secrets(f"before\n{text}\nafter") == f"before\n{text}\nafter"
 
@@ -148,3 +194,35 @@ def test_documents_by_the_names_of_their_keys() -> None:
 def test_a_text_that_was_cleaned_stays_as_it_is(text: str) -> None:
     clean = secrets.without_secrets(text)
     assert secrets.without_secrets(clean) == clean
+
+
+FRAGMENTS = (
+    "password", "token", "DB_PASS", "api_key", "secrets", "=", ": ", ":", " ", "\n", "\n  ", "- ", "'", '"',
+    "\\", '\\"', "{", "}", "[", "]", ",", "|\n", "(token left out)", "(password left out)", "(key left out",
+    " left out)", "hunter2", "hunter2hunter2hunter2", "--", "-i ", "-p ", "ssh ", "https://", "u:", "@h/", "Cookie",
+    "Authorization", "Bearer ", "machine h login u password ", "-----BEGIN PRIVATE KEY-----", "eyJ", ".", "&", "<", ">",
+    "export ", "value", "name", '"""', "#", "login", "curl -u ", "pass:", "\ue000", "true", "MUNGE:",
+)  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(FRAGMENTS), max_size=40).map("".join))
+def test_cleaning_twice_is_cleaning_once(text: str) -> None:
+    clean = secrets.without_secrets(text)
+    assert secrets.without_secrets(clean) == clean
+    data = secrets.data_without_secrets({"text": text, text: [text, "--token", text]})
+    assert secrets.data_without_secrets(data) == data
+
+
+def test_keys_and_groups_and_pairs_of_documents() -> None:
+    data = {
+        "ghp_hunter2hunter2hunter2hunter2": 1, "ghp_hunter2hunter2hunter2hunter3": 2,
+        "secrets": {"db": "hunter2", "more": {"x": ["hunter2"]}}, "token": {"kept": "yes"},
+        "env": [{"name": "DB_PASSWORD", "value": "hunter2"}, {"name": "HOME", "value": "/kept"}],
+        "argv": ["sed", "-i", "/kept"], "ssh": ["/usr/bin/ssh", "-i", "/hunter2"],
+        "nested": '{"token": "hunter2"}', "bait": {"password": "(password left out)hunter2"},
+    }  # fmt: skip
+    clean = secrets.data_without_secrets(data)
+    assert "hunter2" not in json.dumps(clean)
+    assert [value for key, value in clean.items() if "left out" in key] == [1, 2]
+    assert json.dumps(clean).count("kept") == 3
+    assert secrets.data_without_secrets(clean) == clean

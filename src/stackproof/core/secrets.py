@@ -2,14 +2,17 @@
 
 One idea for all that leaves the house: evidence, logs, command lines, documents. A value goes by
 the name before it (`DB_PASS=…`, `"token": …`, `--password …`, `Cookie: …`), or by its own form (a
-private key, a token of a known kind, a password in an address). What is put in its place says what
-it was; it is known again, so that a text may be cleaned twice.
+private key, a token of a known kind, a password in an address).
+
+A value ends where its syntax ends it: a word of a shell with all of its quoted parts, a string, a
+bracket with all that is in it, the lines below a key. A mark stands in its place. A mark is known
+again as a whole, and hides nothing beside it, so that a text may be cleaned twice.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from stackproof.core.value import Value
@@ -35,7 +38,14 @@ _NO_SECRET = {
     "index", "map", "hash", "memory", "remote", "local", "config", "json", "yaml", "host",
 }  # fmt: skip
 # Of a token or a password these are amounts and rules, as of a cookie.
-_ABOUT = {"count", "length", "size", "limit", "type", "expires", "expiry", "ttl", "bytes", "max"}
+_ABOUT = {
+    "count", "length", "size", "limit", "type", "expires", "expiry", "ttl", "bytes", "max", "ring",
+    "bucket", "helper", "policy", "prompt", "required", "enabled", "disabled", "timeout", "age",
+    "format", "version", "endpoint", "url", "uri", "server", "provider", "rate", "budget", "usage",
+    "stdin", "fd",
+}  # fmt: skip
+# Switches: `--no-password FILE`, `use_token: yes`.
+_SWITCHES = {"no", "without", "use", "ask", "skip", "disable", "enable", "require", "is", "has"}
 _USERS = {"db", "user", "smtp", "mysql", "pg", "redis", "admin", "root", "login", "ftp", "proxy",
           "ssh", "ldap", "http", "imap", "mail", "docker", "registry", "rabbitmq"}  # fmt: skip
 _JOBS_KEY = re.compile(r"(?:opx|psm[23x]?)_uuid$|precondition_transports$", re.IGNORECASE)
@@ -46,17 +56,37 @@ _OPTION = re.compile(rf"(?<![\w-])--?({_NAME})(?:[\"'],?)?[ \t]+(?!-)")
 _SET = re.compile(rf"\b(?:setenv|pushenv|set -gx|set -x)[ \t(\"']+({_NAME})[\"', \t]+")
 _BESIDE = re.compile(rf"(?<![\w-])({_NAME})[ \t]+(?=0x[0-9a-fA-F]{{4}}|[A-Za-z_-]*\d\S{{7}})")
 _ELEMENT = re.compile(rf"<({_NAME})(?:\s[^<>\n]*)?>(?=[^<\s])")
-_BLOCK = re.compile(rf"^([ \t-]*)({_NAME}):[ \t]*[|>][+-]?\d?[ \t]*\n", re.MULTILINE)
+_PAIR = re.compile(
+    rf"(?<![\w-])\\?[\"']?(?:name|key)\\?[\"']?\s{{0,9}}[:=]\s{{0,9}}\\?[\"']?({_NAME})\\?[\"']?[\s,]{{1,40}}"
+    r"\\?[\"']?value\\?[\"']?[ \t]*[:=][ \t]*"
+)
+_BLOCK = re.compile(
+    rf"^([ \t-]*)[\"']?({_NAME})[\"']?:[ \t]*([|>][+-]?\d?[+-]?)?[ \t]*(?:#[^\n]*)?\n", re.MULTILINE
+)
+_LINE = re.compile(r"([ \t]*)((?:-[ \t]+)*)([^\n]*)(?:\n|\Z)")
+_KEY = re.compile(r"[\"']?[\w.-]{1,80}[\"']?:(?:[ \t]|$)")
+_OPENING = re.compile(r"\\?[\[{(]")
 _VALUE = re.compile(
     r"(?:(?:bearer|basic|token|digest)[ \t]+)?"
-    r"(?:\\\"(?:[^\"\\\n]|\\[^\"])*(?:\\\"|$)|\"(?:[^\"\\\n]|\\[\s\S])*+(?:\"|\\?$)"
-    r"|'[^'\n]*(?:'|$)|[^\s\"'&<][^\s\"'&<]*)",
+    # Parts of one word, with nothing between them; TOML's and Python's long strings first.
+    r"(?:(?:[brfu$]{0,2}(?:\"\"\"[\s\S]{0,2000}?(?:\"\"\"|\Z)|'''[\s\S]{0,2000}?(?:'''|\Z)"
+    r"|\\\"(?:[^\"\\\n]|\\[^\"])*(?:\\\"|$)|\"(?:[^\"\\\n]|\\[\s\S])*+(?:\"|\\?$)"
+    r"|'[^'\n]*(?:'|$)))+(?:[\w$%@+/\\][^\s\"'<&,;)}\]]*)?"
+    r"|(?:\\[^\n\"]|<(?!/)|&(?![\w.-]+=|[\s&]|$)|[^\s\"'&<\\]|\\$)+)+",
     re.IGNORECASE | re.MULTILINE,
 )
-# A line as env(1) prints it: the value has no quotes, and goes to its end.
-_OF_ENV = re.compile(rf"^(?:export[ \t]+)?{_NAME}=(?=[^\"'\n])", re.MULTILINE)
+_NO_VALUE = re.compile(
+    r"(?:true|false|none|null|nil|yes|no|on|off|[\[{(]\s*[\]})]|\\?[\"']{0,2})[,;)}\]]*",
+    re.IGNORECASE,
+)
+# A line as env(1), YAML and INI have it: a value without quotes goes to its end.
+_OF_ENV = re.compile(
+    rf"^[ \t]*(?:-[ \t]+)?(?:export[ \t]+)?{_NAME}(?:=|[ \t]+=[ \t]*|:[ \t]+)(?=[^\s\"'\[{{(|>])",
+    re.MULTILINE,
+)
 _HEADER = re.compile(
-    r"\b(?:proxy-)?(?:authorization|(?:set-)?cookie)[\"']?[ \t]*:[ \t]*[\"']?([^\"'\n]+)",
+    r"(?P<quote>[\"'])?\b(?:proxy-)?(?:authorization|(?:set-)?cookie)[ \t]*:[ \t]*"
+    r"(?P<value>(?(quote)(?:(?!(?P=quote))[^\n])+|[^\"'\n][^\n]*))",
     re.IGNORECASE,
 )
 _SCHEME = re.compile(
@@ -80,16 +110,23 @@ _SHAPES = re.compile(
     re.DOTALL,
 )
 _ADDRESS = re.compile(
-    r"\b[a-z][a-z0-9+.-]{0,20}://(?:([^\s/@:\"']*:[^\s/\"']+)|([^\s/@:\"']{20,}))@", re.IGNORECASE
+    r"\b[a-z][a-z0-9+.-]{0,20}://(?:([^\s/@:\"']*:[^\s/\"']+)|([^\s/@:\"']{20,})"
+    # A slash in a password is against the rules; a port has one behind it.
+    r"|([^\s/@:\"'\[]{1,80}:(?!\d{1,5}/)[^\s@\"'<>]{1,200}))@",
+    re.IGNORECASE,
 )
 # Addresses that are signed need no password.
 _QUERY = re.compile(
     r"[?&](?:sig|signature|x-amz-(?:signature|credential|security-token))=([^&\s\"'<>]+)",
     re.IGNORECASE,
 )
-# What ssh is told: the file of a key, or of a certificate, after `-i` or an option's name.
+# What programs of SSH are told: the file of a key after `-i`, which means something else to others.
+_SSH = r"(?:ssh|scp|sftp|sshfs|rsync|autossh|ssh-copy-id|ssh-add|mosh|pdsh|clush|parallel-ssh)"
+_OF_SSH = re.compile(rf"(?:\S*/)?{_SSH}")
 _KEY_FILE = re.compile(
-    r"(?:(?<![\w-])-i(?:[ \t=]*|[\"'],?[ \t]*)(?=[\"']?(?:[~/$]|(?<!i)[\w.-]*/|(?<!i)id_))"
+    rf"(?:\b{_SSH}\b[\"']?[^\n|;&]{{0,200}}?[\s\"']-i(?:[ \t=]*|[\"'],?[ \t]*)(?=[\"']?[~/$\w.])"
+    r"|(?<![\w-])-i(?:[ \t=]*|[\"'],?[ \t]*)"
+    r"(?=[\"']?\S{0,200}(?:\.ssh/|(?<![a-z])id_|\.pem\b|\.key\b))"
     r"|(?i:(?:identity|certificate)file)[ \t=]+)"
     r"(\"[^\"\n]*\"|'[^'\n]*'|[^\s\"']+)"
 )
@@ -97,9 +134,9 @@ _PROXY_COMMAND = re.compile(r"(?i:proxycommand)[ \t=]+(?:\\?[\"'])?([^\"'\n\\]+)
 # Short options that mean something else to all other programs.
 _SHORT = re.compile(
     r"\b(?:sshpass|(?:docker|podman|skopeo|oras|apptainer) (?:registry )?login|mysql\w*)\b"
-    r"[^\n|;]{0,200}?"
+    r"[^\n|;&]{0,200}?"
     r"[ \t]-p[ \t]*([^\s\"'-]\S*|\"[^\"\n]*\"|'[^'\n]*')"
-    r"|\b(?:curl|wget)\b[^\n|;]{0,200}?[ \t](?:-u|--user|-U|--proxy-user)[ \t=]*[\"']?"
+    r"|\b(?:curl|wget)\b[^\n|;&]{0,200}?[ \t](?:-u|--user|-U|--proxy-user)[ \t=]*[\"']?"
     r"([^\s:\"']+:(?!//)[^\s\"']+)"
 )
 # In prose, and by a name that is a folder in most places: no path, no word of a sentence.
@@ -115,7 +152,13 @@ _NETRC = re.compile(
     r"|(?<![\w-])pass:(?!//)([^\s\"',;]+)"
 )
 _LARGEST_AMOUNT = 999
-_LEFT_OUT = re.compile(r"\((\w[\w ]*) left out\)")
+_GROUPS = {"secrets", "passwords", "credentials"}
+_MARK = r"\((token|secret|password|credential|cookie|key|proxy command) left out\)"
+_LEFT_OUT = re.compile(_MARK)
+_ONLY_MARKS = re.compile(rf"[\s\"'\\]*(?:{_MARK}[\s\"'\\,;)}}\]]*)+".replace("(token", "(?:token"))
+_MASK = "\ue000"
+_LONGEST_BRACKET = 2000
+_PASSES = 9
 
 
 class RemovedSecret(Value):
@@ -138,8 +181,8 @@ def kind_of(name: str) -> str:
         rest, before = set(words[number + 1 :]), words[:number]
         ends = (kind for end, kind in _ENDINGS.items() if word.endswith(end))
         kind = _KINDS.get(word) or next(ends, "")
-        if kind and not rest & _ABOUT:
-            return kind
+        if kind:
+            return "" if rest & _ABOUT or {*before} & _SWITCHES else kind
         if word == "auth" and not rest:
             return "credential"
         named = word in {"key", "keys"} and before and not _NO_SECRET & {*before[-1:]}
@@ -157,37 +200,62 @@ def left_out(kind: str) -> str:
 
 
 def without_secrets(text: str) -> str:
-    """Return a text without values that look like secrets."""
-    return _cut(text, _spans(text))
+    """Return a text without values that look like secrets; cleaned again it stays as it is."""
+    for _ in range(_PASSES):
+        clean = _cut(text, _spans)
+        if clean == text:
+            return clean
+        text = clean
+    # A text that still changes is made to lead us on: its lines that change are left out.
+    lines = [
+        line if _cut(line, _spans) == line else left_out("secret") for line in text.split("\n")
+    ]
+    clean = "\n".join(lines)
+    return clean if _cut(clean, _spans) == clean else left_out("secret")
 
 
 def without_long_secrets(text: str) -> str:
     """Return a text without secrets of several lines, which must go before lines are cut."""
-    return _cut(text, [*_of_shape(text), *_in_blocks(text)])
+    return _cut(text, lambda masked: [*_of_shape(masked), *_in_blocks(masked)])
 
 
 def data_without_secrets(value: Any, kind: str = "") -> Any:
     """Return JSON-ready data without values that look like secrets, whatever holds them.
 
-    A value goes by the name of its key, and in a list by the option that stands before it.
+    A value goes by the name of its key, in a list by the option before it, and beside `value` by
+    the `name`. Keys are texts, too.
     """
     if isinstance(value, int | float) and kind and abs(value) > _LARGEST_AMOUNT:
         return left_out(kind)
     if isinstance(value, str):
-        clean = bool(_LEFT_OUT.fullmatch(value)) or not value
-        return left_out(kind) if kind and not clean else without_secrets(value)
+        clean = not kind or not value or bool(_LEFT_OUT.fullmatch(value))
+        return without_secrets(value) if clean else left_out(kind)
     if isinstance(value, Mapping):
-        return {
-            key: data_without_secrets(inner, "" if _is_group(inner) else kind_of(str(key)))
-            for key, inner in value.items()
-        }
+        return _mapping_without_secrets(value, kind)
     if isinstance(value, list | tuple):
         before = [None, *value]
+        of_ssh = any(isinstance(word, str) and _OF_SSH.fullmatch(word) for word in value)
         return [
-            data_without_secrets(inner, kind or _asked(last))
+            data_without_secrets(inner, kind or _asked(last, of_ssh=of_ssh))
             for last, inner in zip(before, value, strict=False)
         ]
     return value
+
+
+def _mapping_without_secrets(mapping: Mapping[Any, Any], kind: str) -> dict[Any, Any]:
+    """Return a mapping without secrets; all that a group of secrets holds is one of them."""
+    named = mapping.get("name", mapping.get("key"))
+    of_name = _kind_without_marks(named)
+    clean: dict[Any, Any] = {}
+    for key, inner in mapping.items():
+        inner_kind = kind or _kind_without_marks(key) or (of_name if key == "value" else "")
+        if isinstance(inner, Mapping) and not kind and str(key).lower() not in _GROUPS:
+            inner_kind = ""
+        shown = without_secrets(key) if isinstance(key, str) else key
+        while shown in clean:
+            shown = f"{shown} again"
+        clean[shown] = data_without_secrets(inner, inner_kind)
+    return clean
 
 
 def removed(file: str, text: str) -> tuple[RemovedSecret, ...]:
@@ -199,15 +267,18 @@ def removed(file: str, text: str) -> tuple[RemovedSecret, ...]:
     )
 
 
-def _is_group(value: object) -> bool:
-    return isinstance(value, Mapping)
-
-
-def _asked(word: object) -> str:
+def _asked(word: object, *, of_ssh: bool) -> str:
     """Return the kind that an option asks for in the next word of a list."""
     if not isinstance(word, str) or not word.startswith("-") or "=" in word:
         return ""
-    return "key" if word == "-i" else kind_of(word.lstrip("-"))
+    if word == "-i":
+        return "key" if of_ssh else ""
+    return _kind_without_marks(word.lstrip("-"))
+
+
+def _kind_without_marks(name: object) -> str:
+    """Return the kind of a name; what is left out of it gives it none."""
+    return kind_of(_LEFT_OUT.sub("", without_secrets(name))) if isinstance(name, str) else ""
 
 
 def _spans(text: str) -> list[_Span]:
@@ -235,7 +306,7 @@ def _of_group(pattern: re.Pattern[str], text: str, kind: str) -> Iterator[_Span]
 def _by_name(text: str) -> Iterator[_Span]:
     """Yield the values that a name stands before, in all ways in which it can."""
     ends = {match.end() for match in _OF_ENV.finditer(text)}
-    for pattern in (_ASSIGNED, _OPTION, _SET, _BESIDE, _ELEMENT):
+    for pattern in (_ASSIGNED, _OPTION, _SET, _BESIDE, _ELEMENT, _PAIR):
         done = 0  # a value is looked at once, whatever names are in it
         for match in pattern.finditer(text):
             kind = kind_of(match[1]) if match.end() >= done else ""
@@ -246,30 +317,73 @@ def _by_name(text: str) -> Iterator[_Span]:
                 # To the end of the line, or of the quotes that are around name and value.
                 last = re.compile("\n" if start in ends else f"[{around}\n]").search(text, start)
                 done = last.start() if last else len(text)
-            elif value := _VALUE.match(text, start):
-                done = value.end()
+            elif end := _end_of_bracket(text, start) or _end_of_value(text, start):
+                done = end
             else:
                 continue
             yield start, done, kind
 
 
+def _end_of_value(text: str, start: int) -> int:
+    match = _VALUE.match(text, start)
+    return match.end() if match else 0
+
+
+def _end_of_bracket(text: str, start: int) -> int:
+    """Return the end of a list or mapping that begins there and holds something; 0 for others."""
+    opening = _OPENING.match(text, start)
+    if opening is None:
+        return 0
+    depth, quote, begin = 0, "", opening.end() - 1
+    for at in range(begin, min(len(text), begin + _LONGEST_BRACKET)):
+        character = text[at]
+        if quote:
+            quote = "" if character == quote and text[at - 1] != "\\" else quote
+        elif character in "\"'":
+            quote = character
+        else:
+            depth += (character in "[{(") - (character in ")}]")
+            if not depth:
+                return at + 1 if text[opening.end() : at].strip() else 0
+    return 0
+
+
 def _in_blocks(text: str) -> Iterator[_Span]:
-    """Yield the blocks of YAML: all lines that stand further in than the name."""
+    """Yield the lines below a name: a block of YAML, or a value or list that begins there."""
     done = 0
     for match in _BLOCK.finditer(text):
-        if (kind := kind_of(match[2])) and match.end() >= done:
-            inner = re.compile(rf"(?:{' ' * (len(match[1]) + 1)}[^\n]*(?:\n|\Z)|[ \t]*\n)*")
-            block = inner.match(text, match.end())
-            if block and block.end() > block.start():
-                done = block.end()
-                last = block.end() - text.endswith("\n", 0, block.end())
-                yield match.end() + len(match[1]) + 1, last, kind
+        kind = kind_of(match[2]) if match.end() >= done else ""
+        if not kind:
+            continue
+        parts = [*_lines_below(text, match.end(), len(match[1]), is_block=bool(match[3]))]
+        if parts and match[3]:
+            yield parts[0][0], parts[-1][1], kind
+        elif parts:
+            yield from ((start, end, kind) for start, end in parts)
+        done = parts[-1][1] if parts else done
 
 
-def _cut(text: str, spans: list[_Span]) -> str:
+def _lines_below(text: str, at: int, indent: int, *, is_block: bool) -> Iterator[tuple[int, int]]:
+    """Yield start and end of each line that belongs to a key, until one has keys itself."""
+    while at < len(text) and (line := _LINE.match(text, at)):
+        at = line.end()
+        deeper = len(line[1].expandtabs()) > indent
+        if not line[2] and not line[3].strip():
+            continue
+        if not deeper and (is_block or not line[2] or len(line[1]) < indent):
+            return
+        if not is_block and _KEY.match(line[3]):
+            return
+        yield (line.start(2) if is_block else line.start(3)), line.end(3)
+
+
+def _cut(text: str, find: Callable[[str], list[_Span]]) -> str:
+    """Return a text with marks for spans; a mark that stands there already is one word of it."""
+    masked = _LEFT_OUT.sub(lambda match: _MASK * len(match[0]), text)
     parts, at = [], 0
-    for start, end, kind in sorted(spans, key=lambda span: (span[0], -span[1])):
-        if end <= at or _LEFT_OUT.match(text, start):
+    for start, end, kind in sorted(find(masked), key=lambda span: (span[0], -span[1])):
+        harmless = _ONLY_MARKS.fullmatch(text, start, end) or _NO_VALUE.fullmatch(text, start, end)
+        if end <= at or harmless:
             continue
         if start >= at:
             parts += [text[at:start], left_out(kind)]
