@@ -252,6 +252,37 @@ def test_fish(folder: Path, line: str, there: set[str], absent: set[str]) -> Non
     assert not absent & words
 
 
+@pytest.mark.parametrize("path", ["", "."])
+@pytest.mark.parametrize("typed_word", ["./stackproof", "{folder}/stackproof", "{installed}"])
+@pytest.mark.parametrize("shell", ["bash", "fish", pytest.param("zsh", marks=pytest.mark.battery)])
+def test_only_the_installed_program_is_started(
+    shell: str, typed_word: str, path: str, labelled: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if shell == "zsh":
+        need("zsh")
+    elif shell == "fish":
+        need("fish")
+    planted, mark = labelled / "stackproof", labelled / "was-started"
+    planted.write_text(f"#!/bin/sh\necho tiny/2:v1@here%x86_64; touch {mark}\n")
+    planted.chmod(0o755)
+    if path:
+        monkeypatch.setenv("PATH", f"{path}:{os.environ['PATH']}")
+    installed = Path(sys.executable).parent / "stackproof"
+    line = f"{typed_word.format(folder=labelled, installed=installed)} inspect ti"
+    by_shell = {
+        "bash": ["bash", "--norc", "-c", f"source ./.bash; {_BASH} complete_line '{line}'"],
+        "fish": ["fish", "--no-config", "-c", f"source ./.fish; complete -C '{line}'"],
+        "zsh": ["zsh", "-f", "-c", _ZSH, "zsh", line],
+    }
+    done = subprocess.run(
+        by_shell[shell], cwd=labelled, capture_output=True, text=True, check=True,
+        env={**os.environ, "HOME": str(labelled)},
+    )  # fmt: skip
+    assert not mark.exists()
+    known = "installed" in typed_word and not path
+    assert ("tiny/2" in done.stdout) == known, done.stdout
+
+
 MAN_PAGES = sorted(Path(__file__).parents[2].glob("docs/man/*.1"))
 
 

@@ -51,16 +51,24 @@ _stackproof_kinds() {
     COMPREPLY+=($(compgen -W "${words[*]}" -- "$cur"))
 }
 
+# Only the installed program is started: what was typed may be the path of any file.
+_stackproof_program() {
+    local typed=${COMP_WORDS[0]} program
+    program=$(type -P stackproof)
+    [[ $program == /* && ( $typed != */* || ${typed/#\~\//$HOME/} -ef $program ) ]] && echo "$program"
+}
+
 # The shell takes `:`, `@` and `=` for ends of words, and replaces what is behind the last of them.
 _stackproof_labels() {
-    local line=${COMP_LINE:0:COMP_POINT} whole word before label labels
+    local line=${COMP_LINE:0:COMP_POINT} whole word before label labels program
     whole=${line##*[[:space:]]}
     if [[ $whole == --*=* ]]; then whole=${whole#*=}; fi
     word=${whole##*,}
     if [[ $word == [/.~]* ]]; then return; fi
     before=${whole%"$word"}
     if ((${#COMPREPLY[@]} == 0)); then compopt +o filenames; fi
-    mapfile -t labels < <("${COMP_WORDS[0]}" "$@" 2>/dev/null)
+    program=$(_stackproof_program) || return 0
+    mapfile -t labels < <("$program" "$@" 2>/dev/null)
     for label in "${labels[@]}"; do
         # What is no label would stand on the command line as it is, a pattern or an option too.
         if [[ $label == -* || ${label/%@\*/} == *[!A-Za-z0-9_./:@%-]* ]]; then continue; fi

@@ -33,19 +33,27 @@ _stackproof() {
     fi
 }
 
+# Only the installed program is started: what was typed may be the path of any file.
+_stackproof_program() {
+    local typed=${words[1]} program
+    program=$(whence -p stackproof)
+    [[ $program == /* && ( $typed != */* || ${typed/#\~\//$HOME/} -ef $program ) ]] && echo "$program"
+}
+
 _stackproof_kinds() {
-    local word found
+    local word found program
+    program=$(_stackproof_program) || program=true
     for word in "$@"; do
         case $word in
             @file) _files ;;
             @dir) _files -/ ;;
             @label)
                 if [[ ${words[CURRENT]} != [/.~]* ]]; then
-                    compadd -- ${(f)"$(${words[1]} image ls --names 2>/dev/null)"}
+                    compadd -- ${(f)"$($program image ls --names 2>/dev/null)"}
                 fi
                 ;;
             @remote)
-                found=(${(f)"$(${words[1]} image find --known --names 2>/dev/null)"})
+                found=(${(f)"$($program image find --known --names 2>/dev/null)"})
                 compadd -- $found
                 if [[ -n ${words[CURRENT]} ]]; then compadd -- ${found#deploy::}; fi
                 ;;
