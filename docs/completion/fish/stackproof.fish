@@ -1540,8 +1540,22 @@ function __stackproof_has
     contains -- $argv[2] (__stackproof_say $argv[1] | string replace -r '\t.*' '')
 end
 
+# Only the installed program is started: what was typed may be the path of any file.
+function __stackproof_program
+    set -l typed (commandline -opc)[1]
+    set -l program (command -s stackproof)
+    string match -q '/*' -- $program; or return
+    if string match -q '*/*' -- $typed
+        test (realpath -- (string replace -r '^~/' "$HOME/" -- $typed)) = (realpath -- $program)
+        or return
+    end
+    echo $program
+end
+
 function __stackproof_kinds
     set -l current (commandline -ct | string replace -r '^--[^=]*=' '')
+    set -l program (__stackproof_program)
+    test -n "$program"; or set program true
     for word in $argv
         switch $word
             case @file
@@ -1550,10 +1564,10 @@ function __stackproof_kinds
                 __fish_complete_directories $current
             case @label
                 if not string match -qr '^[/.~]' -- $current
-                    command stackproof image ls --names 2>/dev/null
+                    command $program image ls --names 2>/dev/null
                 end
             case @remote
-                set -l found (command stackproof image find --known --names 2>/dev/null)
+                set -l found (command $program image find --known --names 2>/dev/null)
                 printf '%s\n' $found
                 if test -n "$current"
                     string replace -r '^deploy::' '' -- $found
