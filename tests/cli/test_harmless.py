@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import unicodedata
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -138,12 +139,31 @@ def test_no_cell_is_a_formula(begin: str) -> None:
     assert next(csv.reader(io.StringIO(buffer.getvalue(), newline="")))[1:] == ["-1.5", "", "a-b"]
 
 
+IGNORABLE = [
+    chr(number)
+    for number in (
+        0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), 0x2065, 0x2800, 0x3164,
+        *range(0xFE00, 0xFE10), 0xFFA0, *range(0xFFF0, 0xFFF9), *range(0xE0000, 0xE01F0),
+    )
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("clean", [harmless.text, harmless.line])
+def test_what_shows_nothing_is_shown(clean: Callable[[str], str]) -> None:
+    """Fillers, selectors of variants, tags: whole texts are hidden in them."""
+    for character in IGNORABLE:
+        assert clean(f"a{character}b") == "a?b", hex(ord(character))
+    hidden = "".join(chr(0xE0000 + ord(letter)) for letter in "rm -rf")
+    assert clean(f"ok{hidden}") == "ok??????"
+    assert clean("Grüße, 日本語 한국어 ⠁ é") == "Grüße, 日本語 한국어 ⠁ é"
+
+
 def test_what_nobody_sees_is_shown() -> None:
     """Every format character of Unicode, but the two that join and part letters of words."""
     assert len(UNSEEN) > 150
     kept = {character for character in UNSEEN if character in harmless.text(f"a{character}b")}
     assert kept == set(JOINERS)
-    for character in {*UNSEEN, "\u2028", "\x9b"} - kept:
+    for character in {*UNSEEN, *IGNORABLE, "\u2028", "\x9b"} - kept:
         assert harmless.text(f"a{character}b") == "a?b"
         shown = harmless.json_text(json.dumps([character], ensure_ascii=False))
         assert shown.isascii()

@@ -15,6 +15,7 @@ from typing import ClassVar
 
 from msgspec import field
 
+from stackproof.core import harmless
 from stackproof.core.mountlist import normal
 from stackproof.core.numbers import percent_text, size_text
 from stackproof.core.value import Value
@@ -379,7 +380,7 @@ def render(proof: Proof) -> str:
     lines += ["", *_speed_lines(proof)]
     shown = "\n".join(lines).split("\n")
     # Names of files and words of programs are theirs: a terminal must not obey them.
-    return "\n".join("".join(c if c.isprintable() else "?" for c in line) for line in shown) + "\n"
+    return "\n".join(map(harmless.line, shown)) + "\n"
 
 
 def _speed_lines(proof: Proof) -> Iterator[str]:

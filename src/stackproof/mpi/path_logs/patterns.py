@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from stackproof.core import limits
+from stackproof.core import harmless, limits
 from stackproof.core.value import Value
 from stackproof.results.case import Locality
 from stackproof.results.path import Medium, Statement, Topic
@@ -58,16 +58,12 @@ def _statement(one: LineRule, match: re.Match[str], rank: int | None, line: str)
     groups = {name: text or "" for name, text in match.groupdict().items()}
     return Statement(
         topic=one.topic,
-        value=_printable(one.value.format(**groups).strip()),
+        value=harmless.line(one.value.format(**groups).strip()[:_QUOTE]),
         rank=_number(groups.get("rank")) if groups.get("rank") else rank,
         peer=_number(groups.get("peer")),
         locality=groups.get("locality", ""),
-        quote=_printable(line.strip()),
+        quote=harmless.line(line.strip()[:_QUOTE]),
     )
-
-
-def _printable(text: str) -> str:
-    return "".join(c if c.isprintable() else "?" for c in text[:_QUOTE])
 
 
 def _number(text: str | None) -> int | None:
