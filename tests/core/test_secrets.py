@@ -127,7 +127,7 @@ GO_WHOLE = [
     "X-Api-Key: hunter2", "X-Registry-Auth: hunter2",
     # what programs of SSH take for a file
     "ssh -i /k/hunter2 n1", "rsync -e 'ssh -i hunter2.key' a b", "-i ~/.ssh/hunter2", "scp -q -i hunter2 a b:",
-    "X_ARGS=-i /home/a/id_hunter2",
+    "X_ARGS=-i keys/id_hunter2",
 ]  # fmt: skip
 # Harmless lines that are near to those.
 STAY_WHOLE = [

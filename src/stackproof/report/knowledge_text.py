@@ -65,7 +65,7 @@ def _variable(variable: ReadVariable) -> Iterator[tuple[str, str]]:
     yield from _seen([variable])
     yield "meaning", "not described here; an installation does it:"
     yield "", f"$ {variable.command}"
-    yield "sources", variable.address
+    yield "sources", variable.source
 
 
 def _seen(variables: Sequence[ReadVariable]) -> Iterator[tuple[str, str]]:

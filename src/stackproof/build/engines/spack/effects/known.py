@@ -70,7 +70,7 @@ def environment_problems(path: str) -> tuple[Problem, ...]:
 
 def _is_template(problem: Problem) -> bool:
     """Look for marks of Jinja in the file of a problem."""
-    text = Path(problem.where.file).read_text(errors="replace") if problem.where else ""
+    text = Path(problem.where.file).read_text("utf-8", "replace") if problem.where else ""
     return "{%" in text or "{{" in text
 
 
