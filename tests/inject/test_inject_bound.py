@@ -303,7 +303,9 @@ int main(void) {
         (["libmpi.so.12"], InjectionVerdict.WORKS),
         (["libmpich.so.12"], InjectionVerdict.STEPS),
         (["libmpi.so"], InjectionVerdict.WORKS),
-        (["libmpich.so"], InjectionVerdict.FAILS),
+        (["libmpich.so"], InjectionVerdict.STEPS),
+        (["libmpich.so.12", "libmpich.so"], InjectionVerdict.STEPS),
+        (["OLD/libmpi.so.12", "libmpi.so.12"], InjectionVerdict.UNKNOWN),
         (["libmpi.so.40"], InjectionVerdict.FAILS),
         (["OLD/libmpi.so.12"], InjectionVerdict.FAILS),
         (["NEW/libmpi.so.12"], InjectionVerdict.WORKS),
@@ -312,7 +314,7 @@ int main(void) {
     ids=" ".join,
 )
 def test_a_program_that_opens_an_mpi_itself(lab, names, verdict):
-    """What becomes of the only name that stands in it; a link has other folders beside it."""
+    """What becomes of the names that stand in it; a link has other folders beside it."""
     for name in ("libmpi.so.12", "libmpich.so.12", "libmpi.so", "libmpich.so"):
         mpich(lab, "old", name)
     lab.library("new/inner/libbelow.so.1", defines=["below"])
@@ -336,6 +338,55 @@ def test_a_program_that_opens_an_mpi_itself(lab, names, verdict):
     )  # fmt: skip
     works = verdict in {InjectionVerdict.WORKS, InjectionVerdict.STEPS}
     assert (done.stdout == "new/lib/libmpi.so.12\n") is works
+
+
+LINKED = """
+#include <stdio.h>
+const char *MPI_Init(void);
+void MPI_Comm_size(int);
+volatile int never;
+int main(void) { return puts(MPI_Init()) < 0 || (never && (MPI_Comm_size(0), 1)); }
+"""
+
+
+@pytest.mark.parametrize("how", ["", "--enable-new-dtags", "--disable-new-dtags"])
+@pytest.mark.parametrize("name", ["libmpi.so", "libmpich.so"])
+def test_a_name_that_leads_to_a_text_of_the_linker(lab, name, how):
+    """A wheel has one beside its library: a link comes before it, or a changed DT_RPATH."""
+    lab.library("new/inner/libbelow.so.1", defines=["below"])
+    mpich(
+        lab, "new", imports=["below"], needs=["new/inner/libbelow.so.1"],
+        defines=["MPI_Comm_size"], flags=["-Wl,--enable-new-dtags,-rpath,$ORIGIN/../inner"],
+    )  # fmt: skip
+    mpich(lab, "built", name, defines=["MPI_Comm_size"])
+    Path(lab.path(f"new/lib/{name}")).write_text("INPUT(libmpi.so.12)\n")
+    program = lab.path("program")
+    flags = [f"-Wl,{how},-rpath,{lab.path('new/lib')}"] if how else []
+    lab._gcc(lab._source(LINKED, "c"), lab.path(f"built/lib/{name}"), *flags, program)
+    found = judged(lab, program, "new")
+    assert found.verdict is InjectionVerdict.STEPS
+    assert Cause.ALIAS in causes(found)
+    environment = links_made(lab, found)
+    if found.way.rpath:
+        need("patchelf")
+        rpath = ":".join(found.way.rpath).replace("/run/stackproof-aliases", lab.path("aliases"))
+        subprocess.run(["patchelf", "--force-rpath", "--set-rpath", rpath, program], check=True)
+    real = subprocess.run([program], env=environment, capture_output=True, text=True, check=False)
+    assert real.stdout == "new/lib/libmpi.so.12\n"
+
+
+@pytest.mark.parametrize(
+    ("launcher", "family"),
+    [("", "mpich"), ("hydra", "mpich"), ("orterun", "openmpi"), ("srun:cray_shasta", "mpich")],
+)
+def test_a_place_with_two_mpis(lab, launcher, family):
+    """Of a program without an ABI of its own, the launcher says which of them is meant."""
+    mpich(lab, "both")
+    openmpi(lab, "both")
+    view, question = RootView(), Question(machine=this_machine(), launcher=launcher)
+    program = lab.program(calls=[])
+    found = judge(view, program, find_replacement(view, lab.path("both")), question)
+    assert found.family == family or not launcher
 
 
 def test_a_program_that_opens_an_mpi_of_another_abi(lab):

@@ -88,7 +88,7 @@ def judge(view: FileView, program: str, replacement: Replacement, question: Ques
     at_first = question.changed(setting, (), ())
     before = load_program(view_before, program, machine=question.machine, setting=at_first)
     demand = demand_of(view_before, before, question.opens)
-    main = replacement.main_for(demand.abi)
+    main = replacement.main_for(demand.abi, findings_launcher.abi_of(question.launcher))
     best: tuple[int, Way, InjectionAttempt, tuple[Finding, ...]] | None = None
     tries = ways(replacement, demand, main, setting)
     if question.before is not None:
@@ -159,7 +159,10 @@ def _pruned(way: Way, case: InjectionAttempt) -> Way:
 
 def _joined(view: FileView, demand: Demand, after: Closure, opens: tuple[str, ...]) -> Demand:
     """Return the demand with the users of the new closure, where more may have been found."""
-    return demand if demand.users else demand_of(view, after, opens)
+    if demand.users:
+        return demand
+    more = demand_of(view, after, opens)
+    return replace(more, promised=demand.promised or more.promised)
 
 
 def _findings(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from stackproof.core.errors import StackproofError
 from stackproof.core.value import Value
 from stackproof.linking.elf import ElfFile
 from stackproof.linking.loader import Closure, FileView, MappedObject
+from stackproof.linking.loader.search import Hit
 from stackproof.mpi import abi
 from stackproof.mpi.abi import LibraryRole
 
@@ -63,7 +65,13 @@ def demand_of(view: FileView, closure: Closure, opens: tuple[str, ...] = ()) -> 
                 shown.append((loaded.path, words))
     names = _names(closure)
     asked = [edge.name.rpartition("/")[2] for edge in closure.edges]
+    by_itself = (
+        () if users or not closure.program.elf.is_program else _opened(view, closure.program, opens)
+    )
     promised = next((entry[0].value for name in asked if (entry := abi.abi_of_name(name))), None)
+    promised = promised or _promised_by(closure, by_itself)
+    if not found and any(map(abi.is_plain, names)) and takes_no_handle(closure, users):
+        promised = abi.Abi.MPICH  # one of the standard ABI asks for `libmpi_abi.so`
     if len(found) > 1 and "standard" in found and promised == "standard":
         found = {"standard": None}
     is_module = not closure.program.elf.is_program
@@ -75,11 +83,44 @@ def demand_of(view: FileView, closure: Closure, opens: tuple[str, ...] = ()) -> 
         names=names,
         is_module=is_module,
         host_names=_of_the_system(view, closure) if is_module and users and not names else (),
-        opens=() if users or is_module else _opened(view, closure.program, opens),
+        opens=by_itself,
     )
 
 
-_PLAIN_NAME = re.compile(r"libmpi(?:ch)?\.so")
+_TAKE_HANDLES = {
+    f"MPI_{name}" for name in (
+        "Allgather", "Allreduce", "Alltoall", "Barrier", "Bcast", "Cart_create", "Comm_dup",
+        "Comm_rank", "Comm_size", "Comm_split", "Comm_split_type", "Gather", "Irecv", "Isend",
+        "Recv", "Reduce", "Scatter", "Send", "Sendrecv",
+    )
+}  # fmt: skip
+"""Functions that cannot be called without a communicator."""
+
+
+def takes_no_handle(closure: Closure, users: Sequence[MappedObject]) -> bool:
+    """Return True where all code is there, hands handles to MPI, and takes none of Open MPI.
+
+    A module gets them from whoever opens it, and Fortran's numbers may become handles of C.
+    """
+    lost = (*(edge.name for edge in closure.missing), *(one.name for one in closure.unreadable))
+    known = all(abi.abi_of_name(name) or abi.is_plain(name) for name in lost)
+    if not closure.program.elf.is_program or not known:
+        return False
+    calls = {entry.name.removeprefix("P") for user in users for entry in user.elf.imports}
+    return bool(calls & _TAKE_HANDLES) and not any(name.endswith("_f2c") for name in calls)
+
+
+def _promised_by(closure: Closure, names: tuple[str, ...]) -> str | None:
+    """Return the ABI of what a program opens, by the names or else by where a plain one leads."""
+    for name in names:
+        if promise := abi.abi_of_name(name.rpartition("/")[2]):
+            return promise[0].value
+    for name in names:
+        hit = closure.searcher.find(name, [closure.program], closure.program)
+        known = abi.family_of(hit.elf) if isinstance(hit, Hit) else None
+        if known is not None:
+            return known[0].abi
+    return None
 
 
 def _opened(view: FileView, program: MappedObject, told: tuple[str, ...]) -> tuple[str, ...]:
@@ -90,7 +131,7 @@ def _opened(view: FileView, program: MappedObject, told: tuple[str, ...]) -> tup
         except StackproofError:
             return ()
     named = ((path, path.rpartition("/")[2]) for path in told)
-    return tuple(path for path, name in named if _PLAIN_NAME.fullmatch(name) or _is_main(name))
+    return tuple(path for path, name in named if abi.is_plain(name) or _is_main(name))
 
 
 def _is_main(name: str) -> bool:
@@ -153,11 +194,11 @@ def _names(closure: Closure) -> tuple[str, ...]:
     """Return the names of MPI libraries that are asked for, of those that are no release's own.
 
     What only another part of an MPI asks for counts too: a Fortran library may stay and its main
-    library be replaced.
+    library be replaced. A name may lead to a text for the linker, where the loader ends.
     """
-    found = []
-    for edge in closure.edges:
-        promise = abi.abi_of_name(edge.name)
-        if promise is not None and promise[1] is not LibraryRole.INNER:
-            found.append(edge.name)
-    return tuple(dict.fromkeys(found))
+    names = []
+    for name in (*(e.name for e in closure.edges), *(b.name for b in closure.unreadable)):
+        promise = abi.abi_of_name(name)
+        if abi.is_plain(name) or (promise is not None and promise[1] is not LibraryRole.INNER):
+            names.append(name)
+    return tuple(dict.fromkeys(names))

@@ -52,12 +52,10 @@ class Replacement(Value):
     mains: tuple[Main, ...]
     named: tuple[str, ...] = ()
 
-    def main_for(self, wanted: str | None) -> Main | None:
-        """Return the main library for an ABI, the first one when the ABI is unknown or not had."""
-        for main in self.mains:
-            if main.family.abi == wanted:
-                return main
-        return self.mains[0] if self.mains else None
+    def main_for(self, *abis: str | None) -> Main | None:
+        """Return the main library for the first ABI that one is of, the first one for none."""
+        mains = {main.family.abi: main for main in reversed(self.mains)}
+        return next((mains[name] for name in (*abis, *mains) if name in mains), None)
 
     @property
     def home(self) -> str:
@@ -218,7 +216,8 @@ def _offered(view: FileView, place: str, single: File | None) -> Replacement | N
     names: dict[str, str] = {}
     for folder in folders:
         for name, path in _libraries(view, folder):
-            names.setdefault(name, path)
+            if not name.startswith("libmpi") or _is_library(view, path):
+                names.setdefault(name, path)
     if not names:
         return None
     named = () if single is None else _names_of(view, place, single)
@@ -229,6 +228,15 @@ def _offered(view: FileView, place: str, single: File | None) -> Replacement | N
         mains=_named_first(tuple(_mains(view, names)), named),
         named=named,
     )
+
+
+def _is_library(view: FileView, path: str) -> bool:
+    """Return False for a text of the linker under the name of a library."""
+    file = view.look(path)
+    try:
+        return file is not None and bool(view.elf(file))
+    except StackproofError as error:
+        return error.reason is not Reason.NOT_ELF
 
 
 def _named_first(mains: tuple[Main, ...], named: tuple[str, ...]) -> tuple[Main, ...]:

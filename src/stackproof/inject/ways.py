@@ -27,10 +27,10 @@ def ways(
     links = aliases(replacement, demand, main)
     folders = replacement.folders
     linked = (*((ALIASES,) if links else ()), *folders)
+    inner = inner_folders(replacement)
     opened = (*links, main.path) if main and demand.is_module and not demand.names else ()
     if not setting.secure and not unnameable(linked):
         yield Way(name="library-path", library_path=linked, links=links, opened=opened)
-        inner = inner_folders(replacement)
         if inner:
             folders_too = (*linked, *inner)
             yield Way(name="library-path-all", library_path=folders_too, links=links, opened=opened)
@@ -38,6 +38,8 @@ def ways(
         if preload and not unnameable(preload, in_preload=True):
             yield Way(name="preload", library_path=linked, preload=preload, links=links)
     yield Way(name="rpath", rpath=linked, links=links)
+    if inner and links and not setting.secure:  # a link has another `$ORIGIN` than its library
+        yield Way(name="rpath", rpath=linked, library_path=inner, links=links)
 
 
 # What separates the words of a list, and what the loader puts something else in the place of.
@@ -75,14 +77,16 @@ def aliases(replacement: Replacement, demand: Demand, main: Main | None) -> dict
 
     Only a library of the same part and ABI stands in, and only with the right major number. A link
     has an absolute path as its target. Names count too that the host of a module may ask for, and
-    that a program opens.
+    that a program opens. A plain name stands for the ABI that the program shows.
     """
     links = {}
     for name in (*demand.names, *demand.host_names, *demand.opens):
-        promise = abi.abi_of_name(name)
-        if name in replacement.names or promise is None or main is None:
+        if name in replacement.names or main is None:
             continue
-        if promise[0] != main.family.abi:
+        shown = None if name in demand.opens else demand.abi
+        plain = abi.is_plain(name) and (shown or main.family.abi, LibraryRole.MAIN)
+        promise = plain or abi.abi_of_name(name)
+        if not promise or promise[0] != main.family.abi:
             continue
         stand_in = main.path if promise[1] is LibraryRole.MAIN else _same_part(replacement, promise)
         if stand_in:
@@ -90,7 +94,7 @@ def aliases(replacement: Replacement, demand: Demand, main: Main | None) -> dict
     return links
 
 
-def _same_part(replacement: Replacement, promise: tuple[abi.Abi, LibraryRole]) -> str:
+def _same_part(replacement: Replacement, promise: tuple[str, LibraryRole]) -> str:
     if promise[1] is not LibraryRole.FORTRAN or promise[0] is not abi.Abi.MPICH:
         return ""
     for name, path in replacement.names.items():

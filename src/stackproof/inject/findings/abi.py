@@ -12,7 +12,7 @@ from stackproof.inject.findings.packed import packed_finding
 from stackproof.inject.findings.symbols import InjectionAttempt
 from stackproof.inject.manifest import is_borrowed
 from stackproof.inject.model import Cause, Effect, Finding, Way
-from stackproof.inject.program import is_mpi
+from stackproof.inject.program import is_mpi, takes_no_handle
 from stackproof.inject.ways import unnameable
 from stackproof.linking.loader import Closure, MappedObject
 from stackproof.linking.loader.machine import LEVELS
@@ -164,7 +164,9 @@ def abi_findings(case: InjectionAttempt) -> Iterator[Finding]:
             f"{family.abi}, which fits",
             file=case.after.program.path,
         )
-    elif not demand.abis and family.abi == Abi.OPENMPI and _takes_no_handle(case):
+    elif (
+        not demand.abis and family.abi == Abi.OPENMPI and takes_no_handle(case.before, demand.users)
+    ):
         yield Finding(
             cause=Cause.OTHER_ABI,
             effect=Effect.FAILS,
@@ -193,30 +195,6 @@ _OF_ITS_ABI = "inject an MPI of the same ABI; symbols that resolve do not help h
 def _named(promised: str | None) -> str:
     """Return an ABI by what the names of libraries promise."""
     return f"the {promised} ABI, as the name of its MPI library says" if promised else "another ABI"
-
-
-def _takes_no_handle(case: InjectionAttempt) -> bool:
-    """Return True where all code is there, hands handles to MPI, and takes none of Open MPI.
-
-    A module gets them from whoever opens it, and Fortran's numbers may become handles of C.
-    """
-    known = all(abi.abi_of_name(edge.name) for edge in case.before.missing)
-    if case.demand.is_module or not known or case.before.unreadable:
-        return False
-    calls = {
-        entry.name.removeprefix("P") for user in case.demand.users for entry in user.elf.imports
-    }
-    return bool(calls & _TAKE_HANDLES) and not any(name.endswith("_f2c") for name in calls)
-
-
-_TAKE_HANDLES = {
-    f"MPI_{name}" for name in (
-        "Allgather", "Allreduce", "Alltoall", "Barrier", "Bcast", "Cart_create", "Comm_dup",
-        "Comm_rank", "Comm_size", "Comm_split", "Comm_split_type", "Gather", "Irecv", "Isend",
-        "Recv", "Reduce", "Scatter", "Send", "Sendrecv",
-    )
-}  # fmt: skip
-"""Functions that cannot be called without a communicator."""
 
 
 def _unidentified(case: InjectionAttempt) -> Iterator[Finding]:

@@ -36,6 +36,12 @@ OFFERS = {
 }
 """Launchers by name, and the way that they offer."""
 
+
+def abi_of(launcher: str) -> str | None:
+    """Return the ABI of the MPIs that a launcher is for, None for no launcher."""
+    return (Abi.OPENMPI if OFFERS[launcher] == "pmix" else Abi.MPICH) if launcher else None
+
+
 NAMESPACES = ("none", "per-node", "per-rank")
 """Which processes share a user namespace with which."""
 

@@ -17,7 +17,7 @@ from stackproof.inject.model import Cause, Effect, Finding, Way
 from stackproof.inject.replacement import find_replacement
 from stackproof.inject.startup import Startup
 from stackproof.linking.loader import MappedObject
-from stackproof.linking.loader.search import Hit
+from stackproof.linking.loader.search import Fatal, Hit
 from stackproof.mpi import abi
 
 _MOST = 500
@@ -61,23 +61,25 @@ def by_name(case: InjectionAttempt) -> Finding | None:
         by_path = name not in case.view.traces(opener.file).opened
         if promise is None or promise[0] != family or not asks or by_path:
             continue
-        if case.replacement.owns(who):
+        if case.replacement.owns(who) or (case.demand.opens and opener is case.after.program):
             continue
         return _later(case, name, path, opener)
-    return _by_the_only_name(case) if len(case.demand.opens) == 1 else None
+    return _by_its_names(case) if case.demand.opens else None
 
 
-def _by_the_only_name(case: InjectionAttempt) -> Finding | None:
-    """Return the findings on the MPI that a program opens by its one name; None for unknown.
+def _by_its_names(case: InjectionAttempt) -> Finding | None:
+    """Return the finding on the MPI that a program opens by names of its own; None for unknown.
 
-    A plain name promises nothing: the program is of the ABI of what it leads to now.
+    It may try several names, in an order that does not show: all that lead to a file must lead to
+    the replacement.
     """
-    name, program = case.demand.opens[0], case.after.program
-    now = case.before.searcher.find(name, [case.before.program], case.before.program)
-    then = case.after.searcher.find(name, [program], program)
-    if not isinstance(then, Hit) or not (
-        case.owns(then.path) or case.replacement.owns(then.file.path)
-    ):
+    program = case.after.program
+    opened = [(n, case.after.searcher.find(n, [program], program)) for n in case.demand.opens]
+    name, then = next((pair for pair in opened if pair[1] is not None), opened[0])
+    strange = [hit for _, hit in opened if hit is not None and not _is_owned(case, hit)]
+    if len(opened) > 1 and (strange or then is None):
+        return None
+    if not isinstance(then, Hit) or strange:
         where = f"that is `{then.path}`" if isinstance(then, Hit) else "that cannot be opened"
         return Finding(
             cause=Cause.NOT_INJECTED,
@@ -89,13 +91,15 @@ def _by_the_only_name(case: InjectionAttempt) -> Finding | None:
             if "/" not in name
             else "no variable changes a path: let it open a name",
         )
-    promise = abi.abi_of_name(posixpath.basename(name))
-    shown = abi.family_of(now.elf) if isinstance(now, Hit) else None
-    built = promise[0] if promise else shown and shown[0].abi
     taken = abi.family_of(then.elf)
-    if built is None or taken is None or built != taken[0].abi:
+    if taken is None or case.demand.abi != taken[0].abi:
         return None
     return _later(case, name, then.path, program)
+
+
+def _is_owned(case: InjectionAttempt, hit: Hit | Fatal) -> bool:
+    owns = case.replacement.owns
+    return isinstance(hit, Hit) and (case.owns(hit.path) or owns(hit.file.path))
 
 
 def _later(case: InjectionAttempt, name: str, path: str, opener: MappedObject) -> Finding:

@@ -116,7 +116,8 @@ def file_findings(case: InjectionAttempt) -> Iterator[Finding]:
             message=f"the loader ends at `{broken.path}`: {broken.message}",
             file=case.after.objects[broken.by].path,
             provider=broken.path,
-            remedy="remove or replace that file",
+            remedy="put the library, or a link to it, under that name into a folder that comes "
+            "before it",
         )
 
 

@@ -7,6 +7,7 @@ exports, and which constants a program was compiled with, cannot be given by a l
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from typing import Protocol
 
@@ -27,6 +28,7 @@ __all__ = [
     "abi_of_name",
     "family_of",
     "is_fortran_call",
+    "is_plain",
     "releases_of_part",
 ]
 
@@ -82,6 +84,14 @@ def calls_below(elf: ElfFile) -> bool:
     of a handle besides: neither makes it an MPI.
     """
     return any(entry.name in _OWN_START for entry in elf.imports)
+
+
+_PLAIN_NAME = re.compile(r"libmpi(?:ch)?\.so")
+
+
+def is_plain(name: str) -> bool:
+    """Return whether a name is that of a main library for linkers, which any MPI may have."""
+    return _PLAIN_NAME.fullmatch(name) is not None
 
 
 def abi_of_name(name: str) -> tuple[Abi, LibraryRole] | None:
