@@ -95,7 +95,7 @@ def test_what_releases_mean(value, function, maker, name):
     assert find(load_releases().values, value, function).meaning(*maker).name == name
 
 
-EVERY = ("MPI_Init", "MPI_Recv", "MPI_Type_size", "MPI_Allreduce", "MPI_Comm_split_type",
+EVERY = ("MPI_Init", "MPI_Recv", "MPI_Type_size", "MPI_Allreduce", "MPI_Accumulate", "MPI_Comm_split_type",
          "MPI_Comm_set_errhandler", "MPI_Get_version", "MPI_Buffer_attach", "PMPI_Init", "MPII_Win_get_attr")  # fmt: skip
 USES_MPICH = "void MPI_Recv(int); void use(void) { MPI_Recv(0x4c000405); MPI_Recv(0x4c00080b); }\n"
 CODE = {
@@ -107,6 +107,12 @@ CODE = {
     "void hand(void) { int size; MPI_Type_size(0x4c00024c, &size); }\n",
     "intel": "void MPI_Type_size(int, int *);\n"
     "void hand(void) { int size; MPI_Type_size(0x4c000247, &size); }\n",
+    "half": "void MPI_Allreduce(int *, int *, int, int, int, int);\n"
+    "void hand(void) { MPI_Allreduce(0, 0, 1, 0x4c000246, 0x58000003, 7); }\n",
+    "brain": "void MPI_Allreduce(int *, int *, int, int, int, int);\n"
+    "void hand(void) { MPI_Allreduce(0, 0, 1, 0x4c000247, 0x58000003, 7); }\n",
+    "half_far": "void MPI_Accumulate(int *, int, int, int);\n"
+    "void hand(void) { MPI_Accumulate(0, 1, 0x4c000246, 0); }\n",
     "guided": "void MPI_Comm_split_type(int, int, int);\n"
     "void hand(void) { MPI_Comm_split_type(7, 2, 0); }\n",
     "chosen": "void MPI_Comm_split_type(int, int, int); int kind = 3;\n"
@@ -171,6 +177,14 @@ def of_constants(found: Judgement) -> list[Finding]:
         ("size", "5.0.2", "4.2.3", InjectionVerdict.WORKS),
         ("intel", "2021.19.0", "2021.13.1", InjectionVerdict.WORKS),
         ("intel", "2021.19.0", "5.0.2", InjectionVerdict.FAILS),
+        ("half", "5.0.2", "3.4.3", InjectionVerdict.WORKS),
+        ("half", "5.0.2", "4.0.3", InjectionVerdict.FAILS),
+        ("half", "5.0.2", "4.2.3", InjectionVerdict.WORKS),
+        ("half_far", "5.0.2", "3.4.3", InjectionVerdict.WORKS),
+        ("half_far", "5.0.2", "4.2.3", InjectionVerdict.FAILS),
+        ("brain", "2021.19.0", "2021.13.1", InjectionVerdict.UNKNOWN),
+        ("brain", "2021.13.1", "2021.13.1", InjectionVerdict.WORKS),
+        ("brain", "2021.13.1", "2021.18.1", InjectionVerdict.WORKS),
         ("data", "5.0.2", "5.0.1", InjectionVerdict.WORKS),
         ("data", "5.0.2", "4.2.3", InjectionVerdict.UNKNOWN),
     ],

@@ -20,7 +20,8 @@ class Meaning(Value):
     """What releases of one MPI mean by a value.
 
     `name` is the constant, empty where they lack it: then `fails` are the functions that go wrong
-    with it, `harmless` those that do not care. `first` and `last` are empty for no end.
+    with it, `harmless` those that do not care. Where they have it, `doubtful` are functions that
+    do not always take it. `first` and `last` are empty for no end.
     """
 
     family: str
@@ -29,6 +30,7 @@ class Meaning(Value):
     name: str = ""
     fails: frozenset[str] = frozenset({EVERY})
     harmless: frozenset[str] = frozenset()
+    doubtful: frozenset[str] = frozenset()
 
     def holds_for(self, family: str, release: tuple[int, ...]) -> bool:
         """Return true for a release of the MPI that the meaning holds for."""
@@ -110,6 +112,7 @@ def _meaning(entry: Mapping[str, object], groups: Mapping[str, list[str]]) -> Me
         name=str(entry.get("is", "")),
         fails=_functions(entry.get("fails-in", [EVERY]), groups),
         harmless=_functions(entry.get("harmless-in", ()), groups),
+        doubtful=_functions(entry.get("doubtful-in", ()), groups),
     )
 
 

@@ -84,10 +84,12 @@ def _value_finding(case: InjectionAttempt, user: MappedObject, handed: Handed) -
     names = (built.name,) if built and built.name else _possible(known, case.main.family.abi)
     if not names or (theirs is None and release and own == (maker, release)):
         return None
-    if theirs is not None and theirs.name in names:
+    effect: Effect | None = Effect.CANNOT_TELL
+    if theirs is not None and function in theirs.doubtful and own != (maker, release):
+        words = "has it, and does not take it everywhere"
+    elif theirs is not None and theirs.name in names:
         if len(names) == 1 or case.main.family.abi != Abi.STANDARD:
             return None  # few programs are of the releases that mean another by it
-        effect: Effect | None = Effect.CANNOT_TELL
         words = f"means `{theirs.name}` by that"
     else:
         effect, words = _judged(theirs, function)
