@@ -9,7 +9,10 @@ import pytest
 
 from elflab import Lab, run
 from need import need
+from stackproof import cli
 from stackproof.core import noun
+from stackproof.core.value import replace
+from stackproof.inject.cli.words import words_of
 from stackproof.inject.effects import known_releases
 from stackproof.inject.judge import Question, judge
 from stackproof.inject.manifest import Manifest, ManifestView, MergedView, describe
@@ -285,6 +288,43 @@ def test_mpi_linked_into_the_program(lab):
     assert (found.verdict, causes(found)) == (InjectionVerdict.FAILS, {Cause.STATIC})
     static = lab.program("bin/static", flags=["-static"])
     assert causes(judge_static(lab, static)) == {Cause.STATIC}
+    for one in (found, judge_static(lab, static)):
+        assert words_of(one) == "its MPI cannot be exchanged"
+    missing = replace(found.findings[0], cause=Cause.LIBRARY_MISSING)
+    assert words_of(replace(found, findings=(*found.findings, missing))) == "fails"
+
+
+@pytest.mark.parametrize(
+    ("calls", "shown"),
+    [
+        (["MPI_Init", "MPI_Recv"], ()),
+        (["MPI_Init", "MPI_Open_port", "PMPI_Comm_accept"], ("MPI_Comm_accept", "MPI_Open_port")),
+        (["MPI_Init", "MPI_Comm_spawn"], ("MPI_Comm_spawn",)),
+    ],
+)
+def test_calls_that_no_file_decides(lab, calls, shown):
+    mpich(lab, "new", defines=["MPI_Open_port", "PMPI_Comm_accept", "MPI_Comm_spawn"])
+    program = lab.program(
+        needs=["new/lib/libmpi.so.12"],
+        calls=calls,
+        declarations=USES_MPICH.replace("void MPI_Recv(int);", "const char *MPI_Recv(int);"),
+    )
+    found = judged(lab, program, "new")
+    notes = [one for one in found.findings if one.cause is Cause.NOT_JUDGED]
+    assert found.verdict is InjectionVerdict.WORKS
+    assert [one.symbols for one in notes] == ([shown] if shown else [])
+
+
+@pytest.mark.parametrize("words", [(), ("--tree",)])
+def test_the_tree_is_shown_where_it_is_asked_for(lab, capsys, words):
+    mpich(lab, "new")
+    program = lab.program(
+        needs=["new/lib/libmpi.so.12"], calls=["MPI_Init"], declarations=USES_MPICH
+    )
+    with pytest.raises(SystemExit) as end:
+        cli.main(["inject", "check", program, "--with", lab.path("new"), *words])
+    assert not end.value.code
+    assert ("libmpi.so.12 =>" in capsys.readouterr().out) is bool(words)
 
 
 def judge_static(lab, program):

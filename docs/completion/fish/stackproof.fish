@@ -1125,7 +1125,7 @@ function __stackproof_say
         printf '%s\t%s\n' '--upgrade' 'say which programs work with OLD and no longer with NEW'
         printf '%s\t%s\n' '--launcher' 'what starts the ranks: hydra, intel-hydra, prte, orterun, srun:pmi2, srun:pmix, srun:cray_shasta, flux:simple, flux:pmix, flux:cray-pals, pals, pals:pmix, or an mpiexec file'
         printf '%s\t%s\n' '--namespaces' 'which ranks share a user namespace, in containers without root (default: none)'
-        printf '%s\t%s\n' '--tree' 'show who loads what, for every program'
+        printf '%s\t%s\n' '--tree' 'show who loads what'
         printf '%s\t%s\n' '--json' 'print the judgements as JSON'
         printf '%s\t%s\n' '--library-path' 'LD_LIBRARY_PATH that the programs are started with, without an injection'
         printf '%s\t%s\n' '--env' 'a variable that they are started with: LD_LIBRARY_PATH, LD_PRELOAD or LD_AUDIT'

@@ -202,6 +202,7 @@ def _findings(
     yield from abi.borrowed_findings(case)
     if question.startup is not None:
         yield from opening.startup_findings(case, way, question.startup)
+    yield from abi.unjudged_findings(case)
     yield from abi.step_findings(case, way)
 
 

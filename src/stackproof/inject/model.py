@@ -65,6 +65,7 @@ class Cause(StrEnum):
     MORE_RIGHTS = "more-rights"
     UNNAMEABLE = "unnameable"
     TOOL = "tool"
+    NOT_JUDGED = "not-judged"
 
 
 class InjectionVerdict(StrEnum):
@@ -146,6 +147,12 @@ _VERDICTS = {
     Effect.CANNOT_TELL: InjectionVerdict.UNKNOWN,
     Effect.STEP: InjectionVerdict.STEPS,
 }
+
+
+def has_mpi_inside(judgement: Judgement) -> bool:
+    """Return whether a program runs as it is, and only keeps the MPI that is a part of it."""
+    fails = {one.cause for one in judgement.findings if one.effect is Effect.FAILS}
+    return fails == {Cause.STATIC}
 
 
 def verdict_of(findings: tuple[Finding, ...]) -> InjectionVerdict:

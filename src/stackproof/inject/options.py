@@ -76,7 +76,7 @@ class InjectCheckOptions(
         "OLD NEW", "say which programs work with OLD and no longer with NEW", excludes="replacement"
     )
     place: CheckOptions = part(CheckOptions)
-    tree: bool = flag("show who loads what, for every program")
+    tree: bool = flag("show who loads what")
     json: bool = flag("print the judgements as JSON")
     started: ProgramOptions = part(ProgramOptions)
     shs: str = _SHS

@@ -5,17 +5,25 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from collections import Counter
 from collections.abc import Sequence
 
 from stackproof.core import harmless, mountlist, noun
 from stackproof.core.effects import files
 from stackproof.image.container.effects import roots
 from stackproof.inject import tree
-from stackproof.inject.cli.words import EXIT_CODES, VERDICT_WORDS
+from stackproof.inject.cli.words import EXIT_CODES, KEEPS, VERDICT_WORDS, words_of
 from stackproof.inject.effects import check
 from stackproof.inject.effects import named as inject_named
 from stackproof.inject.judge import Question
-from stackproof.inject.model import Finding, InjectionVerdict, Judgement, worst
+from stackproof.inject.model import (
+    Cause,
+    Finding,
+    InjectionVerdict,
+    Judgement,
+    has_mpi_inside,
+    worst,
+)
 from stackproof.inject.options import (
     ContainerRequest,
     InjectCheckOptions,
@@ -43,15 +51,14 @@ def run_check(asked: InjectCheckOptions) -> int:
         data = {"verdict": verdict, "programs": [noun.to_data(one) for _, one in named]}
         print(json.dumps(data, indent=1, ensure_ascii=False))
         return int(EXIT_CODES[verdict])
-    return _show(named, of.root, asked.replacement, trees=asked.tree)
+    return _show(named, of.root, asked.replacement, tree_too=asked.tree)
 
 
 def _show(
-    named: Sequence[tuple[str, Judgement]], root: str, replacement: str, *, trees: bool
+    named: Sequence[tuple[str, Judgement]], root: str, replacement: str, *, tree_too: bool
 ) -> int:
     """Print judgements for people and return the exit code."""
     judgements = [judgement for _, judgement in named]
-    tree_too = trees or len(judgements) == 1
     for place, one in named:
         print(
             _text(one, place=place, tree_too=tree_too),
@@ -136,7 +143,7 @@ def _upgrade(
         print(json.dumps(data, indent=1, ensure_ascii=False))
     else:
         for one, two in worse:
-            was, is_now = VERDICT_WORDS[one.verdict], VERDICT_WORDS[two.verdict]
+            was, is_now = words_of(one), words_of(two)
             head = f"{titles[id(one)]}: {was} with {old}, {is_now} with {new}"
             print("\n".join([harmless.line(head), *_reasons(two.findings)]))
         both = sum(a.verdict is b.verdict is InjectionVerdict.FAILS for a, b in pairs)
@@ -146,12 +153,10 @@ def _upgrade(
 
 
 def _summary(judgements: Sequence[Judgement]) -> str:
-    counts = [
-        f"{sum(one.verdict is verdict for one in judgements)} {words}"
-        for verdict, words in VERDICT_WORDS.items()
-        if any(one.verdict is verdict for one in judgements)
-    ]
-    return f"{len(judgements)} programs: {', '.join(counts)}"
+    counts = Counter(map(words_of, judgements))
+    shown = [f"{counts[words]} {words}" for words in (*VERDICT_WORDS.values(), KEEPS)]
+    kinds = ", ".join(text for text in shown if not text.startswith("0 "))
+    return f"{len(judgements)} programs: {kinds}"
 
 
 def _title(place: str, judgement: Judgement) -> str:
@@ -161,9 +166,10 @@ def _title(place: str, judgement: Judgement) -> str:
 
 def _text(judgement: Judgement, *, place: str, tree_too: bool) -> str:
     """Return a judgement for people; `place` is what was named for the program."""
-    lines = [f"{_title(place, judgement)}: {VERDICT_WORDS[judgement.verdict]}"]
+    lines = [f"{_title(place, judgement)}: {words_of(judgement)}"]
     lines.append(f"  with {judgement.replacement}" + _family(judgement))
-    for name, value in judgement.environment.items():
+    environment = {} if has_mpi_inside(judgement) else judgement.environment
+    for name, value in environment.items():
         lines.append(f"  {name}={shlex.quote(value)}")
     lines += _reasons(judgement.findings)
     if tree_too:
@@ -183,7 +189,8 @@ def _reasons(findings: Sequence[Finding]) -> list[str]:
 
 def _reason(finding: Finding) -> list[str]:
     before = " (without the injection too)" if finding.before else ""
-    lines = [f"  {finding.effect}: {finding.message}{before} [{finding.cause}]"]
+    effect = "keeps" if finding.cause is Cause.STATIC else finding.effect
+    lines = [f"  {effect}: {finding.message}{before} [{finding.cause}]"]
     if finding.file:
         lines.append(f"    --> {finding.file}")
     if finding.remedy:

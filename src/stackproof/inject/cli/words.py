@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stackproof.core.errors import ExitCode
-from stackproof.inject.model import InjectionVerdict
+from stackproof.inject.model import InjectionVerdict, Judgement, has_mpi_inside
 
 EXIT_CODES = {
     InjectionVerdict.WORKS: ExitCode.DONE,
@@ -17,3 +17,10 @@ VERDICT_WORDS = {
     InjectionVerdict.UNKNOWN: "cannot tell",
     InjectionVerdict.FAILS: "fails",
 }
+KEEPS = "its MPI cannot be exchanged"
+"""In the place of the words for a failure where the program runs as it is."""
+
+
+def words_of(judgement: Judgement) -> str:
+    """Return the verdict of a judgement in words."""
+    return KEEPS if has_mpi_inside(judgement) else VERDICT_WORDS[judgement.verdict]

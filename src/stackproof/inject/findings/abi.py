@@ -28,9 +28,9 @@ def start_findings(case: InjectionAttempt) -> Iterator[Finding]:
         yield packed_finding(case.view, program, Cause.STATIC) or Finding(
             cause=Cause.STATIC,
             effect=Effect.FAILS,
-            message="the program is linked statically: nothing of it can be replaced",
+            message="the program is linked statically: it runs as it is, with what it has inside",
             file=program.path,
-            remedy="link it dynamically, or build it with the other MPI",
+            remedy="to exchange its MPI, link it dynamically, or build it with the other MPI",
         )
         return
     kinds = set(_kinds(case))
@@ -105,10 +105,11 @@ def _no_mpi(closure: Closure) -> Finding:
         return Finding(
             cause=Cause.STATIC,
             effect=Effect.FAILS,
-            message="an MPI is linked into the program itself: it defines `MPI_Init`",
+            message="an MPI is linked into the program itself (it defines `MPI_Init`): it "
+            "runs with that one",
             file=program.path,
             symbols=("MPI_Init",),
-            remedy="link it with a shared MPI, or build it with the other MPI",
+            remedy="to exchange its MPI, link it with a shared one, or build it with the other MPI",
         )
     opens = next((loaded for loaded in closure.objects if _opens(loaded)), None)
     if opens is not None:
@@ -270,6 +271,25 @@ def _stays(case: InjectionAttempt, name: str, loaded: MappedObject) -> Finding:
         if by_path
         else {"LD_LIBRARY_PATH": first}.get(loaded.how, rpath if "RPATH" in loaded.how else last),
     )
+
+
+_PORTS = re.compile(r"MPI_(?:Open_port|Comm_(?:accept|connect|join|spawn(?:_multiple)?))")
+
+
+def unjudged_findings(case: InjectionAttempt) -> Iterator[Finding]:
+    """Yield functions whose success no file shows: it depends on fabric and launcher."""
+    calls = (e.name.removeprefix("P") for user in case.demand.users for e in user.elf.imports)
+    names = {name for name in calls if _PORTS.fullmatch(name)}
+    if names:
+        shown = ", ".join(f"`{name}`" for name in sorted(names))
+        yield Finding(
+            cause=Cause.NOT_JUDGED,
+            effect=Effect.NOTE,
+            message=f"not judged: {shown}, which only some fabrics and launchers of an MPI do",
+            file=case.after.program.path,
+            symbols=tuple(sorted(names)),
+            remedy="try it: `inject prove`",
+        )
 
 
 def step_findings(case: InjectionAttempt, way: Way) -> Iterator[Finding]:

@@ -36,7 +36,7 @@ def nothing_findings(case: InjectionAttempt) -> Iterator[Finding]:
             file=case.after.program.path,
             remedy=f"preload it, and name the MPI: --with MPI --env LD_PRELOAD={tool}"
             if tool
-            else "check which names it asks for: the tree shows them",
+            else "check which names it asks for: --tree shows them",
         )
         return
     for path, (opener, who) in dict(later).items():
