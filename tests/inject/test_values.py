@@ -200,7 +200,8 @@ def test_programs(tmp_path, code, built, target, verdict):
     [
         ("PART(-2)", "4.2.3", InjectionVerdict.WORKS),
         ("PART(-2)", "4.1.3", InjectionVerdict.FAILS),
-        ("PART(&done)", "4.1.3", InjectionVerdict.WORKS),
+        ("PART(&done)", "4.2.3", InjectionVerdict.WORKS),
+        ("PART(&done)", "4.1.3", InjectionVerdict.UNKNOWN),
         ("(done ? PART(-2) : PART(&done))", "4.1.3", InjectionVerdict.FAILS),
         ("PART((done ? -2 : (long)&done))", "4.1.3", InjectionVerdict.UNKNOWN),
     ],
@@ -226,12 +227,15 @@ def test_a_constant_that_a_library_passes_on(tmp_path, code, target, verdict, as
     view = RootView()
     found = judge(view, program, find_replacement(view, new), question)
     expected = InjectionVerdict.UNKNOWN if asks and verdict is InjectionVerdict.FAILS else verdict
+    if asks and (code, target) == ("PART(&done)", "4.1.3"):
+        expected = InjectionVerdict.WORKS  # with a note
     assert found.verdict is expected, found.findings
     told = of_constants(found)
     assert bool(told) is (verdict is not InjectionVerdict.WORKS)
     for one in told:
-        assert (one.file, one.symbols) == (program, ("MPI_BUFFER_AUTOMATIC",))
-        assert "by `attach` of" in one.message
+        shown = "done)" not in code or "-2" in code
+        assert (one.file, one.symbols) == (program if shown else part, ("MPI_BUFFER_AUTOMATIC",))
+        assert ("by `attach` of" if shown else "does not show") in one.message
 
 
 def test_what_is_said(tmp_path):

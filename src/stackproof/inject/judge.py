@@ -46,7 +46,8 @@ class Question(Value):
     `releases` is asked only when a version is missing, or with a `target`, the machine that the
     program will run on when it is not this one. With `before`, a view without the
     injection, what is in place in the other one is judged, and no way is tried. `startup` is what a
-    script does before the program runs, `opens` the libraries that its text opens.
+    script does before the program runs, `opens` the libraries that its text opens; `compiled` the
+    family and the release of the MPI that programs were compiled with.
     """
 
     machine: Machine
@@ -60,6 +61,7 @@ class Question(Value):
     before: FileView | None = None
     startup: Startup | None = None
     opens: tuple[str, ...] = ()
+    compiled: tuple[str, str] | None = None
 
     def changed(
         self, setting: LoaderSettings, folders: tuple[str, ...], preload: tuple[str, ...]
@@ -108,6 +110,7 @@ def judge(view: FileView, program: str, replacement: Replacement, question: Ques
             releases=question.releases,
             target=question.target,
             links=way.links,
+            compiled=question.compiled,
         )
         found = tuple(_findings(case, _pruned(way, case), question, setting))
         weight = sum(map(_weight, found))

@@ -53,6 +53,11 @@ class CheckOptions(Options):
         choices.NAMESPACES, "which ranks share a user namespace, in containers without root",
         default="none",
     )  # fmt: skip
+    compiled_with: str = option(
+        "MPI-RELEASE", "what the programs were compiled with, `mpich-4.3.1`: a constant that is "
+        "newer than the injected MPI may be in them; left out: the MPI that they find now",
+        default="",
+    )  # fmt: skip
     target: str | None = None
 
 

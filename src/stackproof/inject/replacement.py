@@ -6,6 +6,8 @@ import posixpath
 import re
 from collections.abc import Iterator, Mapping
 
+from msgspec import field
+
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.value import Value, replace
 from stackproof.linking.elf import ElfFile
@@ -41,9 +43,9 @@ class Main(Value):
 class Replacement(Value):
     """A prefix and the folders of its libraries.
 
-    `names` maps the file names of its libraries to their paths; `named` are the names of a library
-    that was asked for by itself. Without `mains` it is no MPI but something below one, such as
-    libfabric.
+    `names` maps the file names of its libraries to their paths, `plain` those without a number to
+    the ABI of the MPI there; `named` are the names of a library that was asked for by itself.
+    Without `mains` it is no MPI but something below one, such as libfabric.
     """
 
     prefix: str
@@ -51,6 +53,11 @@ class Replacement(Value):
     names: Mapping[str, str]
     mains: tuple[Main, ...]
     named: tuple[str, ...] = ()
+    plain: Mapping[str, str] = field(default_factory=dict)
+
+    def has(self, name: str, main: Main) -> bool:
+        """Return whether a name leads to one of its libraries, a plain one to that MPI."""
+        return name in self.names and self.plain.get(name, main.family.abi) == main.family.abi
 
     def main_for(self, *abis: str | None) -> Main | None:
         """Return the main library for the first ABI that one is of, the first one for none."""
@@ -227,7 +234,16 @@ def _offered(view: FileView, place: str, single: File | None) -> Replacement | N
         names=names,
         mains=_named_first(tuple(_mains(view, names)), named),
         named=named,
+        plain=dict(_plain(view, names)),
     )
+
+
+def _plain(view: FileView, names: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for name in filter(abi.is_plain, names):
+        file = view.look(names[name])
+        known = abi.family_of(view.elf(file)) if file else None
+        if known:
+            yield name, known[0].abi
 
 
 def _is_library(view: FileView, path: str) -> bool:

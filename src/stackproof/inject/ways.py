@@ -80,8 +80,10 @@ def aliases(replacement: Replacement, demand: Demand, main: Main | None) -> dict
     that a program opens. A plain name stands for the ABI that the program shows.
     """
     links = {}
-    for name in (*demand.names, *demand.host_names, *demand.opens):
-        if name in replacement.names or main is None:
+    has_opened = main is not None and any(replacement.has(name, main) for name in demand.opens)
+    opens = () if has_opened else demand.opens
+    for name in (*demand.names, *demand.host_names, *opens):
+        if main is None or replacement.has(name, main):
             continue
         shown = None if name in demand.opens else demand.abi
         plain = abi.is_plain(name) and (shown or main.family.abi, LibraryRole.MAIN)

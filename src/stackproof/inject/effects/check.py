@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import posixpath
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from stackproof.core import harmless, limits
@@ -24,6 +25,7 @@ from stackproof.inject.replacement import Replacement, find_replacement, require
 from stackproof.inject.startup import Startup, follow
 from stackproof.linking.effects.view import RootView
 from stackproof.linking.loader import Closure, FileView, LoaderSettings, Machine, load_program
+from stackproof.mpi import families
 
 
 def question_of(of: ProgramOptions, options: CheckOptions) -> Question:
@@ -36,8 +38,24 @@ def question_of(of: ProgramOptions, options: CheckOptions) -> Question:
         launcher_file=os.path.abspath(launcher) if os.path.isfile(launcher) else "",
         namespaces=options.namespaces,
         releases=known_releases.load_releases,
+        compiled=compiled_of(options.compiled_with),
     )
     return inject_target.asked_of(options.target, of.isa, question)
+
+
+def compiled_of(text: str) -> tuple[str, str] | None:
+    """Return family and release of `mpich-4.3.1`, None for no text.
+
+    Raises `StackproofError`: USAGE without a release, UNSUPPORTED for an unknown family.
+    """
+    name, _, release = text.rpartition("-")
+    if text and (not name or not re.fullmatch(r"\d+(?:\.\w+)*", release)):
+        raise fail(
+            Reason.USAGE,
+            f"`{text}` is no MPI with its release",
+            hint="write, for example, --compiled-with mpich-4.3.1",
+        )
+    return (families.get(name).name, release) if text else None
 
 
 def with_command(of: ProgramOptions) -> ProgramOptions:

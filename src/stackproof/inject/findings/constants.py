@@ -13,12 +13,14 @@ from stackproof.core.value import replace
 from stackproof.inject.findings.symbols import (
     InjectionAttempt,
     asks_for_the_version,
+    compiled_with,
     maker_before,
     maker_injected,
 )
 from stackproof.inject.model import Cause, Effect, Finding
 from stackproof.inject.values import EVERY, KnownValue, Meaning, find
 from stackproof.linking.elf.calls import Handed, Relay
+from stackproof.linking.elf.telling import CODES, functions_with_constants
 from stackproof.linking.loader import MappedObject
 from stackproof.mpi.abi import Abi
 
@@ -37,7 +39,12 @@ def value_findings(case: InjectionAttempt) -> Iterator[Finding]:
         except StackproofError:
             continue
         seen = {handed.value for handed in traces.handed}
-        yield from _relayed_findings(case, user, traces.relays)
+        relayed = tuple(_relayed_findings(case, user, traces.relays))
+        yield from relayed
+        shown = {*traces.followed, *(relay.to for relay in traces.relays if relayed)}
+        called = functions_with_constants(entry.name for entry in user.elf.imports)
+        for function in sorted(called - shown):
+            yield from _hidden_findings(case, user, function)
         loose = (Handed("", 0, value, sure=False) for value in traces.newer if value not in seen)
         worst: dict[int, Finding] = {}
         for handed in (*traces.handed, *loose):
@@ -71,6 +78,50 @@ def _relayed_findings(
             if finding is not None:
                 by = f", by `{name}` of `{user.path}`"
                 yield replace(finding, message=finding.message + by)
+
+
+def _hidden_findings(
+    case: InjectionAttempt, user: MappedObject, function: str
+) -> Iterator[Finding]:
+    """Yield that a function may get a constant that code does not show, and the target lacks.
+
+    A program has the constants of the MPI that it was compiled with; where that is not known, those
+    of any release. An error's code is what MPI itself returned, unless it is a class.
+    """
+    if case.main is None:
+        return
+    own, target = compiled_with(case), maker_injected(case)
+    names: dict[str, None] = {}
+    prefix = "MPIX_" if function.startswith("mpix_") else "MPI_"  # few use what others may lack
+    for known in case.releases().values if target not in {own, maker_before(case)} else ():
+        if function not in known.functions:
+            continue
+        theirs, ours = known.meaning(*target), known.meaning(*own)
+        possible = (ours.name,) if ours else _possible(known, case.main.family.abi)
+        lacking = [
+            name
+            for name in possible
+            if name and (not theirs or name != theirs.name) and name.startswith(("MPI_", prefix))
+        ]
+        same = theirs is not None and theirs.name in possible
+        if same and case.main.family.abi != Abi.STANDARD:
+            continue
+        of_codes = function in CODES and (theirs is None or function not in theirs.fails)
+        if lacking and not of_codes and (same or _judged(theirs, function)[0] is not None):
+            names.update(dict.fromkeys(lacking))
+    if names:
+        known_as = f" as {_title(own[0])} {own[1]} has it" if own[1] else ""
+        yield Finding(
+            cause=Cause.CONSTANTS,
+            effect=Effect.NOTE if asks_for_the_version(user) else Effect.CANNOT_TELL,
+            message=f"what it hands to {function.upper()} does not show: {_title(target[0])} "
+            f"{target[1]} lacks or renumbers {', '.join(f'`{name}`' for name in names)}{known_as}",
+            file=user.path,
+            provider=case.main.path,
+            symbols=tuple(names),
+            remedy="try it: `inject prove`"
+            + ("" if own[1] else "; or say what compiled it: --compiled-with mpich-4.3.1"),
+        )
 
 
 def _value_finding(case: InjectionAttempt, user: MappedObject, handed: Handed) -> Finding | None:

@@ -70,16 +70,16 @@ def by_name(case: InjectionAttempt) -> Finding | None:
 def _by_its_names(case: InjectionAttempt) -> Finding | None:
     """Return the finding on the MPI that a program opens by names of its own; None for unknown.
 
-    It may try several names, in an order that does not show: all that lead to a file must lead to
-    the replacement.
+    Of several names the first that leads to a file is taken: they stand in a program as its text
+    has them.
     """
     program = case.after.program
     opened = [(n, case.after.searcher.find(n, [program], program)) for n in case.demand.opens]
     name, then = next((pair for pair in opened if pair[1] is not None), opened[0])
-    strange = [hit for _, hit in opened if hit is not None and not _is_owned(case, hit)]
-    if len(opened) > 1 and (strange or then is None):
+    is_strange = not isinstance(then, Hit) or not _is_owned(case, then)
+    if len(opened) > 1 and is_strange:
         return None
-    if not isinstance(then, Hit) or strange:
+    if not isinstance(then, Hit) or is_strange:
         where = f"that is `{then.path}`" if isinstance(then, Hit) else "that cannot be opened"
         return Finding(
             cause=Cause.NOT_INJECTED,

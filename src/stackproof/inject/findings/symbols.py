@@ -44,7 +44,8 @@ _SHOWN = 12
 class InjectionAttempt(Value):
     """One attempt: the closures without and with the injection, and what they are about.
 
-    `scope` has the definitions of the closure with it.
+    `scope` has the definitions of the closure with it, `compiled` the family and the release that
+    the program was compiled with, where a user says it.
     """
 
     view: FileView
@@ -57,6 +58,7 @@ class InjectionAttempt(Value):
     releases: Callable[[], Releases]
     target: Target | None = None
     links: Mapping[str, str] = field(default_factory=dict)
+    compiled: tuple[str, str] | None = None
 
     def owns(self, path: str) -> bool:
         """Return whether a path is of the replacement, or a link of ours to it."""
@@ -452,12 +454,34 @@ def _series(release: str) -> str:
 
 
 def maker_before(case: InjectionAttempt) -> tuple[str, str]:
-    """Return family and release of the MPI that the program has without the injection."""
+    """Return family and release of the MPI that the program has without the injection.
+
+    That is the one that compiled it, where a user says which that was.
+    """
+    if case.compiled and case.main:
+        standard = "-standard" if case.main.family.abi == Abi.STANDARD else ""
+        return case.compiled[0] + standard, case.compiled[1]
     for loaded in case.before.objects[1:]:
         known = abi.family_of(loaded.elf)
         if known is not None:
             return _maker_of(case.before.searcher.view, loaded.file, known[0].abi)
     return "", ""
+
+
+def compiled_with(case: InjectionAttempt) -> tuple[str, str]:
+    """Return family and release of the MPI that a program was compiled with, empty for unknown.
+
+    That is the MPI that the program's own paths or the user's lead to, if it has all functions that
+    the program calls. The system's MPI may only have the same name.
+    """
+    if case.compiled:
+        return maker_before(case)
+    own = next((o for o in case.before.objects[1:] if abi.family_of(o.elf) is not None), None)
+    if own is None or own.how in {"ld.so.cache", "a default folder"}:
+        return "", ""
+    asked = {e.name for user in case.demand.users for e in user.elf.imports}
+    lacks = any(_MPI_CALL.fullmatch(name) and name not in own.elf.exports for name in asked)
+    return ("", "") if lacks else maker_before(case)
 
 
 def maker_injected(case: InjectionAttempt) -> tuple[str, str]:

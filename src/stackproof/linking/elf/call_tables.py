@@ -18,7 +18,8 @@ from stackproof.linking.elf.layout import (
 
 _CALL = re.compile(r"P?(MPIX?_\w+)|p?(mpix?_\w+?)(?:_f08(?:ts)?)?_+")
 _PT_EH_FRAME, _TABLE = 0x6474E550, bytes((1, 0x1B, 0x03, 0x3B))
-_SLOT_KINDS = {6, 7}  # R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT
+_SLOT_KINDS = frozenset({6, 7})  # R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT
+POINTERS = frozenset({1})  # R_X86_64_64
 OTHER, FORTRAN = "=", "&"
 """What stands before the names of functions that are none of MPI, and before those of Fortran."""
 
@@ -37,8 +38,11 @@ def starts(frame: Frame) -> list[int]:
     return sorted(segment.address + start for start, _ in pairs)
 
 
-def slots(frame: Frame) -> Iterator[tuple[int, str]]:
-    """Yield the words that the loader fills in with functions, and those by name."""
+def slots(frame: Frame, kinds: frozenset[int] = _SLOT_KINDS) -> Iterator[tuple[int, str]]:
+    """Yield the words that the loader fills in with functions, and those by name.
+
+    `kinds` are of relocations: of calls, or `POINTERS` to functions that stand in data.
+    """
     symbols = frame.one(DT_SYMTAB)
     if symbols is None or frame.bits != 64 or frame.order != "<":
         return
@@ -48,7 +52,7 @@ def slots(frame: Frame) -> Iterator[tuple[int, str]]:
             continue
         entries = frame.memory(place, min(count // 24, limits.ELF_SLOTS.count) * 24)
         for slot, info, _ in struct.iter_unpack("<QQq", entries):
-            if info & 0xFFFFFFFF not in _SLOT_KINDS:
+            if info & 0xFFFFFFFF not in kinds:
                 continue
             (name,) = frame.unpack("I", frame.memory(symbols + 24 * (info >> 32), 4))
             text = frame.text(name)

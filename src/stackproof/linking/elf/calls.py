@@ -4,6 +4,10 @@ A function is read from its start to its end, once; what registers and words on 
 followed along the way that goes on, and along branches that go forward. Whatever is not understood
 makes a value unknown: what is reported was handed over on some path through the function. Where the
 value is what the function itself was given, those that call it are looked at too.
+
+Beside that a function of MPI is `followed` where every value that any code hands it is certain: a
+constant that is put in place behind the last label before the call, also by all that call a
+function which hands on what it was given.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ from msgspec import Struct, field
 
 from stackproof.core.errors import StackproofError
 from stackproof.linking.elf import telling, x86
-from stackproof.linking.elf.call_tables import FORTRAN, OTHER, slots, starts
+from stackproof.linking.elf.call_tables import FORTRAN, OTHER, POINTERS, slots, starts
 from stackproof.linking.elf.layout import PF_W, PF_X, PT_LOAD, ElfSegment, Frame
 from stackproof.linking.elf.symbols import defined_functions
 
@@ -29,6 +33,8 @@ _LOADS = tuple(bytes((opcode,)) for opcode in (*range(0xB8, 0xC0), 0x68, 0x05))
 _MOST_BYTES, _MOST_SENDING, _MOST_ROUNDS = 1 << 20, 1 << 22, 3
 # -2 as a pointer goes into a register: MPI_BUFFER_AUTOMATIC.
 _SENDS = re.compile(rb"[\x48\x49]\xc7[\xc0-\xc7]\xfe\xff\xff\xff|\x6a\xfe\x41?[\x58-\x5f]")
+# Calls and jumps, and what takes the address of a function: `mov` of a slot, `lea`.
+_REFERS = re.compile(rb"[\xe8\xe9]|\xff[\x15\x25]|[\x8b\x8d][\x05\x0d\x15\x1d\x25\x2d\x35\x3d]")
 _WORDS = re.compile(b"|".join(re.escape(struct.pack("<I", one)) for one in telling.HANDLES))
 
 
@@ -57,12 +63,14 @@ class Relay(NamedTuple):
 class Calls(NamedTuple):
     """What calls tell: constants to MPI and to functions of other files, and who passes those on.
 
-    Of what goes to other files only handles and `MPI_BUFFER_AUTOMATIC` count: no accident.
+    Of what goes to other files only handles and `MPI_BUFFER_AUTOMATIC` count: no accident. Of the
+    functions in `followed` no value is hidden.
     """
 
     handed: tuple[Handed, ...] = ()
     sent: tuple[Handed, ...] = ()
     relays: tuple[Relay, ...] = ()
+    followed: tuple[str, ...] = ()
 
 
 class _Maybe(NamedTuple):
@@ -116,7 +124,9 @@ def read_calls(frame: Frame) -> Calls:
     try:
         search = _Search(frame)
         handed = tuple(sorted(search.handed_over()))
-        return Calls(handed, tuple(sorted(search.flow.sent)), tuple(sorted(search.relays())))
+        flow = search.flow
+        followed = tuple(sorted(search.followed()))
+        return Calls(handed, tuple(sorted(flow.sent)), tuple(sorted(search.relays())), followed)
     except StackproofError:
         return Calls()
 
@@ -143,6 +153,9 @@ class _Flow(Struct):
     returned: dict[int, set[int]] = field(default_factory=dict)
     asked: dict[int, set[tuple[str, int]]] = field(default_factory=dict)
     sent: set[Handed] = field(default_factory=set)
+    called: set[tuple[str, int]] = field(default_factory=set)
+    hidden: set[tuple[str, int]] = field(default_factory=set)
+    lost: set[_Argument] = field(default_factory=set)
 
     def sources_of(self, argument: _Argument) -> set[_Argument]:
         """Return an argument with all those that are passed on to it."""
@@ -184,17 +197,18 @@ class _Search:
         self.stubs = dict(self._stubs())
         self.starts = starts(frame)
         self.flow = _Flow()
+        self.done: set[int] = set()
+        self.seen: set[int] = set()
 
     def handed_over(self) -> Iterable[Handed]:
         """Return the telling constants that reach a call of MPI."""
         if not self.slots:
             return ()
         left = _MOST_BYTES
-        done: set[int] = set()
         wanted = {self._start_of(address) for address in self._places()}
         for _ in range(_MOST_ROUNDS):
-            for start in sorted(wanted - done):
-                done.add(start)
+            for start in sorted(wanted - self.done):
+                self.done.add(start)
                 end = self._end_of(start)
                 left -= end - start
                 if left < 0:
@@ -218,6 +232,37 @@ class _Search:
         for (start, position), call in passed:
             yield from (Relay(name, position, *call) for name in names.get(start, ()))
 
+    def followed(self) -> set[str]:
+        """Return the telling functions of MPI of which no code hands over a hidden value."""
+        flow = self.flow
+        references = [*self._references(self._telling())]
+        called = {to for _, to, _ in references}
+        # The jump of a stub that is called itself hands on what that call does.
+        stubs = {end for end, _, at in references if {at, at - 1, at - 4, at - 5} & called}
+        if not {end for end, _, _ in references} - stubs <= self.seen:
+            return set()
+        hidden = {name for name, at in flow.hidden if at not in stubs}
+        pointers = {name.lstrip(FORTRAN) for _, name in slots(self.frame, POINTERS)}
+        for argument, calls in flow.passed_on.items():
+            names = {name for name, position in calls if telling.FUNCTIONS.get(name) == position}
+            if names and any(map(self._is_lost, flow.sources_of(argument))):
+                hidden |= names
+        return {name for name, at in flow.called if at not in stubs} - hidden - pointers
+
+    def _is_lost(self, argument: _Argument) -> bool:
+        """Return whether a function may be given anything that is not seen here."""
+        start, _ = argument
+        word = struct.pack("<Q", start)
+        data = (part for part in _loaded(self.frame) if not part.flags & PF_X)
+        callers = {*map(self._start_of, self._calls_to({start}))}
+        return (
+            argument in self.flow.lost
+            or not callers
+            or not callers <= self.done
+            or start in defined_functions(self.frame)
+            or any(word in self.frame.bytes_at(part.offset, part.file_size) for part in data)
+        )
+
     def _all(self) -> set[Handed]:
         flow = self.flow
         handed_over = set(flow.handed)
@@ -239,25 +284,35 @@ class _Search:
             for segment in _loaded(self.frame)
             if not segment.flags & (PF_X | PF_W)
         )
-        wanted = {
-            at
-            for table in (self.stubs, self.slots)
-            for at, name in table.items()
-            if name.lstrip(FORTRAN) in telling.FUNCTIONS or (in_data and name.startswith(FORTRAN))
-        }
+        wanted = self._telling()
+        if in_data:
+            tables = (*self.stubs.items(), *self.slots.items())
+            wanted |= {at for at, name in tables if name.startswith(FORTRAN)}
         for address, code in self.parts:
             for pattern in (_WORDS, _SENDS):
                 yield from (address + match.start() for match in pattern.finditer(code))
         yield from self._calls_to(wanted)
 
+    def _telling(self) -> set[int]:
+        """Return the stubs and slots of functions that take a telling argument."""
+        tables = (*self.stubs.items(), *self.slots.items())
+        return {at for at, name in tables if name.lstrip(FORTRAN) in telling.FUNCTIONS}
+
     def _calls_to(self, wanted: set[int]) -> Iterator[int]:
-        """Yield the addresses of calls that go to an address, or to what a word there names."""
+        """Yield where an instruction ends that goes to an address, or to what a word there names.
+
+        It is the address of its last byte.
+        """
+        return (end for end, _, _ in self._references(wanted))
+
+    def _references(self, wanted: set[int]) -> Iterator[tuple[int, int, int]]:
+        """Yield the last byte of instructions as above, what they refer to, and their first."""
         for address, code in self.parts if wanted else ():
-            for match in re.finditer(rb"[\xe8\xe9]|\xff[\x15\x25]", code):
+            for match in _REFERS.finditer(code):
                 end = match.end() + 4
                 distance = int.from_bytes(code[end - 4 : end], "little", signed=True)
                 if address + end + distance in wanted:
-                    yield address + match.start()
+                    yield address + end - 1, address + end + distance, address + match.start()
 
     def _stubs(self) -> Iterator[tuple[int, str]]:
         """Yield the addresses that calls of imported functions go to, with the functions."""
@@ -317,20 +372,55 @@ class _Reading:
         }
         self.later: dict[int, _State] = {}
         self.known_outside: set[x86.Operand] = set()
+        self.certain: set[x86.Operand] = {*_ARGUMENTS}
+        self.labels: frozenset[int] = frozenset()
+        self.here = start
 
     def read(self) -> None:
         """Follow the function to its end."""
         code = self.search.text(self.start, self.end)
+        self.labels = frozenset(self._labels(code))
         at = 0
         while at < len(code):
             address = self.start + at
+            if address in self.labels:
+                self.certain.clear()
             if waiting := self.later.pop(address, None):
                 self._join(waiting)
             told = x86.decode(code, at, address)
             if told is None or told.length <= 0:
                 return
+            self.here = address + told.length - 1
+            self.search.seen.add(self.here)
+            certain = self._is_certain(told)
             self._do(told)
+            if certain and told.target in self.state:
+                self.certain.add(told.target)
             at += told.length
+
+    def _labels(self, code: bytes) -> Iterator[int]:
+        """Yield the addresses of the function that its own jumps go to."""
+        at = 0
+        while at < len(code):
+            told = x86.decode(code, at, self.start + at)
+            if told is None or told.length <= 0:
+                return
+            if told.kind in {"jump", "branch"} and told.value is not None:
+                yield told.value
+            at += told.length
+
+    def _is_certain(self, told: x86.Instruction) -> bool:
+        """Return whether an instruction puts a value in place that it always has there."""
+        source = told.source
+        if told.kind == "zero" or (told.kind == "move" and told.value is not None):
+            return True
+        if isinstance(source, x86.Place) and source.base == x86.AT:
+            names = {"move": self.search.slots, "address": self.search.stubs}.get(told.kind, {})
+            if name := names.get(source.distance):
+                self.flow.hidden.add((name.lstrip(FORTRAN), self.here))
+            known = told.kind == "address" or self.search.word_at(source.distance) is not None
+            return known and told.kind in {"move", "address"}
+        return told.kind == "move" and source in self.certain
 
     def _join(self, other: _State) -> None:
         for place, values in other.items():
@@ -370,6 +460,7 @@ class _Reading:
     def _set(self, place: x86.Operand, values: frozenset[_Value]) -> None:
         if place is None:
             return
+        self.certain.discard(place)
         if place in {x86.RSP, x86.RBP}:
             self._forget_stack(place)
         if values and (not isinstance(place, x86.Place) or place.base in {x86.RSP, x86.RBP}):
@@ -380,6 +471,7 @@ class _Reading:
     def _forget_stack(self, base: x86.Operand) -> None:
         for place in [p for p in self.state if isinstance(p, x86.Place) and p.base == base]:
             del self.state[place]
+            self.certain.discard(place)
 
     def _address(self, told: x86.Instruction) -> None:
         place = told.source
@@ -407,6 +499,7 @@ class _Reading:
 
     def _call(self, told: x86.Instruction) -> None:
         self._hand_over(told)
+        self.certain -= {*_OF_THE_CALLED, x86.RSP, *self.known_outside}
         # A compiler may know that a function of the same file leaves a register alone.
         own = told.value is not None and told.value not in self.search.stubs
         for register in _RETURNED if own else _OF_THE_CALLED:
@@ -419,6 +512,7 @@ class _Reading:
 
     def _hand_over(self, told: x86.Instruction) -> None:
         name = self.search.name_of(told)
+        self._note_hidden(name.lstrip(FORTRAN), told)
         for position, register in enumerate(_ARGUMENTS):
             values = self._values(register)
             for value in values:
@@ -429,6 +523,16 @@ class _Reading:
                     self._to_mpi(name, position, chosen)
                 elif told.value is not None:
                     self._to_own(told.value, position, chosen)
+
+    def _note_hidden(self, function: str, told: x86.Instruction) -> None:
+        """Note what is called, and arguments of which not every value is seen."""
+        if function in telling.FUNCTIONS:
+            self.flow.called.add((function, self.here))
+            if _ARGUMENTS[telling.FUNCTIONS[function]] not in self.certain:
+                self.flow.hidden.add((function, self.here))
+        elif not function and told.value is not None:
+            lost = (n for n, place in enumerate(_ARGUMENTS) if place not in self.certain)
+            self.flow.lost.update((told.value, position) for position in lost)
 
     def _to_own(self, target: int, position: int, value: _Value) -> None:
         """Note what a function of the program is given."""
@@ -482,6 +586,7 @@ class _Reading:
                 waiting[place] = waiting.get(place, frozenset()) | values
         if told.kind != "branch":
             self.state = {}
+            self.certain.clear()
 
 
 def _only_telling(value: int | None) -> frozenset[_Value]:

@@ -63,7 +63,8 @@ class Traces(Value):
     Open MPI was configured for; `release` what an MPI's main library says that it is; `newer`
     the handles in code or data that not every release of an MPI has, `handed` what code hands to
     MPI that not every release takes alike, `sent` what it hands to functions of other files, and
-    `relays` its own functions that pass such on to MPI. The rest is of a dynamic loader.
+    `relays` its own functions that pass such on to MPI, `followed` the functions of MPI of which it
+    hides no value. The rest is of a dynamic loader.
     """
 
     handles: tuple[int, ...] = ()
@@ -75,6 +76,7 @@ class Traces(Value):
     handed: tuple[Handed, ...] = ()
     sent: tuple[Handed, ...] = ()
     relays: tuple[Relay, ...] = ()
+    followed: tuple[str, ...] = ()
     loader_folders: tuple[str, ...] = ()
     loader_cache: str = ""
     glibc_minor: int | None = None
@@ -100,6 +102,7 @@ def read_traces(source: ReadableFile) -> Traces:
         handed=seen.handed,
         sent=seen.sent,
         relays=seen.relays,
+        followed=seen.followed,
         loader_folders=_split(folders.group()) if folders else (),
         loader_cache=_text(cache.group(1)) if cache else "",
         glibc_minor=int(release.group(1)) if release else None,

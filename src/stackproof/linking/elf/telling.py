@@ -6,7 +6,7 @@ What releases mean by them is in `knowledge/mpi-constants.yaml`; here is what co
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 HANDLES = frozenset(
     {
@@ -22,6 +22,7 @@ AUTOMATIC = 0xFFFFFFFE
 FUNCTIONS: Mapping[str, int] = {
     "mpi_comm_split_type": 1,
     "mpi_buffer_attach": 0,
+    "mpi_buffer_attach_c": 0,
     "mpi_error_string": 0,
     "mpi_error_class": 0,
     "mpi_add_error_code": 0,
@@ -38,6 +39,19 @@ FUNCTIONS: Mapping[str, int] = {
     "mpi_attr_get": 1,
 }
 """Functions with an argument whose values some releases have and others not; counted from 0."""
+
+CODES = frozenset({"mpi_error_string", "mpi_error_class"})
+"""Those of them whose argument hardly ever is a constant: a code that MPI has returned."""
+
+_CALL = re.compile(r"P?(MPIX?_\w+)|p?(mpix?_\w+?)(?:_f08(?:ts)?)?_+")
+
+
+def functions_with_constants(symbols: Iterable[str]) -> frozenset[str]:
+    """Return the functions in `FUNCTIONS` that symbols of C and Fortran are."""
+    matches = (_CALL.fullmatch(symbol) for symbol in symbols)
+    names = {(match[1] or match[2]).lower() for match in matches if match}
+    return frozenset(names & FUNCTIONS.keys())
+
 
 _SCANS = r"i?(?:all)?reduce(?:_local|_scatter(?:_block)?)?(?:_init)?|i?(?:ex)?scan(?:_init)?"
 _OF_TYPES = (
