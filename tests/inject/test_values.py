@@ -11,6 +11,7 @@ from elflab import Lab
 from need import need
 from stackproof.core import document
 from stackproof.core.errors import Reason, StackproofError
+from stackproof.inject.effects.check import compiled_of
 from stackproof.inject.effects.known_releases import load_releases
 from stackproof.inject.judge import Question, judge
 from stackproof.inject.model import Cause, Finding, InjectionVerdict, Judgement
@@ -236,6 +237,94 @@ def test_a_constant_that_a_library_passes_on(tmp_path, code, target, verdict, as
         shown = "done)" not in code or "-2" in code
         assert (one.file, one.symbols) == (program if shown else part, ("MPI_BUFFER_AUTOMATIC",))
         assert ("by `attach` of" if shown else "does not show") in one.message
+
+
+SPLIT = "void MPI_Comm_split_type(int, int, int), MPI_Comm_set_errhandler(int, int);\n"
+HIDES = {
+    "shared": "void hand(void) { MPI_Comm_split_type(7, 1, 0); }",
+    "heap": "int *kinds; void hand(void) { MPI_Comm_split_type(7, kinds[3], 0); }",
+    "given": "void hand(int kind) { MPI_Comm_split_type(7, kind, 0); }",
+    "passed": "static void go(int kind) { MPI_Comm_split_type(7, kind, 0); }"
+    "void hand(void) { go(1); }",
+    "twice": "static void go(int kind) { MPI_Comm_split_type(7, kind, 0); } int *kinds;"
+    "void hand(void) { go(1); go(kinds[2]); }",
+    "pointed": "static void go(int kind) { MPI_Comm_split_type(7, kind, 0); }"
+    "void (*later)(int) = go; void hand(void) { go(1); }",
+    "loop": "int next(int); void hand(int left) { int kind = 1; while (left--) {"
+    "MPI_Comm_split_type(7, kind, 0); kind = left; } }",
+    "table": "void (*split)(int, int, int) = MPI_Comm_split_type;"
+    "void hand(int kind) { split(7, kind, 0); }",
+    "address": "void hand(int kind) { void (*split)(int, int, int) = MPI_Comm_split_type;"
+    "MPI_Comm_split_type(7, 1, 0); split(7, kind, 0); }",
+    "asks": "int MPI_Get_version(void); int *kinds;"
+    "void hand(void) { if (MPI_Get_version() > 3) MPI_Comm_split_type(7, kinds[3], 0); }",
+    "handler": "int *kinds; void hand(void) { MPI_Comm_set_errhandler(7, kinds[3]); }",
+}
+_HIDDEN = {"heap", "given", "twice", "pointed", "loop", "table", "address"}
+
+
+@pytest.mark.parametrize("optimised", ["-O0", "-O2"])
+@pytest.mark.parametrize("code", HIDES)
+def test_an_argument_that_does_not_show(tmp_path, code, optimised):
+    """A kind of split may be any that the header has; every way to hide one counts."""
+    need("gcc")
+    lab = Lab(tmp_path)
+    own, folder = mpi(lab, "5.0.2"), f"{mpi(lab, '5.0.2')}/lib"
+    text = "int MPI_Init(void); int main(void) { return MPI_Init(); }\n"
+    source = lab._source(USES_MPICH + SPLIT + HIDES[code] + "\n" + text, "c")
+    program = lab.path("program")
+    lab._gcc(optimised, source, f"{own}/lib/libmpi.so.12", f"-Wl,-rpath,{folder}",
+             "-Wl,--unresolved-symbols=ignore-all", program)  # fmt: skip
+    view = RootView()
+    for target, lacks in (("5.0.2", False), ("5.0.1", False), ("4.2.3", False), ("3.4.3", True)):
+        question = Question(machine=this_machine(), releases=load_releases)
+        found = judge(view, program, find_replacement(view, mpi(lab, target)), question)
+        hides = code in _HIDDEN and lacks
+        assert (found.verdict is InjectionVerdict.UNKNOWN) is hides, (target, found.findings)
+        assert bool(of_constants(found)) is (hides or (lacks and code == "asks"))
+
+
+@pytest.mark.parametrize(
+    ("compiled", "flags", "verdict"),
+    [
+        (None, ["-Wl,-rpath,OWN"], InjectionVerdict.WORKS),
+        (None, [], InjectionVerdict.UNKNOWN),
+        ("mpich-3.4.3", [], InjectionVerdict.WORKS),
+        ("mpich-4.1", ["-Wl,-rpath,OWN"], InjectionVerdict.UNKNOWN),
+        ("intel-mpi-2021.10", ["-Wl,-rpath,OWN"], InjectionVerdict.WORKS),
+    ],
+)
+def test_the_release_that_compiled_a_program(tmp_path, compiled, flags, verdict):
+    """It is the one that its own paths lead to, or that the user names; else any release counts."""
+    need("gcc")
+    lab = Lab(tmp_path)
+    own = mpi(lab, "3.4.3")
+    program = lab.program(
+        needs=[f"{own}/lib/libmpi.so.12"], calls=["MPI_Init"],
+        declarations=USES_MPICH + SPLIT + HIDES["heap"],
+        flags=[flag.replace("OWN", f"{own}/lib") for flag in flags],
+    )  # fmt: skip
+    question = Question(
+        machine=this_machine(), releases=load_releases, compiled=compiled_of(compiled or "")
+    )
+    view = RootView()
+    found = judge(view, program, find_replacement(view, mpi(lab, "3.4.3", "other")), question)
+    assert found.verdict is verdict, found.findings
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("mpich", Reason.USAGE),
+        ("4.3.1", Reason.USAGE),
+        ("-4", Reason.USAGE),
+        ("some-mpi-4.3", Reason.UNSUPPORTED),
+    ],
+)
+def test_what_is_no_release(text, reason):
+    with pytest.raises(StackproofError) as caught:
+        compiled_of(text)
+    assert caught.value.reason is reason
 
 
 def test_what_is_said(tmp_path):

@@ -13,8 +13,8 @@ import pytest
 from need import need
 from stackproof.core.errors import StackproofError
 from stackproof.linking.elf import BytesSource, calls, telling, x86
-from stackproof.linking.elf.calls import Handed, Relay
 from stackproof.linking.elf.constants import read_traces
+from stackproof.linking.elf.flow import Handed, Relay
 from stackproof.linking.elf.layout import open_frame
 
 CODE = """

@@ -19,7 +19,7 @@ from stackproof.inject.findings.symbols import (
 )
 from stackproof.inject.model import Cause, Effect, Finding
 from stackproof.inject.values import EVERY, KnownValue, Meaning, find
-from stackproof.linking.elf.calls import Handed, Relay
+from stackproof.linking.elf.flow import Handed, Relay
 from stackproof.linking.elf.telling import CODES, functions_with_constants
 from stackproof.linking.loader import MappedObject
 from stackproof.mpi.abi import Abi

@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from stackproof.core import limits
 from stackproof.core.value import Value
 from stackproof.linking.elf import calls, telling
-from stackproof.linking.elf.calls import Calls, Handed, Relay
+from stackproof.linking.elf.calls import Calls
+from stackproof.linking.elf.flow import Handed, Relay
 from stackproof.linking.elf.layout import (
     PF_W,
     PF_X,

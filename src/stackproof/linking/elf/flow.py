@@ -1,0 +1,104 @@
+"""What is seen of calls while code is read: constants, arguments, and what stays hidden."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from msgspec import Struct, field
+
+from stackproof.linking.elf import telling, x86
+
+MOST_ROUNDS = 3
+"""So many functions deep a value is followed from call to call."""
+
+
+class Handed(NamedTuple):
+    """A constant that code hands to a function: by the function's name in C, in small letters.
+
+    It is not `sure` where it may be another by then: a variable has it at first, or it is one of
+    two that the program chooses from.
+    """
+
+    function: str
+    position: int
+    value: int
+    sure: bool = True
+
+
+class Relay(NamedTuple):
+    """An exported function that hands one of its arguments to MPI, where that is a telling one."""
+
+    function: str
+    position: int
+    to: str
+    to_position: int
+
+
+class Maybe(NamedTuple):
+    """What a variable holds when the program starts, or one of two values."""
+
+    value: int
+
+
+class Given(NamedTuple):
+    """What a function got as an argument of its own."""
+
+    position: int
+
+
+class Returned(NamedTuple):
+    """What another function of the file returned."""
+
+    start: int
+
+
+class Pointer(NamedTuple):
+    """An address of the program."""
+
+    address: int
+
+
+Value = int | Given | Pointer | Maybe | Returned
+Argument = tuple[int, int]
+State = dict[x86.Operand, frozenset[Value]]
+
+
+class Flow(Struct):
+    """What was seen: constants and own arguments at calls of MPI, and at calls of functions."""
+
+    handed: set[Handed] = field(default_factory=set)
+    passed_on: dict[Argument, set[tuple[str, int]]] = field(default_factory=dict)
+    given: dict[Argument, set[int]] = field(default_factory=dict)
+    edges: dict[Argument, set[Argument]] = field(default_factory=dict)
+    returned: dict[int, set[int]] = field(default_factory=dict)
+    asked: dict[int, set[tuple[str, int]]] = field(default_factory=dict)
+    sent: set[Handed] = field(default_factory=set)
+    called: set[tuple[str, int]] = field(default_factory=set)
+    hidden: set[tuple[str, int]] = field(default_factory=set)
+    lost: set[Argument] = field(default_factory=set)
+    seen: set[int] = field(default_factory=set)
+
+    def sources_of(self, argument: Argument) -> set[Argument]:
+        """Return an argument with all those that are passed on to it."""
+        seen = {argument}
+        left = [argument]
+        while left:
+            more = self.edges.get(left.pop(), set()) - seen
+            left += more
+            seen |= more
+        return seen
+
+    def given_to(self, argument: Argument) -> set[int]:
+        """Return the constants that an argument may have, by those that pass theirs on to it."""
+        return {value for one in self.sources_of(argument) for value in self.given.get(one, ())}
+
+    def wrappers(self) -> set[int]:
+        """Return the functions that hand an argument of theirs on to a telling one."""
+        reached = {
+            argument
+            for argument, calls in self.passed_on.items()
+            if any(telling.FUNCTIONS.get(name) == position for name, position in calls)
+        }
+        for _ in range(MOST_ROUNDS):
+            reached |= {source for to in reached & self.edges.keys() for source in self.edges[to]}
+        return {start for start, _ in reached}
