@@ -182,6 +182,47 @@ def test_a_script_that_preloads(lab, value, verdict):
         assert taken is (verdict is InjectionVerdict.WORKS)
 
 
+@pytest.mark.parametrize(
+    ("line", "program"),
+    [
+        ("exec taskset -c 0,1 nice -n 1 /p", "/p"),
+        ("taskset 0x3 /p --flag", "/p"),
+        ("exec numactl -N 0 --membind=1 -C 0-3 --localalloc /p", "/p"),
+        ("numactl --membind 0 -- /p", "/p"),
+        ("exec nice -10 ionice -c2 -n 0 /p", "/p"),
+        ("exec /usr/bin/time -v -o log stdbuf -oL -e 0 /p x", "/p"),
+        ("timeout -k 5 --signal=KILL 10m setarch x86_64 -R /p\nexit $?", "/p"),
+        ("setarch -R /p\nrc=$?\nexit $rc", "/p"),
+        ("exec env -u X A=b chrt -f 10 nohup setsid -w /p", "/p"),
+        ("exec -a other -c /p", "/p"),
+        ("timeout 5 /bin/curl x\nexec /p", "/p"),
+        ("timeout 5 /bin/curl x\n./other", ""),
+        ("if test -e x; then nice /p; fi", ""),
+        ("exec numactl $OPTIONS /p", "\1"),
+        ("echo taskset /p", ""),
+    ],
+)
+def test_tools_that_start_the_program(line, program):
+    assert followed(line).program == program
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "exec taskset -c 0 nice -n 1 PROGRAM",
+        "timeout -k 5 100 env -u NOTHING A=b stdbuf -oL PROGRAM",
+        "exec setarch -R nohup PROGRAM",
+        "time -p nice -1 PROGRAM\nexit $?",
+    ],
+)
+def test_a_script_with_tools(lab, line):
+    program = lab.path("env/bin/program")
+    script = write(lab, "wrapped", f"#!/bin/bash\n{line.replace('PROGRAM', program)}\n")
+    found = judged(lab, "wrapped")
+    assert found.verdict is InjectionVerdict.WORKS
+    assert run(script, env=dict(found.environment)).answers == {"MPI_Init": "new/lib/libmpi.so.12"}
+
+
 def test_folders_behind_come_before_a_runpath(lab):
     found = followed('export LD_LIBRARY_PATH=/a:$LD_LIBRARY_PATH:/b\nexec /p "$@"')
     assert (found.first, found.last, found.program) == (("/a",), ("/b",), "/p")

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 
 from msgspec import Struct, field
 
+from stackproof.inject.starters import after_starter, is_starter
+
 _PATH, _PRELOAD = "LD_LIBRARY_PATH", "LD_PRELOAD"
 _OLD, _UNKNOWN = "\0", "\1"
 _ASSIGNS = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
@@ -28,6 +30,7 @@ _OWN_FOLDER = re.compile(
 _COMMAND = re.compile(r"\$\([^()]*\)|`[^`]*`")
 _VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)(?:(:?[-+=?])([^{}]*))?\}|([A-Za-z_]\w*))")
 _OTHER = re.compile(r"\$(?:\{[^{}]*\}|[@*#?0-9])")
+_ENDS = re.compile(r"(?:exit|return|wait|:)\b|\w+=\$\?$")
 _DEEPEST, _MOST_SCRIPTS = 5, 64
 """Scripts that read in others, or themselves, are followed so far."""
 _LONGEST = 1 << 16
@@ -41,8 +44,8 @@ class Startup(Struct, kw_only=True):
     `anew` says that it may drop these, `dropped` that it does. `preloads` are files that it puts
     into LD_PRELOAD, which `preload_anew` says to be without what was there, and `preload_unknown`
     with what only shows when it runs. `program` is what it starts (no path where that is not plain,
-    or one of several), and `is_settled` says that it starts that under all conditions;
-    `scripts` what was read.
+    or one of several), `words` that with its arguments, and `is_settled` says that it starts that
+    under all conditions; `scripts` what was read.
     """
 
     variables: dict[str, str] = field(default_factory=dict)
@@ -54,6 +57,7 @@ class Startup(Struct, kw_only=True):
     preload_anew: bool = False
     preload_unknown: bool = False
     program: str = ""
+    words: tuple[str, ...] = ()
     is_settled: bool = False
     scripts: tuple[str, ...] = ()
 
@@ -77,7 +81,9 @@ def _run(startup: Startup, path: str, read: Callable[[str], str], depth: int) ->
         return
     startup.scripts = (*startup.scripts, path)
     folder = path.rpartition("/")[0] or "/"
-    for line, sure in _commands(text):
+    commands = [*_commands(text)]
+    last = max((n for n, (line, _) in enumerate(commands) if not _ENDS.match(line)), default=0)
+    for number, (line, sure) in enumerate(commands):
         command = _OWN_FOLDER.sub(folder, line)
         words = _WORD.findall(re.split(r"(?:^|\s)#", command)[0])
         if match := _DEFAULTS.fullmatch(command):
@@ -90,7 +96,8 @@ def _run(startup: Startup, path: str, read: Callable[[str], str], depth: int) ->
             for name in words[1:]:
                 _assign(startup, name, "", sure=sure)
         else:
-            _simple(startup, words[words[:1] == ["export"] :], sure=sure)
+            is_last = depth == 0 and number == last
+            _simple(startup, words[words[:1] == ["export"] :], sure=sure, is_last=is_last)
 
 
 def _commands(text: str) -> Iterator[tuple[str, bool]]:
@@ -124,24 +131,30 @@ def _without_documents(text: str) -> str:
     return "\n".join(kept)
 
 
-def _simple(startup: Startup, words: list[str], *, sure: bool) -> None:
+def _simple(startup: Startup, words: list[str], *, sure: bool, is_last: bool) -> None:
     """Follow the assignments of a command, and what it starts where that is the program."""
     left = list(words)
     while left and (match := _ASSIGNS.fullmatch(left[0])):
         _assign(startup, match[1], match[2], sure=sure)
         left.pop(0)
     starts = left[:1] == ["exec"] or any(word.strip('"') in {"$@", "${@}"} for word in left)
+    starts |= is_last and bool(left) and (is_starter(left[0]) or _is_env(left[0]))
     if not starts or startup.is_settled:
         return
-    left = left[left[0] == "exec" :]
-    while left and left[0].rpartition("/")[2] == "env":
-        left = _after_env(startup, left[1:], sure=sure)
+    while left and (is_starter(left[0]) or _is_env(left[0])):
+        env = _is_env(left[0])
+        left = _after_env(startup, left[1:], sure=sure) if env else after_starter(left)
     words = [_expanded(startup, word) for word in left]
+    startup.words = tuple(words)
     program = next((word for word in words if word), "")
     if program.startswith("/") or words != left:
         # Of two programs the condition decides, which is not known here.
         startup.program = program if startup.program in {"", program} else _UNKNOWN
         startup.is_settled = sure
+
+
+def _is_env(word: str) -> bool:
+    return word.rpartition("/")[2] == "env"
 
 
 def _after_env(startup: Startup, words: list[str], *, sure: bool) -> list[str]:
