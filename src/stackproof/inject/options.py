@@ -29,8 +29,8 @@ class ProgramOptions(Options):
         default="",
     )  # fmt: skip
     env: tuple[str, ...] = option(
-        "NAME=VALUE", "a variable that they are started with: LD_LIBRARY_PATH, LD_PRELOAD or "
-        "LD_AUDIT",
+        "NAME=VALUE", "a variable that they are started with: LD_LIBRARY_PATH, LD_PRELOAD, "
+        "LD_AUDIT or PYTHONPATH",
     )  # fmt: skip
     root: str = option(
         "DIR|IMAGE", "root of the programs: a folder, oci:DIR[:TAG], an archive of `podman "

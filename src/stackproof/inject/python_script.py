@@ -21,16 +21,32 @@ _MODULES = sys.stdlib_module_names - {
 }  # fmt: skip
 
 
+def imports(text: str, package: str) -> bool:
+    """Return whether a script imports a package, or a module of it."""
+    for node in _nodes(text):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom) and not node.level:
+            names = [node.module or ""]
+        if any(name.partition(".")[0] == package for name in names):
+            return True
+    return False
+
+
+def _nodes(text: str) -> list[ast.AST]:
+    """Return all parts of a script, none where it is no Python."""
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            return [*ast.walk(ast.parse(text))]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+
+
 def opened_by(text: str) -> tuple[str, ...]:
     """Return the libraries that a script opens, none where it may open or start others too.
 
     Modules that are none of Python's own may open any, and so may a name that is put together.
     """
-    try:
-        with warnings.catch_warnings(action="ignore"):
-            nodes = [*ast.walk(ast.parse(text))]
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return ()
+    nodes = _nodes(text)
     calls = [node for node in nodes if isinstance(node, ast.Call) and _word(node.func) in _OPENERS]
     plain = {id(node.func) for node in calls} | {
         id(node.func.value) for node in calls if isinstance(node.func, ast.Attribute)

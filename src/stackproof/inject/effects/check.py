@@ -12,14 +12,14 @@ from stackproof.core import harmless, limits
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.value import Value, replace
 from stackproof.image.container.effects import roots
-from stackproof.inject.effects import known_releases, named, scripts
+from stackproof.inject.effects import known_releases, named, python_modules, scripts
 from stackproof.inject.effects import target as inject_target
 from stackproof.inject.effects.equal_programs import EqualPrograms
 from stackproof.inject.effects.named import NamedPath
 from stackproof.inject.findings import launcher as findings_launcher
 from stackproof.inject.judge import Question
 from stackproof.inject.manifest import Manifest, MergedView, describe
-from stackproof.inject.model import Judgement
+from stackproof.inject.model import Judgement, verdict_of
 from stackproof.inject.options import CheckOptions, ProgramOptions
 from stackproof.inject.replacement import Replacement, find_replacement, require_use
 from stackproof.inject.startup import Startup, follow
@@ -94,7 +94,7 @@ def judge_named(
                 raise
             empty.append(text)
             continue
-        found += [(text, _judged(looked, path, place, of.root)) for path in paths]
+        found += [(text, one) for one in _alternatives(looked, paths, place, of)]
         _tell_skipped(looked.own, say)
     if not found:
         raise fail(
@@ -131,17 +131,51 @@ def _look(place: NamedPath, other: NamedPath, of: ProgramOptions, question: Ques
     )
 
 
-def _judged(looked: _Looked, path: str, place: NamedPath, root: str) -> Judgement:
+def _alternatives(
+    looked: _Looked, paths: Sequence[str], place: NamedPath, of: ProgramOptions
+) -> Iterator[Judgement]:
+    """Yield the judgements of programs; of files that are one module of Python, the best one."""
+    groups: dict[str, list[str]] = {}
+    for path in paths:
+        groups.setdefault(python_modules.alternative_of(path) or path, []).append(path)
+    for group in groups.values():
+        judgements = [_judged(looked, path, place, of) for path in group]
+        several = len(group) > 1
+        yield scripts.of_module(judgements, "", "", "") if several else judgements[0]
+
+
+def _judged(looked: _Looked, path: str, place: NamedPath, of: ProgramOptions) -> Judgement:
     """Return the judgement of a program, or of the script that it is."""
-    own = looked.own
-    script, startup = _started_by(own, path)
-    program = _run_by(own, script, place, root)
+    own, paths = looked.own, _paths(place, of.root)
+    folders = paths.get("PATH", "/usr/bin:/bin").split(":")
+    if not isinstance(own, RootView):
+        return looked.equal.judge(path, replace(looked.asked, startup=None))
+    script, startup, words = _started_by(own, path, folders)
+    if words and python_modules.is_python(script):
+        first, script = script, python_modules.script_in(words)
+    else:
+        first = scripts.named_by(own, script, folders)
+    program = scripts.program_of(own, first, folders)
+    shim = scripts.is_shim(own, first)
+    of_mpi4py = bool(script) and python_modules.imports_mpi4py(own, script)
+    if of_mpi4py and not shim:
+        settings = {**paths, **(startup.variables if startup else {}), **_environment(of.env)}
+        extensions = python_modules.extensions_of(own, script, program, settings)
+        asked = replace(looked.asked, startup=startup)
+        judgements = [looked.equal.judge(one, asked) for one in extensions]
+        if judgements:
+            return scripts.of_module(judgements, path, program, "mpi4py")
     here = replace(
         looked.asked,
         startup=startup or _host(own, program, looked.asked),
         opens=scripts.opened_by(own, script, program),
     )
     one = looked.equal.judge(program, here)
+    if shim or of_mpi4py:
+        told = (
+            scripts.shim_finding(own, path, first) if shim else scripts.lost_finding(path, program)
+        )
+        return replace(one, program=path, findings=(told,), verdict=verdict_of((told,)))
     return one if program == path else scripts.of_script(one, path)
 
 
@@ -181,31 +215,34 @@ def manifest_of(name: str, of: ProgramOptions) -> Manifest:
     return describe(view, path, programs, machine=machine_of(of.isa), setting=setting_of(of))
 
 
-def _started_by(view: FileView, path: str) -> tuple[str, Startup | None]:
-    """Return the program that a shell script plainly starts, and the settings before it.
+def _started_by(
+    view: RootView, path: str, folders: Sequence[str]
+) -> tuple[str, Startup | None, tuple[str, ...]]:
+    """Return the program that a shell script plainly starts, the settings before it, its words.
 
-    Of any other file it is the path itself.
+    Of any other file it is the path itself, without words.
     """
-    if not isinstance(view, RootView):
-        return path, None
     startup: Startup | None = None
-    program = path
+    program, words = path, tuple[str, ...]()
     for _ in range(limits.SCRIPTS.count):
         found = started_by(view, program)
-        if found is None or not found.program.startswith("/") or not view.look(found.program):
+        if found is None or python_modules.is_python(program):
             break
-        program, startup = found.program, found if found.changes or startup is None else startup
-    return program, startup
+        named = found.program
+        if found.words[:1] and python_modules.is_python(found.words[0]) and "/" not in named:
+            changed = found.variables.get("PATH", "").split(":")
+            named = scripts.look_for(view, found.words[0], (*changed, *folders))
+        if not named.startswith("/") or not view.look(named):
+            break
+        program, words = named, found.words
+        startup = found if found.changes or startup is None else startup
+    return program, startup, words
 
 
-def _run_by(view: FileView, path: str, place: NamedPath, root: str) -> str:
-    """Return the program that runs a script, else the path itself."""
-    if not isinstance(view, RootView):
-        return path
+def _paths(place: NamedPath, root: str) -> Mapping[str, str]:
+    """Return the environment that programs are looked for in."""
     at_home = root == "/" and not place.image
-    paths = os.environ if at_home else place.root(root).config.environment
-    folders = paths.get("PATH", "/usr/bin:/bin").split(":")
-    return scripts.program_of(view, path, folders)
+    return os.environ if at_home else place.root(root).config.environment
 
 
 def _host(view: FileView, program: str, question: Question) -> Startup | None:
@@ -273,30 +310,20 @@ def _joined(place: NamedPath, other: NamedPath, root: str) -> tuple[FileView, Re
 _R_FOLDERS = ("/usr/lib/R", "/usr/lib64/R", "/usr/local/lib/R", "/usr/local/lib64/R")
 
 
-def text_of(view: RootView, path: str) -> str:
-    """Return the text of a file, empty where it is none that can be read."""
-    file = view.look(path)
-    try:
-        content = view.head(file, limits.SMALL_RECORD.bytes) if file else b""
-    except StackproofError:
-        return ""
-    return content.decode(errors="replace")
-
-
 def started_by(view: RootView, script: str) -> Startup | None:
     """Return the effects of a shell's script, None for another language."""
-    line, _, _ = text_of(view, script).partition("\n")
+    line, _, _ = python_modules.text_of(view, script).partition("\n")
     words = line.removeprefix("#!").split()
     shell = posixpath.basename(words[-1]) if words and line.startswith("#!") else ""
     if shell not in {"sh", "bash", "dash", "ksh"}:
         return None
-    return follow(script, lambda path: text_of(view, path))
+    return follow(script, lambda path: python_modules.text_of(view, path))
 
 
 def startup_of(view: RootView, closure: Closure) -> Startup | None:
     """Return the start of a program by its host, None without such a host."""
     for script, known in (*_of_r(view, closure), *_of_conda(view, closure)):
-        startup = follow(script, lambda path: text_of(view, path), known)
+        startup = follow(script, lambda path: python_modules.text_of(view, path), known)
         if startup.changes:
             return startup
     return None

@@ -9,7 +9,14 @@ from stackproof.core import limits
 from stackproof.core.errors import Location, Reason, fail
 from stackproof.core.value import replace
 from stackproof.inject import python_script
-from stackproof.inject.model import Cause, Effect, Finding, Judgement, verdict_of
+from stackproof.inject.model import (
+    Cause,
+    Effect,
+    Finding,
+    InjectionVerdict,
+    Judgement,
+    verdict_of,
+)
 from stackproof.linking.effects.view import RootView
 from stackproof.linking.loader import FileView
 
@@ -22,6 +29,10 @@ _WITH_VALUE = frozenset(_LONG.values())
 _OF_NO_USER = {Cause.NO_MPI, Cause.STATIC, Cause.HOST}
 
 
+# Its host is known, and it calls all of MPI whatever the script does.
+_OF_ANY_MODULE = {Cause.HOST, Cause.NOT_JUDGED}
+
+
 def program_of(view: RootView, path: str, folders: Sequence[str]) -> str:
     """Return the program that runs a script, or the path itself where it is none.
 
@@ -30,20 +41,92 @@ def program_of(view: RootView, path: str, folders: Sequence[str]) -> str:
     """
     found = path
     for _ in range(_DEEPEST + 1):
-        file = view.look(found)
-        line = view.head(file, _FIRST_LINE).partition(b"\n")[0] if file else b""
-        words = line[2:].decode(errors="surrogateescape").split()
-        if not line.startswith(b"#!") or not words:
+        after = _next(view, found, folders)
+        if not after:
             return found
-        found = posixpath.join("/", words[0])
-        if posixpath.basename(words[0]) == "env":
-            found = _told(view, words[1:], folders) or found
+        found = after
     raise fail(
         Reason.INVALID_VALUE,
         f"`{path}` is a script that is run by a script, and so on without end",
         where=Location(file=path),
         hint="name the program",
     )
+
+
+def _next(view: RootView, path: str, folders: Sequence[str]) -> str:
+    """Return the program that the first line of a file names, empty for none."""
+    file = view.look(path)
+    line = view.head(file, _FIRST_LINE).partition(b"\n")[0] if file else b""
+    words = line[2:].decode(errors="surrogateescape").split()
+    if not line.startswith(b"#!") or not words:
+        return ""
+    named = posixpath.join("/", words[0])
+    is_env = posixpath.basename(words[0]) == "env"
+    return (_told(view, words[1:], folders) or named) if is_env else named
+
+
+def named_by(view: RootView, path: str, folders: Sequence[str]) -> str:
+    """Return the program that the first line of a script names, else the path itself."""
+    return _next(view, path, folders) or path
+
+
+def is_shim(view: RootView, program: str) -> bool:
+    """Return whether a program is a script of pyenv, which chooses the interpreter to start."""
+    return posixpath.dirname(program).endswith("/shims") and bool(_next(view, program, ()))
+
+
+def lost_finding(script: str, interpreter: str) -> Finding:
+    """Return that a script imports mpi4py, and its interpreter has none."""
+    return Finding(
+        cause=Cause.HOST,
+        effect=Effect.CANNOT_TELL,
+        message=f"it imports mpi4py, and no folder of `{interpreter}` has it",
+        file=script,
+        provider=interpreter,
+        remedy="write the interpreter that has it into the first line, or say where it is: "
+        "--env PYTHONPATH=DIR",
+    )
+
+
+def shim_finding(view: RootView, script: str, shim: str) -> Finding:
+    """Return that a shim of pyenv chooses the interpreter, and which one to name."""
+    root, name = posixpath.dirname(posixpath.dirname(shim)), posixpath.basename(shim)
+    file = view.look(f"{root}/version")
+    version = view.head(file, _FIRST_LINE).decode(errors="replace").split() if file else []
+    chosen = f"{root}/versions/{version[0]}/bin/{name}" if version else ""
+    known = f", now perhaps `{chosen}`" if chosen and view.look(chosen) else ""
+    return Finding(
+        cause=Cause.HOST,
+        effect=Effect.CANNOT_TELL,
+        message=f"`{shim}` is a shim of pyenv: which interpreter it starts shows only when it runs",
+        file=script,
+        provider=shim,
+        remedy=f"write the interpreter into the first line: `pyenv which {name}` prints it{known}",
+    )
+
+
+def of_module(
+    judgements: Sequence[Judgement], path: str, interpreter: str, module: str
+) -> Judgement:
+    """Return the answer for a script, of those for the alternatives of a module that it imports.
+
+    That alternative counts which fits the injected MPI best.
+    """
+    order = list(InjectionVerdict)
+    best = min(judgements, key=lambda one: order.index(one.verdict))
+    others = len(judgements) - 1
+    told = Finding(
+        cause=Cause.HOST,
+        effect=Effect.NOTE,
+        message=(f"it imports {module}, and `{interpreter}` loads" if interpreter else "this is")
+        + f" `{best.program}`"
+        + (f": of {others + 1} for different MPIs, the one that fits" if others else ""),
+        file=path or best.program,
+        provider=best.program,
+    )
+    kept = [one for one in best.findings if not interpreter or one.cause not in _OF_ANY_MODULE]
+    findings = (*kept, told)
+    return replace(best, program=path or best.program, findings=findings)
 
 
 def opened_by(view: FileView, script: str, program: str) -> tuple[str, ...]:
@@ -66,7 +149,12 @@ def _told(view: RootView, words: Sequence[str], folders: Sequence[str]) -> str:
     name = left[0] if left else ""
     if "/" in name:
         return posixpath.join("/", options.get("C", ""), name)
-    places = (posixpath.join("/", folder, name) for folder in folders if folder and name)
+    return look_for(view, name, folders) if name else ""
+
+
+def look_for(view: RootView, name: str, folders: Sequence[str]) -> str:
+    """Return the path of a program by its name, empty where no folder has it."""
+    places = (posixpath.join("/", folder, name) for folder in folders if folder)
     return next((place for place in places if view.look(place) is not None), "")
 
 
