@@ -67,7 +67,7 @@ def inject(capsys, *words):
 
 def test_works(lab, capsys):
     app = lab.path("programs/bin/app")
-    code, out, err = inject(capsys, "check", app, "--with", lab.path("new"))
+    code, out, err = inject(capsys, "check", app, "--with", lab.path("new"), "--tree")
     assert (code, err) == (ExitCode.DONE, "")
     assert out.startswith(f"{app}: works\n")
     assert f"LD_LIBRARY_PATH={lab.path('new/lib')}\n" in out

@@ -22,7 +22,7 @@ _MODULES = sys.stdlib_module_names - {
 
 
 def imports(text: str, package: str) -> bool:
-    """Return whether a script imports a package, or a module of it."""
+    """Return True for a script that imports a package, or a module of it."""
     for node in _nodes(text):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         if isinstance(node, ast.ImportFrom) and not node.level:

@@ -94,7 +94,7 @@ def judge_named(
                 raise
             empty.append(text)
             continue
-        found += [(text, one) for one in _alternatives(looked, paths, place, of)]
+        found += [(text, answer) for answer in _alternatives(looked, paths, place, of)]
         _tell_skipped(looked.own, say)
     if not found:
         raise fail(
@@ -161,8 +161,8 @@ def _judged(looked: _Looked, path: str, place: NamedPath, of: ProgramOptions) ->
     if of_mpi4py and not shim:
         settings = {**paths, **(startup.variables if startup else {}), **_environment(of.env)}
         extensions = python_modules.extensions_of(own, script, program, settings)
-        asked = replace(looked.asked, startup=startup)
-        judgements = [looked.equal.judge(one, asked) for one in extensions]
+        question = replace(looked.asked, startup=startup)
+        judgements = [looked.equal.judge(file, question) for file in extensions]
         if judgements:
             return scripts.of_module(judgements, path, program, "mpi4py")
     here = replace(
@@ -172,10 +172,10 @@ def _judged(looked: _Looked, path: str, place: NamedPath, of: ProgramOptions) ->
     )
     one = looked.equal.judge(program, here)
     if shim or of_mpi4py:
-        told = (
+        lacks = (
             scripts.shim_finding(own, path, first) if shim else scripts.lost_finding(path, program)
         )
-        return replace(one, program=path, findings=(told,), verdict=verdict_of((told,)))
+        return replace(one, program=path, findings=(lacks,), verdict=verdict_of((lacks,)))
     return one if program == path else scripts.of_script(one, path)
 
 
@@ -225,17 +225,17 @@ def _started_by(
     startup: Startup | None = None
     program, words = path, tuple[str, ...]()
     for _ in range(limits.SCRIPTS.count):
-        found = started_by(view, program)
-        if found is None or python_modules.is_python(program):
+        effects = started_by(view, program)
+        if effects is None or python_modules.is_python(program):
             break
-        named = found.program
-        if found.words[:1] and python_modules.is_python(found.words[0]) and "/" not in named:
-            changed = found.variables.get("PATH", "").split(":")
-            named = scripts.look_for(view, found.words[0], (*changed, *folders))
+        named = effects.program
+        if effects.words[:1] and python_modules.is_python(effects.words[0]) and "/" not in named:
+            changed = effects.variables.get("PATH", "").split(":")
+            named = scripts.look_for(view, effects.words[0], (*changed, *folders))
         if not named.startswith("/") or not view.look(named):
             break
-        program, words = named, found.words
-        startup = found if found.changes or startup is None else startup
+        program, words = named, effects.words
+        startup = effects if effects.changes or startup is None else startup
     return program, startup, words
 
 

@@ -23,7 +23,7 @@ _WITH_VALUE = frozenset({"-W", "-X", "--check-hash-based-pycs"})
 
 
 def is_python(program: str) -> bool:
-    """Return whether a program is an interpreter of Python, by its name."""
+    """Return True for an interpreter of Python, by its name."""
     return _PYTHON.fullmatch(posixpath.basename(program)) is not None
 
 
@@ -50,7 +50,7 @@ def text_of(view: RootView, path: str) -> str:
 
 
 def imports_mpi4py(view: RootView, script: str) -> bool:
-    """Return whether a script of Python imports mpi4py, by its text."""
+    """Return True for a script of Python whose text imports mpi4py."""
     return python_script.imports(text_of(view, script), _PACKAGE)
 
 

@@ -71,7 +71,7 @@ def named_by(view: RootView, path: str, folders: Sequence[str]) -> str:
 
 
 def is_shim(view: RootView, program: str) -> bool:
-    """Return whether a program is a script of pyenv, which chooses the interpreter to start."""
+    """Return True for a script of pyenv, which chooses the interpreter to start."""
     return posixpath.dirname(program).endswith("/shims") and bool(_next(view, program, ()))
 
 
@@ -113,9 +113,9 @@ def of_module(
     That alternative counts which fits the injected MPI best.
     """
     order = list(InjectionVerdict)
-    best = min(judgements, key=lambda one: order.index(one.verdict))
+    best = min(judgements, key=lambda answer: order.index(answer.verdict))
     others = len(judgements) - 1
-    told = Finding(
+    note = Finding(
         cause=Cause.HOST,
         effect=Effect.NOTE,
         message=(f"it imports {module}, and `{interpreter}` loads" if interpreter else "this is")
@@ -124,8 +124,10 @@ def of_module(
         file=path or best.program,
         provider=best.program,
     )
-    kept = [one for one in best.findings if not interpreter or one.cause not in _OF_ANY_MODULE]
-    findings = (*kept, told)
+    kept = [
+        reason for reason in best.findings if not interpreter or reason.cause not in _OF_ANY_MODULE
+    ]
+    findings = (*kept, note)
     return replace(best, program=path or best.program, findings=findings)
 
 

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from stackproof.core.errors import StackproofError
 from stackproof.linking.elf import telling
 from stackproof.linking.elf.call_tables import FORTRAN, POINTERS, slots
-from stackproof.linking.elf.code import Code, loaded
+from stackproof.linking.elf.code import Code, list_loaded
 from stackproof.linking.elf.flow import MOST_ROUNDS, Argument, Flow, Handed, Relay
 from stackproof.linking.elf.layout import PF_W, PF_X, Frame
 from stackproof.linking.elf.reading import Reading
@@ -52,7 +52,7 @@ def shown_handles(frame: Frame) -> tuple[int, ...]:
     In code one counts behind an opcode that takes a constant: the same bytes may be part of two.
     """
     handles = set()
-    for segment in loaded(frame):
+    for segment in list_loaded(frame):
         content = frame.bytes_at(segment.offset, segment.file_size)
         for match in _WORDS.finditer(content):
             at = match.start()
@@ -141,10 +141,10 @@ class _Search:
         return {name for name, at in flow.called if at not in stubs} - hidden - pointers
 
     def _is_lost(self, argument: Argument) -> bool:
-        """Return whether a function may be given anything that is not seen here."""
+        """Return True for an argument that may be anything which is not seen here."""
         start, _ = argument
         word = struct.pack("<Q", start)
-        data = (part for part in loaded(self.frame) if not part.flags & PF_X)
+        data = (part for part in list_loaded(self.frame) if not part.flags & PF_X)
         callers = {*map(self.code.start_of, self._calls_to({start}))}
         return (
             argument in self.flow.lost
@@ -172,7 +172,7 @@ class _Search:
         """
         in_data = any(
             _WORDS.search(self.frame.bytes_at(segment.offset, segment.file_size))
-            for segment in loaded(self.frame)
+            for segment in list_loaded(self.frame)
             if not segment.flags & (PF_X | PF_W)
         )
         wanted = self.code.telling_places()
@@ -185,8 +185,5 @@ class _Search:
         yield from self._calls_to(wanted)
 
     def _calls_to(self, wanted: set[int]) -> Iterator[int]:
-        """Yield where an instruction ends that goes to an address, or to what a word there names.
-
-        It is the address of its last byte.
-        """
+        """Yield the last byte of each instruction that goes to an address, or by a word there."""
         return (end for end, _, _ in self.code.references(wanted))

@@ -14,7 +14,7 @@ from stackproof.linking.elf.layout import PF_W, PF_X, PT_LOAD, ElfSegment, Frame
 _REFERS = re.compile(rb"[\xe8\xe9]|\xff[\x15\x25]|[\x8b\x8d][\x05\x0d\x15\x1d\x25\x2d\x35\x3d]")
 
 
-def loaded(frame: Frame) -> Iterator[ElfSegment]:
+def list_loaded(frame: Frame) -> Iterator[ElfSegment]:
     """Return the segments of a file that are loaded and not empty."""
     return (segment for segment in frame.segments if segment.kind == PT_LOAD and segment.file_size)
 
@@ -26,7 +26,7 @@ class Code:
         self.frame = frame
         self.parts = [
             (segment.address, frame.bytes_at(segment.offset, segment.file_size))
-            for segment in loaded(frame)
+            for segment in list_loaded(frame)
             if segment.flags & PF_X
         ]
         self.slots = dict(slots(frame))
@@ -38,13 +38,13 @@ class Code:
         tables = (*self.stubs.items(), *self.slots.items())
         return {at for at, name in tables if name.lstrip(FORTRAN) in telling.FUNCTIONS}
 
-    def references(self, wanted: set[int]) -> Iterator[tuple[int, int, int]]:
+    def references(self, places: set[int]) -> Iterator[tuple[int, int, int]]:
         """Yield the last byte of instructions as above, what they refer to, and their first."""
-        for address, code in self.parts if wanted else ():
+        for address, code in self.parts if places else ():
             for match in _REFERS.finditer(code):
                 end = match.end() + 4
                 distance = int.from_bytes(code[end - 4 : end], "little", signed=True)
-                if address + end + distance in wanted:
+                if address + end + distance in places:
                     yield address + end - 1, address + end + distance, address + match.start()
 
     def _stubs(self) -> Iterator[tuple[int, str]]:
@@ -58,12 +58,12 @@ class Code:
                     yield address + match.end() - 6, name
 
     def start_of(self, address: int) -> int:
-        """Return where the function begins that an address is in."""
+        """Return the first address of the function that an address is in."""
         place = bisect.bisect_right(self.starts, address)
         return self.starts[place - 1] if place else max(self._part(address)[0], address - 4096)
 
     def end_of(self, start: int) -> int:
-        """Return where the function that begins at an address ends at the latest."""
+        """Return the address behind a function by its first one, the latest possible."""
         base, code = self._part(start)
         place = bisect.bisect_right(self.starts, start)
         after = self.starts[place] if place < len(self.starts) else start + 8192
@@ -80,15 +80,15 @@ class Code:
         base, code = self._part(start)
         return code[start - base : end - base]
 
-    def name_of(self, told: x86.Instruction) -> str:
+    def name_of(self, step: x86.Instruction) -> str:
         """Return the imported function that is called, empty for any other."""
-        if isinstance(told.source, x86.Place) and told.source.base == x86.AT:
-            return self.slots.get(told.source.distance, "")
-        return self.stubs.get(told.value, "") if told.value is not None else ""
+        if isinstance(step.source, x86.Place) and step.source.base == x86.AT:
+            return self.slots.get(step.source.distance, "")
+        return self.stubs.get(step.value, "") if step.value is not None else ""
 
     def word_at(self, address: int, flags: int = 0) -> int | None:
         """Return the word at an address that nothing, or with `PF_W` something, may write to."""
-        for segment in loaded(self.frame):
+        for segment in list_loaded(self.frame):
             inside = segment.address <= address <= segment.address + segment.file_size - 4
             if inside and segment.flags & PF_W == flags:
                 place = segment.offset + address - segment.address

@@ -1,4 +1,4 @@
-"""What is seen of calls while code is read: constants, arguments, and what stays hidden."""
+"""Calls that are read in code: their constants, their arguments, and all that stays hidden."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ class Relay(NamedTuple):
 
 
 class Maybe(NamedTuple):
-    """What a variable holds when the program starts, or one of two values."""
+    """The first value of a variable, or one of two values."""
 
     value: int
 
 
 class Given(NamedTuple):
-    """What a function got as an argument of its own."""
+    """An argument of the function that is read."""
 
     position: int
 
 
 class Returned(NamedTuple):
-    """What another function of the file returned."""
+    """The value that another function of the file returns."""
 
     start: int
 
@@ -64,7 +64,7 @@ State = dict[x86.Operand, frozenset[Value]]
 
 
 class Flow(Struct):
-    """What was seen: constants and own arguments at calls of MPI, and at calls of functions."""
+    """Constants and own arguments at calls of MPI, and at calls of functions."""
 
     handed: set[Handed] = field(default_factory=set)
     passed_on: dict[Argument, set[tuple[str, int]]] = field(default_factory=dict)

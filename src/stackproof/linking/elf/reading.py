@@ -41,66 +41,66 @@ class Reading:
                 self.certain.clear()
             if waiting := self.later.pop(address, None):
                 self._join(waiting)
-            told = x86.decode(code, at, address)
-            if told is None or told.length <= 0:
+            step = x86.decode(code, at, address)
+            if step is None or step.length <= 0:
                 return
-            self.here = address + told.length - 1
+            self.here = address + step.length - 1
             self.flow.seen.add(self.here)
-            certain = self._is_certain(told)
-            self._do(told)
-            if certain and told.target in self.state:
-                self.certain.add(told.target)
-            at += told.length
+            certain = self._is_certain(step)
+            self._do(step)
+            if certain and step.target in self.state:
+                self.certain.add(step.target)
+            at += step.length
 
     def _labels(self, code: bytes) -> Iterator[int]:
         """Yield the addresses of the function that its own jumps go to."""
         at = 0
         while at < len(code):
-            told = x86.decode(code, at, self.start + at)
-            if told is None or told.length <= 0:
+            step = x86.decode(code, at, self.start + at)
+            if step is None or step.length <= 0:
                 return
-            if told.kind in {"jump", "branch"} and told.value is not None:
-                yield told.value
-            at += told.length
+            if step.kind in {"jump", "branch"} and step.value is not None:
+                yield step.value
+            at += step.length
 
-    def _is_certain(self, told: x86.Instruction) -> bool:
-        """Return whether an instruction puts a value in place that it always has there."""
-        source = told.source
-        if told.kind == "zero" or (told.kind == "move" and told.value is not None):
+    def _is_certain(self, step: x86.Instruction) -> bool:
+        """Return True for an instruction that always puts the same value in place."""
+        source = step.source
+        if step.kind == "zero" or (step.kind == "move" and step.value is not None):
             return True
         if isinstance(source, x86.Place) and source.base == x86.AT:
-            names = {"move": self.code.slots, "address": self.code.stubs}.get(told.kind, {})
+            names = {"move": self.code.slots, "address": self.code.stubs}.get(step.kind, {})
             if name := names.get(source.distance):
                 self.flow.hidden.add((name.lstrip(FORTRAN), self.here))
-            known = told.kind == "address" or self.code.word_at(source.distance) is not None
-            return known and told.kind in {"move", "address"}
-        return told.kind == "move" and source in self.certain
+            known = step.kind == "address" or self.code.word_at(source.distance) is not None
+            return known and step.kind in {"move", "address"}
+        return step.kind == "move" and source in self.certain
 
     def _join(self, other: State) -> None:
         for place, values in other.items():
             self.state[place] = self.state.get(place, frozenset()) | values
 
-    def _do(self, told: x86.Instruction) -> None:
-        kind = told.kind
+    def _do(self, step: x86.Instruction) -> None:
+        kind = step.kind
         if kind == "move":
-            values = self._values(told.source) if told.value is None else frozenset({told.value})
-            self._set(told.target, values)
+            values = self._values(step.source) if step.value is None else frozenset({step.value})
+            self._set(step.target, values)
         elif kind == "zero":
-            self._set(told.target, frozenset({0}))
+            self._set(step.target, frozenset({0}))
         elif kind == "add":  # `a ? B : C` may become a sum with one of the two
-            self._set(told.target, _only_telling(told.value))
+            self._set(step.target, _only_telling(step.value))
         elif kind == "either":
-            self._set(told.target, self._values(told.target) | self._values(told.source))
+            self._set(step.target, self._values(step.target) | self._values(step.source))
         elif kind == "address":
-            self._address(told)
+            self._address(step)
         elif kind in {"push", "pop"}:
-            self._stack(told)
+            self._stack(step)
         elif kind == "call":
-            self._call(told)
+            self._call(step)
         elif kind in {"jump", "branch", "end"}:
-            self._leave(told)
+            self._leave(step)
         else:
-            for place in told.changes:
+            for place in step.changes:
                 self._set(place, frozenset())
 
     def _values(self, place: x86.Operand) -> frozenset[Value]:
@@ -127,8 +127,8 @@ class Reading:
             del self.state[place]
             self.certain.discard(place)
 
-    def _address(self, told: x86.Instruction) -> None:
-        place = told.source
+    def _address(self, step: x86.Instruction) -> None:
+        place = step.source
         pointer: frozenset[Value] = frozenset()
         if isinstance(place, x86.Place):
             if place.base == x86.AT:
@@ -138,35 +138,35 @@ class Reading:
             else:  # whoever gets it may write there
                 self.known_outside.add(place)
                 self.state.pop(place, None)
-        self._set(told.target, pointer)
+        self._set(step.target, pointer)
 
-    def _stack(self, told: x86.Instruction) -> None:
+    def _stack(self, step: x86.Instruction) -> None:
         """Follow the constant of `push 3; pop rsi`; all else that goes through there is lost."""
-        pushed = frozenset({told.value}) if told.value is not None else self._values(told.source)
+        pushed = frozenset({step.value}) if step.value is not None else self._values(step.source)
         kept = self.state.get(x86.RSP, frozenset())
         self._forget_stack(x86.RSP)
-        if told.kind == "push":
+        if step.kind == "push":
             self.state[x86.RSP] = pushed
         else:
-            self._set(told.target, kept)
+            self._set(step.target, kept)
             self.state.pop(x86.RSP, None)
 
-    def _call(self, told: x86.Instruction) -> None:
-        self._hand_over(told)
+    def _call(self, step: x86.Instruction) -> None:
+        self._hand_over(step)
         self.certain -= {*_OF_THE_CALLED, x86.RSP, *self.known_outside}
         # A compiler may know that a function of the same file leaves a register alone.
-        own = told.value is not None and told.value not in self.code.stubs
+        own = step.value is not None and step.value not in self.code.stubs
         for register in _RETURNED if own else _OF_THE_CALLED:
             self.state.pop(register, None)
-        if own and told.value is not None:
-            self.state[x86.RAX] = frozenset({Returned(told.value)})
+        if own and step.value is not None:
+            self.state[x86.RAX] = frozenset({Returned(step.value)})
         self.state.pop(x86.RSP, None)
         for place in self.known_outside:
             self.state.pop(place, None)
 
-    def _hand_over(self, told: x86.Instruction) -> None:
-        name = self.code.name_of(told)
-        self._note_hidden(name.lstrip(FORTRAN), told)
+    def _hand_over(self, step: x86.Instruction) -> None:
+        name = self.code.name_of(step)
+        self._note_hidden(name.lstrip(FORTRAN), step)
         for position, register in enumerate(ARGUMENTS):
             values = self._values(register)
             for value in values:
@@ -175,18 +175,18 @@ class Reading:
                     self._to_other(name.removeprefix(OTHER), position, chosen)
                 elif name:
                     self._to_mpi(name, position, chosen)
-                elif told.value is not None:
-                    self._to_own(told.value, position, chosen)
+                elif step.value is not None:
+                    self._to_own(step.value, position, chosen)
 
-    def _note_hidden(self, function: str, told: x86.Instruction) -> None:
+    def _note_hidden(self, function: str, step: x86.Instruction) -> None:
         """Note what is called, and arguments of which not every value is seen."""
         if function in telling.FUNCTIONS:
             self.flow.called.add((function, self.here))
             if ARGUMENTS[telling.FUNCTIONS[function]] not in self.certain:
                 self.flow.hidden.add((function, self.here))
-        elif not function and told.value is not None:
+        elif not function and step.value is not None:
             lost = (n for n, place in enumerate(ARGUMENTS) if place not in self.certain)
-            self.flow.lost.update((told.value, position) for position in lost)
+            self.flow.lost.update((step.value, position) for position in lost)
 
     def _to_own(self, target: int, position: int, value: Value) -> None:
         """Note what a function of the program is given."""
@@ -226,19 +226,19 @@ class Reading:
         elif isinstance(value, Maybe):
             self.flow.handed.add(Handed(function, position, value.value, sure=False))
 
-    def _leave(self, told: x86.Instruction) -> None:
-        target = told.value
-        if told.kind == "end":
+    def _leave(self, step: x86.Instruction) -> None:
+        target = step.value
+        if step.kind == "end":
             values = self._values(x86.RAX)
             numbers = {value for value in values if isinstance(value, int)}
             self.flow.returned.setdefault(self.start, set()).update(numbers)
-        if told.kind == "jump" and (target is None or not self.start <= target < self.end):
-            self._hand_over(told)
-        elif target is not None and target > self.start and told.kind != "end":
+        if step.kind == "jump" and (target is None or not self.start <= target < self.end):
+            self._hand_over(step)
+        elif target is not None and target > self.start and step.kind != "end":
             waiting = self.later.setdefault(target, {})
             for place, values in self.state.items():
                 waiting[place] = waiting.get(place, frozenset()) | values
-        if told.kind != "branch":
+        if step.kind != "branch":
             self.state = {}
             self.certain.clear()
 

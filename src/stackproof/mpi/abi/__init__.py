@@ -90,7 +90,7 @@ _PLAIN_NAME = re.compile(r"libmpi(?:ch)?\.so")
 
 
 def is_plain(name: str) -> bool:
-    """Return whether a name is that of a main library for linkers, which any MPI may have."""
+    """Return True for the name of a main library for linkers, which any MPI may have."""
     return _PLAIN_NAME.fullmatch(name) is not None
 
 
