@@ -7,7 +7,6 @@ function __stackproof_say
         printf '%s\t%s\n' 'plan' 'show the resolved stack and every step of its build'
         printf '%s\t%s\n' 'build' 'build a recipe into a SquashFS image'
         printf '%s\t%s\n' 'shell' 'open a shell in the sandbox of a build'
-        printf '%s\t%s\n' 'convert' 'turn Stackinator recipes into one recipe for all targets'
         printf '%s\t%s\n' 'mirror' 'take the sources of Spack stacks to machines without internet'
         printf '%s\t%s\n' 'run' 'run a command with images mounted'
         printf '%s\t%s\n' 'start' 'start a shell with an image mounted'
@@ -219,23 +218,6 @@ function __stackproof_say
         printf '%s\t%s\n' '--network' 'let the shell use the network of this machine'
     case 'arguments:shell'
         __stackproof_kinds 
-    case 'commands:convert'
-    case 'options:convert'
-        printf '%s\t%s\n' '-h' 'show this help message and exit'
-        printf '%s\t%s\n' '--help' 'show this help message and exit'
-        printf '%s\t%s\n' '-o' 'recipe to write, in a folder around all DIRs; default: DIR.yaml, or for several the name of the folder around them'
-        printf '%s\t%s\n' '--output' 'recipe to write, in a folder around all DIRs; default: DIR.yaml, or for several the name of the folder around them'
-        printf '%s\t%s\n' '--site' 'where a recipe is built, once for each DIR in their order, or once for all'
-        printf '%s\t%s\n' '--fact' 'a fact of the site of one DIR (by its folders name), or of all'
-        printf '%s\t%s\n' '--force' 'overwrite FILE when it exists'
-    case 'value:convert:-o' 'value:convert:--output'
-        __stackproof_kinds @file
-    case 'value:convert:--site'
-        __stackproof_kinds adastra alps-gh200 alps-zen2 aurora el-capitan frontier helios-cpu helios-gpu local lumi-c lumi-g olivia-cpu olivia-gh200 @file
-    case 'value:convert:--fact'
-        __stackproof_kinds @dir
-    case 'arguments:convert'
-        __stackproof_kinds @dir
     case 'commands:mirror'
         printf '%s\t%s\n' 'create' 'bring all sources of a locked stack, and the clones it needs, into one folder'
         printf '%s\t%s\n' 'add-os-sources' 'accept sources of the operating systems source packages, fetched by apt without root'
@@ -330,6 +312,7 @@ function __stackproof_say
         printf '%s\t%s\n' '--help' 'show this help message and exit'
         printf '%s\t%s\n' '--view' 'views to use, as VIEW or NAME:VIEW; without it each images default view'
         printf '%s\t%s\n' '--no-view' 'leave the environment as it is'
+        printf '%s\t%s\n' '--allow-variable' 'let views change this variable too, which programs outside of the image may obey (default: those in STACKPROOF_ALLOW_VARIABLES)'
         printf '%s\t%s\n' '--how' 'how to mount: by the kernel (as root), by the sites stackproof-mount or by squashfuse; auto takes the first that is allowed (default: auto)'
         printf '%s\t%s\n' '--join' 'use the mounts of another process of yours that has the same images; auto: for ranks of an MPI job, so that all of a node share one mount and can reach each other (default: auto)'
         printf '%s\t%s\n' '--inject' 'put the MPI of this image or folder, or its libfabric, under the programs; refused when `inject check` would say that it fails'
@@ -340,6 +323,8 @@ function __stackproof_say
         printf '%s\t%s\n' '--verbose' 'say on stderr how it is mounted'
         printf '%s\t%s\n' '--profile' 'set what a profile that `bench` wrote found best; default: none'
     case 'value:run:--view'
+        __stackproof_kinds 
+    case 'value:run:--allow-variable'
         __stackproof_kinds 
     case 'value:run:--how'
         __stackproof_kinds auto kernel helper fuse
@@ -363,6 +348,7 @@ function __stackproof_say
         printf '%s\t%s\n' '--help' 'show this help message and exit'
         printf '%s\t%s\n' '--view' 'views to use, as VIEW or NAME:VIEW; without it each images default view'
         printf '%s\t%s\n' '--no-view' 'leave the environment as it is'
+        printf '%s\t%s\n' '--allow-variable' 'let views change this variable too, which programs outside of the image may obey (default: those in STACKPROOF_ALLOW_VARIABLES)'
         printf '%s\t%s\n' '--how' 'how to mount: by the kernel (as root), by the sites stackproof-mount or by squashfuse; auto takes the first that is allowed (default: auto)'
         printf '%s\t%s\n' '--join' 'use the mounts of another process of yours that has the same images; auto: for ranks of an MPI job, so that all of a node share one mount and can reach each other (default: auto)'
         printf '%s\t%s\n' '--inject' 'put the MPI of this image or folder, or its libfabric, under the programs; refused when `inject check` would say that it fails'
@@ -372,6 +358,8 @@ function __stackproof_say
         printf '%s\t%s\n' '--site' 'with --transport: whose fabric it is, a sites name or file (default: this machine)'
         printf '%s\t%s\n' '--verbose' 'say on stderr how it is mounted'
     case 'value:start:--view'
+        __stackproof_kinds 
+    case 'value:start:--allow-variable'
         __stackproof_kinds 
     case 'value:start:--how'
         __stackproof_kinds auto kernel helper fuse
@@ -393,6 +381,7 @@ function __stackproof_say
         printf '%s\t%s\n' '--help' 'show this help message and exit'
         printf '%s\t%s\n' '--view' 'views to use, as VIEW or NAME:VIEW; without it each images default view'
         printf '%s\t%s\n' '--no-view' 'set no variables of views'
+        printf '%s\t%s\n' '--allow-variable' 'let views change this variable too, which programs outside of the image may obey (default: those in STACKPROOF_ALLOW_VARIABLES)'
         printf '%s\t%s\n' '--inject' 'put the MPI of this image or folder, or its libfabric, under the programs; refused when `inject check` would say that it fails'
         printf '%s\t%s\n' '--accept-unknown' 'with --inject: go on when the check cannot tell'
         printf '%s\t%s\n' '--transport' 'make the images MPI use this path: auto, shm, tcp, cxi, lnx, or matched for cxi with the settings of the vendors MPI'
@@ -403,6 +392,8 @@ function __stackproof_say
         printf '%s\t%s\n' '-0' 'print it for programs'
         printf '%s\t%s\n' '--null' 'print it for programs'
     case 'value:activate:--view'
+        __stackproof_kinds 
+    case 'value:activate:--allow-variable'
         __stackproof_kinds 
     case 'value:activate:--inject'
         __stackproof_kinds @file @label
@@ -439,7 +430,7 @@ function __stackproof_say
         printf '%s\t%s\n' 'add' 'give an image a label, and put it into your repository'
         printf '%s\t%s\n' 'rm' 'take labels away; an image goes with its last one'
         printf '%s\t%s\n' 'fsck' 'check your repository: files that are gone, changed, unfinished or without label'
-        printf '%s\t%s\n' 'sign' 'sign an image with a key of ssh, or of cosign: its content, metadata, label, date and documents'
+        printf '%s\t%s\n' 'sign' 'sign an image with a key of ssh: its content, metadata, label, date and documents'
         printf '%s\t%s\n' 'verify' 'say who signed an image, whether it is still what was signed, and what this sites policy makes of it'
         printf '%s\t%s\n' 'inspect' 'show what an image holds, as the verb `inspect`'
         printf '%s\t%s\n' 'ls' 'list images: those with labels, or those of a folder'
@@ -454,7 +445,7 @@ function __stackproof_say
         printf '%s\t%s\n' 'copy' 'give an image of a registry a label in another namespace'
         printf '%s\t%s\n' 'delete' 'delete an image of a registry, with all that is attached to it'
         printf '%s\t%s\n' 'rollback' 'make a label of a registry that of a former image again'
-        printf '%s\t%s\n' 'attach' 'put documents beside an image, which go with it to registries: its bill of materials and provenance, verdicts, reports, files'
+        printf '%s\t%s\n' 'attach' 'put documents beside an image, which go with it to registries: its bill of materials, verdicts, reports, files'
     case 'options:image'
         printf '%s\t%s\n' '-h' 'show this help message and exit'
         printf '%s\t%s\n' '--help' 'show this help message and exit'
@@ -489,14 +480,11 @@ function __stackproof_say
         printf '%s\t%s\n' '-h' 'show this help message and exit'
         printf '%s\t%s\n' '--help' 'show this help message and exit'
         printf '%s\t%s\n' '--key' 'a private key of ssh, or the public one of a key that an agent holds (default: the first of ~/.ssh)'
-        printf '%s\t%s\n' '--cosign' 'a private key of cosign, or the address of one in a service that cosign knows, as awskms:///alias/images (default: --key)'
         printf '%s\t%s\n' '--label' 'sign it as this, with all five parts; needed for a file'
         printf '%s\t%s\n' '--namespace' 'sign it for this namespace of a registry'
         printf '%s\t%s\n' '--json' 'print what was signed as JSON'
     case 'value:image/sign:--key'
         __stackproof_kinds @file
-    case 'value:image/sign:--cosign'
-        __stackproof_kinds 
     case 'value:image/sign:--label'
         __stackproof_kinds @label
     case 'value:image/sign:--namespace'
@@ -815,12 +803,9 @@ function __stackproof_say
     case 'options:image/attach'
         printf '%s\t%s\n' '-h' 'show this help message and exit'
         printf '%s\t%s\n' '--help' 'show this help message and exit'
-        printf '%s\t%s\n' '--builder' 'who answers for the machine that built it, as an address, for the provenance (default: urn:stackproof:builder, which says nobody)'
         printf '%s\t%s\n' '--sign' 'sign these documents for this image with a key of ssh; `image sign` signs the image with all of them (default: nobody signs them)'
         printf '%s\t%s\n' '--force' 'replace documents of the same names'
         printf '%s\t%s\n' '--json' 'print what was attached as JSON'
-    case 'value:image/attach:--builder'
-        __stackproof_kinds 
     case 'value:image/attach:--sign'
         __stackproof_kinds 
     case 'arguments:image/attach'
@@ -1558,8 +1543,22 @@ function __stackproof_has
     contains -- $argv[2] (__stackproof_say $argv[1] | string replace -r '\t.*' '')
 end
 
+# Only the installed program is started: what was typed may be the path of any file.
+function __stackproof_program
+    set -l typed (commandline -opc)[1]
+    set -l program (command -s stackproof)
+    string match -q '/*' -- $program; or return
+    if string match -q '*/*' -- $typed
+        test (realpath -- (string replace -r '^~/' "$HOME/" -- $typed)) = (realpath -- $program)
+        or return
+    end
+    echo $program
+end
+
 function __stackproof_kinds
     set -l current (commandline -ct | string replace -r '^--[^=]*=' '')
+    set -l program (__stackproof_program)
+    test -n "$program"; or set program true
     for word in $argv
         switch $word
             case @file
@@ -1568,10 +1567,10 @@ function __stackproof_kinds
                 __fish_complete_directories $current
             case @label
                 if not string match -qr '^[/.~]' -- $current
-                    command stackproof image ls --names 2>/dev/null
+                    command $program image ls --names 2>/dev/null
                 end
             case @remote
-                set -l found (command stackproof image find --known --names 2>/dev/null)
+                set -l found (command $program image find --known --names 2>/dev/null)
                 printf '%s\n' $found
                 if test -n "$current"
                     string replace -r '^deploy::' '' -- $found
@@ -1619,7 +1618,7 @@ function __stackproof_complete
 end
 
 function __stackproof_takes
-    contains -- $argv[1] 'value:check:--site' 'value:check:--profile' 'value:check:--fact' 'value:check:--with' 'value:check:--with-source' 'value:check:--with-patch' 'value:check:--mirror' 'value:check:--from' 'value:check:--choose' 'value:check:--root' 'value:plan:--site' 'value:plan:--profile' 'value:plan:--fact' 'value:plan:--with' 'value:plan:--with-source' 'value:plan:--with-patch' 'value:plan:--mirror' 'value:plan:--from' 'value:plan:--choose' 'value:plan:--root' 'value:plan:--explain' 'value:plan:--graph' 'value:plan:-o' 'value:plan:--output' 'value:build:--site' 'value:build:--profile' 'value:build:--fact' 'value:build:--with' 'value:build:--with-source' 'value:build:--with-patch' 'value:build:--mirror' 'value:build:--from' 'value:build:--choose' 'value:build:--root' 'value:build:--floor' 'value:build:-o' 'value:build:--output' 'value:build:--stop-after' 'value:build:--jobs' 'value:build:--in-memory' 'value:build:--build-dir' 'value:build:--on' 'value:build:--nodes' 'value:build:--cluster' 'value:build:--srun-option' 'value:build:--pass-env' 'value:convert:-o' 'value:convert:--output' 'value:convert:--site' 'value:convert:--fact' 'value:mirror/create:--site' 'value:mirror/create:--profile' 'value:mirror/create:--fact' 'value:mirror/create:--with' 'value:mirror/create:--with-source' 'value:mirror/create:--with-patch' 'value:mirror/create:--mirror' 'value:mirror/create:--from' 'value:mirror/create:--choose' 'value:mirror/add-os-sources:--site' 'value:mirror/add-os-sources:--profile' 'value:mirror/add-os-sources:--fact' 'value:mirror/add-os-sources:--with' 'value:mirror/add-os-sources:--with-source' 'value:mirror/add-os-sources:--with-patch' 'value:mirror/add-os-sources:--mirror' 'value:mirror/add-os-sources:--from' 'value:mirror/add-os-sources:--choose' 'value:mirror/add-os-sources:--suite' 'value:mirror/add-os-sources:--archive' 'value:mirror/add-os-sources:--keyring' 'value:mirror/add-os-sources:--to' 'value:run:--view' 'value:run:--how' 'value:run:--join' 'value:run:--inject' 'value:run:--transport' 'value:run:--memory' 'value:run:--site' 'value:run:--profile' 'value:start:--view' 'value:start:--how' 'value:start:--join' 'value:start:--inject' 'value:start:--transport' 'value:start:--memory' 'value:start:--site' 'value:activate:--view' 'value:activate:--inject' 'value:activate:--transport' 'value:activate:--memory' 'value:activate:--site' 'value:inspect:--verify' 'value:inspect:--tree' 'value:inspect:--site' 'value:inspect:--signers' 'value:image/sign:--key' 'value:image/sign:--cosign' 'value:image/sign:--label' 'value:image/sign:--namespace' 'value:image/verify:--signers' 'value:image/inspect:--verify' 'value:image/inspect:--tree' 'value:image/inspect:--site' 'value:image/inspect:--signers' 'value:image/prune:--kind' 'value:image/prune:--older-than' 'value:image/containerfile:--site' 'value:image/containerfile:--profile' 'value:image/containerfile:--fact' 'value:image/containerfile:--with' 'value:image/containerfile:--with-source' 'value:image/containerfile:--with-patch' 'value:image/containerfile:--mirror' 'value:image/containerfile:--from' 'value:image/containerfile:--choose' 'value:image/containerfile:-o' 'value:image/containerfile:--output' 'value:image/containerfile:--folder' 'value:image/containerfile:--base' 'value:image/containerfile:--builder-base' 'value:image/containerfile:--view' 'value:image/containerfile:--package' 'value:image/containerfile:--builder-package' 'value:image/containerfile:--manifest' 'value:image/edf:-o' 'value:image/edf:--output' 'value:image/edf:--image' 'value:image/edf:--mount' 'value:image/edf:--workdir' 'value:image/edf:--env' 'value:image/edf:--annotation' 'value:image/edf:--device' 'value:image/edf:--gpu' 'value:image/edf:--view' 'value:image/edf:--site' 'value:image/edf:--fact' 'value:image/edf:--with' 'value:image/find:--registry' 'value:image/find:--ca' 'value:image/find:--token' 'value:image/find:--username' 'value:image/pull:--registry' 'value:image/pull:--ca' 'value:image/pull:--token' 'value:image/pull:--username' 'value:image/history:--registry' 'value:image/history:--ca' 'value:image/history:--token' 'value:image/history:--username' 'value:image/push:--registry' 'value:image/push:--ca' 'value:image/push:--token' 'value:image/push:--username' 'value:image/copy:--registry' 'value:image/copy:--ca' 'value:image/copy:--token' 'value:image/copy:--username' 'value:image/delete:--registry' 'value:image/delete:--ca' 'value:image/delete:--token' 'value:image/delete:--username' 'value:image/rollback:--registry' 'value:image/rollback:--ca' 'value:image/rollback:--token' 'value:image/rollback:--username' 'value:image/rollback:--to' 'value:image/attach:--builder' 'value:image/attach:--sign' 'value:pack:-o' 'value:pack:--output' 'value:pack:--format' 'value:pack:--view' 'value:pack:--entry' 'value:pack:-S' 'value:pack:--symlink' 'value:pack:--provenance' 'value:pack:--tier' 'value:pack:--site' 'value:pack:--profile' 'value:pack:--fact' 'value:pack:--with' 'value:pack:--with-source' 'value:pack:--with-patch' 'value:install:--to' 'value:install:--view' 'value:bench:--baseline' 'value:bench:--challenger' 'value:bench:--launches' 'value:bench:--budget' 'value:bench:--wait-for-quiet' 'value:bench:--seed' 'value:bench:--placement' 'value:bench:--transport' 'value:bench:--ranks' 'value:bench:--benchmarks' 'value:bench:--program' 'value:bench:--sizes' 'value:bench:--memory' 'value:bench:--swap' 'value:bench:--with' 'value:bench:--with-source' 'value:bench:--with-patch' 'value:bench:--topology' 'value:bench:--cluster' 'value:bench:-o' 'value:bench:--output' 'value:bench:--on' 'value:bench:--sbatch-option' 'value:bench:--resume' 'value:bench:--sign' 'value:compare:--beside' 'value:compare:--margin' 'value:compare:--minimum-launches' 'value:compare:--signed-by' 'value:report:-o' 'value:report:--output' 'value:report:--overlay' 'value:report:--json-file' 'value:report:--csv' 'value:report:--transports-csv' 'value:report:--markdown' 'value:report:--margin' 'value:report:--minimum-launches' 'value:report:--signed-by' 'value:import:-o' 'value:import:--output' 'value:import:--placement' 'value:import:--memory' 'value:import:--ranks' 'value:import:--nodes' 'value:import:--distribution' 'value:import:--arm' 'value:import:--baseline' 'value:import:--name' 'value:import:--site' 'value:import:--transport' 'value:doctor:--view' 'value:doctor:--program' 'value:doctor:--site' 'value:doctor:--results' 'value:doctor:--arm' 'value:doctor:--log' 'value:doctor:--env' 'value:doctor:--have' 'value:doctor:--fact' 'value:doctor:--bundle' 'value:doctor:--replay' 'value:inject/check:--with' 'value:inject/check:--upgrade' 'value:inject/check:--launcher' 'value:inject/check:--namespaces' 'value:inject/check:--compiled-with' 'value:inject/check:--library-path' 'value:inject/check:--env' 'value:inject/check:--root' 'value:inject/check:--isa' 'value:inject/check:--shs' 'value:inject/check:--target' 'value:inject/manifest:-o' 'value:inject/manifest:--output' 'value:inject/manifest:--library-path' 'value:inject/manifest:--env' 'value:inject/manifest:--root' 'value:inject/manifest:--isa' 'value:inject/container:--with' 'value:inject/container:--form' 'value:inject/container:-o' 'value:inject/container:--output' 'value:inject/container:--library-path' 'value:inject/container:--env' 'value:inject/container:--root' 'value:inject/container:--isa' 'value:inject/container:--level' 'value:inject/container:--hook' 'value:inject/container:--on-mismatch' 'value:inject/container:--log' 'value:inject/container:--shs' 'value:inject/apply:--with' 'value:inject/apply:--eessi' 'value:inject/apply:--wrapper' 'value:inject/apply:--family' 'value:inject/apply:--compiler' 'value:inject/apply:--accelerator' 'value:inject/apply:--set' 'value:inject/apply:--level' 'value:inject/apply:--shs' 'value:inject/apply:--isa' 'value:inject/artefact:-o' 'value:inject/artefact:--output' 'value:inject/artefact:--name' 'value:inject/artefact:--place' 'value:inject/artefact:--shs' 'value:inject/artefact:--isa' 'value:inject/prove:--with' 'value:inject/prove:--own' 'value:inject/prove:--wrong' 'value:inject/prove:--ranks' 'value:inject/prove:--launches' 'value:inject/prove:--wait-for-quiet' 'value:inject/prove:--cluster' 'value:inject/prove:--transport' 'value:inject/prove:--set' 'value:inject/prove:--expect' 'value:inject/prove:--timeout' 'value:inject/prove:-o' 'value:inject/prove:--output' 'value:site/probe:--from' 'value:site/probe:--complete' 'value:site/probe:--part' 'value:site/probe:--partition' 'value:site/spack-config:-o' 'value:site/spack-config:--output' 'value:site/spack-config:--site' 'value:site/place:--mpi' 'value:site/place:--topology' 'value:cluster/up:--nodes' 'value:cluster/up:--rate' 'value:cluster/up:--delay' 'value:cluster/up:--share' 'value:cluster/up:--user' 'value:cluster/up:--spank' 'value:cluster/up:--plugstack' 'value:cluster/up:--cpus' 'value:cluster/up:--set' 'value:cluster/up:--name' 'value:cluster/down:--name' 'value:cluster/status:--name' 'value:cluster/exec:--name' 'value:cluster/exec:--on' 'value:cluster/exec:--as' 'value:cluster/kill:--name' 'value:cluster/restart:--name'
+    contains -- $argv[1] 'value:check:--site' 'value:check:--profile' 'value:check:--fact' 'value:check:--with' 'value:check:--with-source' 'value:check:--with-patch' 'value:check:--mirror' 'value:check:--from' 'value:check:--choose' 'value:check:--root' 'value:plan:--site' 'value:plan:--profile' 'value:plan:--fact' 'value:plan:--with' 'value:plan:--with-source' 'value:plan:--with-patch' 'value:plan:--mirror' 'value:plan:--from' 'value:plan:--choose' 'value:plan:--root' 'value:plan:--explain' 'value:plan:--graph' 'value:plan:-o' 'value:plan:--output' 'value:build:--site' 'value:build:--profile' 'value:build:--fact' 'value:build:--with' 'value:build:--with-source' 'value:build:--with-patch' 'value:build:--mirror' 'value:build:--from' 'value:build:--choose' 'value:build:--root' 'value:build:--floor' 'value:build:-o' 'value:build:--output' 'value:build:--stop-after' 'value:build:--jobs' 'value:build:--in-memory' 'value:build:--build-dir' 'value:build:--on' 'value:build:--nodes' 'value:build:--cluster' 'value:build:--srun-option' 'value:build:--pass-env' 'value:mirror/create:--site' 'value:mirror/create:--profile' 'value:mirror/create:--fact' 'value:mirror/create:--with' 'value:mirror/create:--with-source' 'value:mirror/create:--with-patch' 'value:mirror/create:--mirror' 'value:mirror/create:--from' 'value:mirror/create:--choose' 'value:mirror/add-os-sources:--site' 'value:mirror/add-os-sources:--profile' 'value:mirror/add-os-sources:--fact' 'value:mirror/add-os-sources:--with' 'value:mirror/add-os-sources:--with-source' 'value:mirror/add-os-sources:--with-patch' 'value:mirror/add-os-sources:--mirror' 'value:mirror/add-os-sources:--from' 'value:mirror/add-os-sources:--choose' 'value:mirror/add-os-sources:--suite' 'value:mirror/add-os-sources:--archive' 'value:mirror/add-os-sources:--keyring' 'value:mirror/add-os-sources:--to' 'value:run:--view' 'value:run:--allow-variable' 'value:run:--how' 'value:run:--join' 'value:run:--inject' 'value:run:--transport' 'value:run:--memory' 'value:run:--site' 'value:run:--profile' 'value:start:--view' 'value:start:--allow-variable' 'value:start:--how' 'value:start:--join' 'value:start:--inject' 'value:start:--transport' 'value:start:--memory' 'value:start:--site' 'value:activate:--view' 'value:activate:--allow-variable' 'value:activate:--inject' 'value:activate:--transport' 'value:activate:--memory' 'value:activate:--site' 'value:inspect:--verify' 'value:inspect:--tree' 'value:inspect:--site' 'value:inspect:--signers' 'value:image/sign:--key' 'value:image/sign:--label' 'value:image/sign:--namespace' 'value:image/verify:--signers' 'value:image/inspect:--verify' 'value:image/inspect:--tree' 'value:image/inspect:--site' 'value:image/inspect:--signers' 'value:image/prune:--kind' 'value:image/prune:--older-than' 'value:image/containerfile:--site' 'value:image/containerfile:--profile' 'value:image/containerfile:--fact' 'value:image/containerfile:--with' 'value:image/containerfile:--with-source' 'value:image/containerfile:--with-patch' 'value:image/containerfile:--mirror' 'value:image/containerfile:--from' 'value:image/containerfile:--choose' 'value:image/containerfile:-o' 'value:image/containerfile:--output' 'value:image/containerfile:--folder' 'value:image/containerfile:--base' 'value:image/containerfile:--builder-base' 'value:image/containerfile:--view' 'value:image/containerfile:--package' 'value:image/containerfile:--builder-package' 'value:image/containerfile:--manifest' 'value:image/edf:-o' 'value:image/edf:--output' 'value:image/edf:--image' 'value:image/edf:--mount' 'value:image/edf:--workdir' 'value:image/edf:--env' 'value:image/edf:--annotation' 'value:image/edf:--device' 'value:image/edf:--gpu' 'value:image/edf:--view' 'value:image/edf:--site' 'value:image/edf:--fact' 'value:image/edf:--with' 'value:image/find:--registry' 'value:image/find:--ca' 'value:image/find:--token' 'value:image/find:--username' 'value:image/pull:--registry' 'value:image/pull:--ca' 'value:image/pull:--token' 'value:image/pull:--username' 'value:image/history:--registry' 'value:image/history:--ca' 'value:image/history:--token' 'value:image/history:--username' 'value:image/push:--registry' 'value:image/push:--ca' 'value:image/push:--token' 'value:image/push:--username' 'value:image/copy:--registry' 'value:image/copy:--ca' 'value:image/copy:--token' 'value:image/copy:--username' 'value:image/delete:--registry' 'value:image/delete:--ca' 'value:image/delete:--token' 'value:image/delete:--username' 'value:image/rollback:--registry' 'value:image/rollback:--ca' 'value:image/rollback:--token' 'value:image/rollback:--username' 'value:image/rollback:--to' 'value:image/attach:--sign' 'value:pack:-o' 'value:pack:--output' 'value:pack:--format' 'value:pack:--view' 'value:pack:--entry' 'value:pack:-S' 'value:pack:--symlink' 'value:pack:--provenance' 'value:pack:--tier' 'value:pack:--site' 'value:pack:--profile' 'value:pack:--fact' 'value:pack:--with' 'value:pack:--with-source' 'value:pack:--with-patch' 'value:install:--to' 'value:install:--view' 'value:bench:--baseline' 'value:bench:--challenger' 'value:bench:--launches' 'value:bench:--budget' 'value:bench:--wait-for-quiet' 'value:bench:--seed' 'value:bench:--placement' 'value:bench:--transport' 'value:bench:--ranks' 'value:bench:--benchmarks' 'value:bench:--program' 'value:bench:--sizes' 'value:bench:--memory' 'value:bench:--swap' 'value:bench:--with' 'value:bench:--with-source' 'value:bench:--with-patch' 'value:bench:--topology' 'value:bench:--cluster' 'value:bench:-o' 'value:bench:--output' 'value:bench:--on' 'value:bench:--sbatch-option' 'value:bench:--resume' 'value:bench:--sign' 'value:compare:--beside' 'value:compare:--margin' 'value:compare:--minimum-launches' 'value:compare:--signed-by' 'value:report:-o' 'value:report:--output' 'value:report:--overlay' 'value:report:--json-file' 'value:report:--csv' 'value:report:--transports-csv' 'value:report:--markdown' 'value:report:--margin' 'value:report:--minimum-launches' 'value:report:--signed-by' 'value:import:-o' 'value:import:--output' 'value:import:--placement' 'value:import:--memory' 'value:import:--ranks' 'value:import:--nodes' 'value:import:--distribution' 'value:import:--arm' 'value:import:--baseline' 'value:import:--name' 'value:import:--site' 'value:import:--transport' 'value:doctor:--view' 'value:doctor:--program' 'value:doctor:--site' 'value:doctor:--results' 'value:doctor:--arm' 'value:doctor:--log' 'value:doctor:--env' 'value:doctor:--have' 'value:doctor:--fact' 'value:doctor:--bundle' 'value:doctor:--replay' 'value:inject/check:--with' 'value:inject/check:--upgrade' 'value:inject/check:--launcher' 'value:inject/check:--namespaces' 'value:inject/check:--compiled-with' 'value:inject/check:--library-path' 'value:inject/check:--env' 'value:inject/check:--root' 'value:inject/check:--isa' 'value:inject/check:--shs' 'value:inject/check:--target' 'value:inject/manifest:-o' 'value:inject/manifest:--output' 'value:inject/manifest:--library-path' 'value:inject/manifest:--env' 'value:inject/manifest:--root' 'value:inject/manifest:--isa' 'value:inject/container:--with' 'value:inject/container:--form' 'value:inject/container:-o' 'value:inject/container:--output' 'value:inject/container:--library-path' 'value:inject/container:--env' 'value:inject/container:--root' 'value:inject/container:--isa' 'value:inject/container:--level' 'value:inject/container:--hook' 'value:inject/container:--on-mismatch' 'value:inject/container:--log' 'value:inject/container:--shs' 'value:inject/apply:--with' 'value:inject/apply:--eessi' 'value:inject/apply:--wrapper' 'value:inject/apply:--family' 'value:inject/apply:--compiler' 'value:inject/apply:--accelerator' 'value:inject/apply:--set' 'value:inject/apply:--level' 'value:inject/apply:--shs' 'value:inject/apply:--isa' 'value:inject/artefact:-o' 'value:inject/artefact:--output' 'value:inject/artefact:--name' 'value:inject/artefact:--place' 'value:inject/artefact:--shs' 'value:inject/artefact:--isa' 'value:inject/prove:--with' 'value:inject/prove:--own' 'value:inject/prove:--wrong' 'value:inject/prove:--ranks' 'value:inject/prove:--launches' 'value:inject/prove:--wait-for-quiet' 'value:inject/prove:--cluster' 'value:inject/prove:--transport' 'value:inject/prove:--set' 'value:inject/prove:--expect' 'value:inject/prove:--timeout' 'value:inject/prove:-o' 'value:inject/prove:--output' 'value:site/probe:--from' 'value:site/probe:--complete' 'value:site/probe:--part' 'value:site/probe:--partition' 'value:site/spack-config:-o' 'value:site/spack-config:--output' 'value:site/spack-config:--site' 'value:site/place:--mpi' 'value:site/place:--topology' 'value:cluster/up:--nodes' 'value:cluster/up:--rate' 'value:cluster/up:--delay' 'value:cluster/up:--share' 'value:cluster/up:--user' 'value:cluster/up:--spank' 'value:cluster/up:--plugstack' 'value:cluster/up:--cpus' 'value:cluster/up:--set' 'value:cluster/up:--name' 'value:cluster/down:--name' 'value:cluster/status:--name' 'value:cluster/exec:--name' 'value:cluster/exec:--on' 'value:cluster/exec:--as' 'value:cluster/kill:--name' 'value:cluster/restart:--name'
 end
 
 complete -c stackproof -f -a '(__stackproof_complete)'
