@@ -1,6 +1,7 @@
 """Tails: what a launch tells of them, how they are judged, and how often wrongly."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from stackproof.compare.launch_samples import percentile, samples_of, shown_tail
 from stackproof.compare.margins import margins_of_tails, named_tails, planned_words
 from stackproof.compare.model import DEFAULT_MARGINS, Cell, Tail, Verdict, Why
 from stackproof.core.value import replace
+from stackproof.report.terminal import terminal_verdicts
 from stackproof.results.measurement import Series
 from stackproof.results.metrics import METRICS
 from synthetic import INTER, Noise
@@ -108,9 +110,9 @@ def test_what_is_faster_in_the_tail_fails_where_arms_must_be_equal():
 
 
 @pytest.mark.parametrize("named", [False, True])
-def test_an_undecided_tail_is_a_pass_unless_it_was_named(named):
-    noisy = dict.fromkeys(("impi", "impi again", "mpich"), (0.05, 4))
-    results = measured(noisy)
+def test_an_undecided_tail_within_its_margin_is_a_pass_unless_it_was_named(named):
+    noisy = dict.fromkeys(("impi", "impi again", "mpich"), (0.02, 4))
+    results = measured(noisy, seed=2)
     if named:
         results = with_spec(results, margins={"tail": 0.25})
     comparison = compare(results, FAST)
@@ -129,7 +131,7 @@ OPEN = Verdict.INCONCLUSIVE
 
 @pytest.mark.parametrize("named", [False, True])
 def test_where_no_tail_is_measured_it_is_said(named):
-    results = measured(count=9)
+    results = measured(count=2)
     if named:
         results = with_spec(results, margins={"tail": 0.25})
     comparison = compare(results, FAST)
@@ -156,7 +158,7 @@ def test_a_launch_without_a_tail_leaves_no_launch_out():
     """Who gets fewer samples where it is slow must not lose these launches alone."""
     results = measured(SLOW)
     first = next(one for one in results.measurements if (one.arm, one.block) == ("mpich", 3))
-    short = tuple(replace(s, values=s.values[:5]) for s in first.output.series)
+    short = tuple(replace(s, values=s.values[:2]) for s in first.output.series)
     cut = replace(first, output=replace(first.output, series=short))
     comparison = compare(
         replace(
@@ -181,6 +183,44 @@ def test_a_look_that_decided_a_tail_stays_and_a_later_one_may_decide_what_was_op
     assert panels_of(results)[0].judgement("mpich").cells == cells(comparison, "mpich")
     open_tail = replace(cell, tails=(tail,))
     assert tails.answered(open_tail, ("p95",), ()).words == "PASS, tail undecided"
+
+
+TENTH = {"mpich": (0.1, 4)}
+RARE = {"mpich": (0.04, 20)}
+WORSE = {Verdict.FAIL, Verdict.INCONCLUSIVE}
+
+
+@pytest.mark.parametrize(
+    ("tail", "plan", "verdicts"),
+    [
+        (None, {}, {Verdict.PASS}),
+        (None, {"count": 9}, {Verdict.PASS}),
+        (None, {"count": 5, "blocks": 20}, {Verdict.PASS}),
+        ({"mpich": (0.1, 1.3)}, {}, {Verdict.PASS}),
+        (TENTH, {}, {Verdict.FAIL}),
+        (TENTH, {"benchmarks": ("bandwidth",)}, {Verdict.FAIL}),
+        (TENTH, {"count": 9}, WORSE),
+        (TENTH, {"count": 5, "blocks": 20}, WORSE),
+        (TENTH, {"count": 3, "blocks": 20}, WORSE),
+        (RARE, {"count": 40, "blocks": 15}, WORSE),
+        (RARE, {"count": 9}, WORSE),
+        ({"mpich": (0.02, 40)}, {"count": 30}, WORSE),
+        ({"impi again": (0.04, 20)}, {"count": 40, "blocks": 15}, {Verdict.PASS}),
+    ],
+)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_no_cell_passes_whose_tail_seems_worse_than_its_margin(tail, plan, verdicts, seed):
+    comparison = compare(measured(tail, seed=seed, sizes=(8, 1024, 65536), **plan), FAST)
+    assert comparison.verdict in verdicts
+    benchmark = plan.get("benchmarks", ("latency",))[0]
+    for arm in ("mpich", "impi again"):
+        for cell in cells(comparison, arm, benchmark=benchmark):
+            beyond = [one for one in cell.tails if one.ratio < 1 - one.margin]
+            assert not beyond or cell.why in {Why.TAIL, Why.TAIL_BEYOND}
+            assert not beyond or cell.verdict is not Verdict.PASS
+    if tail is RARE and comparison.verdict is Verdict.INCONCLUSIVE:
+        text = " ".join(terminal_verdicts(comparison).split())
+        assert re.search(r"not proven; the worst is (mean|p95), 0\.", text)
 
 
 # --- how often ------------------------------------------------------------------------------

@@ -68,6 +68,8 @@ class Why(StrEnum):
     """Something else was at a rank's CPU, and launches without that do not bear the verdict out."""
     TAIL = "tail"
     """The median passes: the tail FAILs, or it is undecided and a margin is stated for it."""
+    TAIL_BEYOND = "tail-beyond-margin"
+    """The median passes, and the estimate of a tail that is not decided lies beyond its margin."""
     NO_TAIL = "no-tail-measured"
     """The median passes, and no tail was measured though a margin is stated for it."""
 

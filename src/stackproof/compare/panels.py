@@ -87,11 +87,15 @@ def _panel(
     names = rules.tail_margins(curve)
 
     def answered(arm: str) -> ArmJudgement:
-        asked = frozenset[str]() if arm == spec.null else rules.named_tails
-        contest = measured.contest(seen, key, arm)
+        is_null = arm == spec.null
+        asked = frozenset[str]() if is_null else rules.named_tails
+        contest, both_ways = measured.contest(seen, key, arm), is_null or rules.both_ways
         return ArmJudgement(
             arm=arm,
-            cells=tuple(tails.answered(one, names, asked) for one in judgements[key, arm].cells),
+            cells=tuple(
+                tails.answered(one, names, asked, both_ways=both_ways)
+                for one in judgements[key, arm].cells
+            ),
             regimes=regimes_of(contest, rules) if contest else (),
         )
 

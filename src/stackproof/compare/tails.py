@@ -42,6 +42,10 @@ TAIL_UNDECIDED = "PASS, tail undecided"
 NO_TAIL_MEASURED = "PASS, no tail measured"
 """How a cell reads beside PASS, FAIL and INCONCLUSIVE."""
 
+_FEWEST_OF_A_LAUNCH = 3
+_FEWEST_SLOW = 2
+"""So many samples of an arm must be expected beyond a percentile that launches alone have not."""
+
 Samples = Mapping[int, Mapping[int, LaunchSamples]]
 """size -> block -> the samples of the launch."""
 
@@ -50,7 +54,8 @@ class _Rows(Value, kw_only=False):
     """The statistics that are judged, a row for each of a size: `ratios` are logarithms by block.
 
     `at` is the place of the size, `limits` the logarithms of the margins, `farther` those of the
-    margins or the noise floors if these are larger.
+    margins or the noise floors if these are larger. `sums` is the log ratio of means over all
+    launches, NaN for a percentile.
     """
 
     statistics: tuple[str, ...]
@@ -59,6 +64,7 @@ class _Rows(Value, kw_only=False):
     floors: tuple[float | None, ...]
     ratios: Floats
     counts: npt.NDArray[np.intp]
+    sums: Floats
 
     @property
     def limits(self) -> Floats:
@@ -88,16 +94,19 @@ def judged(
     """Return a judgement with that of the tails of baseline and challenger beside each cell.
 
     A statistic counts at a size where all pairs of the medians have it, so that no launch is left
-    out for its tail. `floors` are the noise floors by statistic and size; None is for the null arm,
+    out for its tail; a percentile also where the samples of all launches together are enough.
+    `floors` are the noise floors by statistic and size; None is for the null arm,
     of which no tail FAILs. Of a statistic that is not among the open `parts` the ratio is told.
     """
     cells = judgement.cells
     margins = rules.tail_margins(contest[0])
-    rows = _rows_of(cells, _log_ratios(cells, contest, samples), margins, floors or {})
+    pooled = _samples(cells, contest, samples)
+    ratios = _completed(_log_ratios(cells, contest, samples), pooled)
+    sums = [_sum_ratio(cell.size, contest, samples) for cell in cells]
+    rows = _rows_of(cells, ratios, sums, margins, floors or {})
     if rows is None:
         return judgement
     tails: dict[int, list[Tail]] = {}
-    pooled = _samples(cells, contest, samples)
     asked = [
         (cells[at].size, name) in parts for at, name in zip(rows.at, rows.statistics, strict=True)
     ]
@@ -111,6 +120,7 @@ def judged(
 def _rows_of(
     cells: Sequence[Cell],
     ratios: Floats,
+    sums: Sequence[float],
     margins: Mapping[str, float],
     floors: Mapping[str, Mapping[int, float]],
 ) -> _Rows | None:
@@ -125,7 +135,11 @@ def _rows_of(
         return None
     names, places, allowed, floor = zip(*keys, strict=True)
     chosen = ([STATISTICS.index(name) for name in names], list(places))
-    return _Rows(names, np.array(places), np.array(allowed), floor, ratios[chosen], counts[chosen])
+    means = [sums[at] if name == "mean" else math.nan for name, at, *_ in keys]
+    return _Rows(
+        names, np.array(places), np.array(allowed), floor, ratios[chosen], counts[chosen],
+        np.array(means),
+    )  # fmt: skip
 
 
 def floors(null: ArmJudgement) -> dict[str, dict[int, float]]:
@@ -166,6 +180,39 @@ def _log_ratios(
     baseline, challenger = map(logs, observed, samples)
     ratios = challenger - baseline if curve.higher_is_better else baseline - challenger
     return np.moveaxis(ratios, 2, 0)
+
+
+def _completed(ratios: Floats, samples: Floats) -> Floats:
+    """Return ratios with 0 for percentiles that launches alone are too short to have.
+
+    Only the samples of all launches then speak, and these must be enough to have a slow end.
+    """
+    there = np.isfinite(samples).sum(axis=3)
+    short = np.isnan(ratios) & (there.min(axis=0) >= _FEWEST_OF_A_LAUNCH)
+    for name, share in SHARES.items():
+        enough = there.sum(axis=2).min(axis=0) * (100 - share) >= 100 * _FEWEST_SLOW
+        short[STATISTICS.index(name)] &= enough[:, None]
+    short[STATISTICS.index("mean")] = False
+    return np.where(short, 0.0, ratios)
+
+
+def _sum_ratio(size: int, contest: Contest, samples: tuple[Samples, Samples]) -> float:
+    """Return the log ratio of the means over all launches, NaN where launches have none.
+
+    The typical ratio of two launches does not see a message that is slow in one launch of three.
+    The block in which the arms differ most is left out, so that one wild launch decides nothing.
+    """
+    curve, *observed = contest
+    medians = [arm.get(size, {}) for arm in observed]
+    pairs = []
+    for block in medians[0].keys() & medians[1].keys():
+        level = math.sqrt(medians[0][block] * medians[1][block])
+        pairs.append([launches[size][block].tail[0] / level for launches in samples])
+    pairs = sorted(pairs, key=lambda pair: abs(math.log(pair[1] / pair[0])))[:-1]
+    if not pairs:
+        return math.nan
+    baseline, challenger = map(math.fsum, zip(*pairs, strict=True))
+    return math.log(challenger / baseline if curve.higher_is_better else baseline / challenger)
 
 
 def _samples(cells: Sequence[Cell], contest: Contest, samples: tuple[Samples, Samples]) -> Floats:
@@ -210,7 +257,11 @@ def _tails(rows: _Rows, samples: Floats, rules: Rules, asked: _Asked) -> list[Ta
         p_values[enough] = _p_values(rows, samples, enough, both_ways=rules.both_ways)
     failed = asks & beyond & (p_values <= rules.tail_error)
     passed = within & asks & ~failed
-    ends = _ends(rows, rules, asked.rows & ~passed & ~failed) if asked.last else {}
+    shown = np.where(passed | failed | np.isnan(rows.sums), centers, rows.sums)
+    slower |= shown < limits
+    if rules.both_ways:
+        slower |= -shown < limits
+    ends = _ends(rows, rules, asked.rows & ~passed & ~failed, slower) if asked.last else {}
     found = []
     for row in range(len(centers)):
         why = Why.CHANCE if beyond[row] else Why.NOISE if slower[row] else Why.INTERVAL
@@ -218,7 +269,7 @@ def _tails(rows: _Rows, samples: Floats, rules: Rules, asked: _Asked) -> list[Ta
             Verdict.FAIL if failed[row] else Verdict.PASS if passed[row] else Verdict.INCONCLUSIVE
         )
         estimate = Estimate(
-            0, int(rows.counts[row]), float(centers[row]), *ends.get(row, (None, None))
+            0, int(rows.counts[row]), float(shown[row]), *ends.get(row, (None, None))
         )
         answer = (verdict, why if enough[row] else Why.TOO_FEW)
         found.append(_tail(estimate, rows, row, (*answer, float(p_values[row])), rules))
@@ -286,11 +337,14 @@ def _p_values(
 
 
 def _ends(
-    rows: _Rows, rules: Rules, undecided: npt.NDArray[np.bool_]
+    rows: _Rows,
+    rules: Rules,
+    undecided: npt.NDArray[np.bool_],
+    slower: npt.NDArray[np.bool_],
 ) -> dict[int, tuple[float, float]]:
     """Return the intervals that a number of launches is estimated by: of what must be decided."""
     named = np.array([name in rules.named_tails for name in rows.statistics])
-    chosen = np.flatnonzero(named & undecided)
+    chosen = np.flatnonzero((named | slower) & undecided)
     if not chosen.size:
         return {}
     ends = resampling.intervals(rows.ratios[chosen], rules.tail)
@@ -322,10 +376,17 @@ def _tail(
     )
 
 
-def answered(cell: Cell, judged_tails: Collection[str], named: Collection[str]) -> Cell:
+def answered(
+    cell: Cell,
+    judged_tails: Collection[str],
+    named: Collection[str],
+    *,
+    both_ways: bool = False,
+) -> Cell:
     """Return a cell with the answer that median and tails give together, and its words.
 
-    `judged_tails` are the statistics that should be there, `named` those that must be decided.
+    `judged_tails` are the statistics that should be there, `named` those that must be decided. So
+    must one whose estimate lies beyond its margin: nobody may read that as a PASS.
     """
     there = {tail.statistic for tail in cell.tails}
     missing = set(judged_tails) - there
@@ -336,14 +397,23 @@ def answered(cell: Cell, judged_tails: Collection[str], named: Collection[str]) 
         return replace(cell, verdict=Verdict.FAIL, why=why, words=words, launches_needed=None)
     if cell.verdict is not Verdict.PASS:
         return replace(cell, words=cell.verdict.value)
-    asked = [tail for tail in open_tails if tail.statistic in named]
+    beyond = [tail for tail in open_tails if _is_beyond(tail, both_ways=both_ways)]
+    asked = [tail for tail in open_tails if tail.statistic in named or tail in beyond]
     if asked:
         needs = [tail.launches_needed for tail in asked if tail.launches_needed is not None]
-        return _unanswered(cell, Why.TAIL, max(needs) if len(needs) == len(asked) else None)
+        why = Why.TAIL_BEYOND if beyond else Why.TAIL
+        return _unanswered(cell, why, max(needs) if len(needs) == len(asked) else None)
     if missing & set(named):
         return _unanswered(cell, Why.NO_TAIL, None)
     said = TAIL_UNDECIDED if open_tails else NO_TAIL_MEASURED if missing else "PASS"
     return replace(cell, words=said)
+
+
+def _is_beyond(tail: Tail, *, both_ways: bool) -> bool:
+    if tail.ratio is None:
+        return False
+    worst = min(tail.ratio, 1 / tail.ratio) if both_ways else tail.ratio
+    return worst < 1 - tail.margin
 
 
 def _unanswered(cell: Cell, why: Why, needed: int | None) -> Cell:

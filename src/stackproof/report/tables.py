@@ -40,6 +40,7 @@ WHY_TEXTS = {
     Why.CHANCE: "below the margin, but not beyond chance among so many sizes",
     Why.NOISE: "below the margin, but the baseline differs from itself as much",
     Why.TAIL: "the tail is undecided, and a margin is stated for it",
+    Why.TAIL_BEYOND: "the tail seems worse by more than its margin, and that is not proven",
     Why.NO_TAIL: "no tail was measured, and a margin is stated for it",
     Why.DISTURBED: "something else was at a rank's CPU, and launches without that do not decide it",
 }
@@ -51,12 +52,15 @@ SHORT_WHY = {
     Why.CHANCE: "may be chance",
     Why.NOISE: "within the noise",
     Why.TAIL: "tail undecided",
+    Why.TAIL_BEYOND: "tail may be worse",
     Why.NO_TAIL: "no tail measured",
 }
 """The same in the narrow column of a table."""
 
 TAIL_MARK = "~"
 """Mark of a cell whose tail is undecided, or FAILs alone."""
+
+_OF_TAIL = frozenset({Why.TAIL, Why.TAIL_BEYOND})
 
 UNPROVEN = "slow?"
 """Word of a cell whose whole interval lies below the margin, where FAIL is not proven."""
@@ -143,13 +147,13 @@ def verdict_rows(comparison: Comparison, arm: str, placement: str) -> tuple[Row,
 def cell_word(cell: Cell | None) -> str:
     """Return a cell as `0.98 pass`, `0.80 FAIL`, `0.68 slow?`, `0.95 ?`; a dash for none.
 
-    A tilde marks the tail: `pass~` where it is undecided, `FAIL~` where it FAILs and the median
-    does not.
+    A tilde marks the tail: `pass~` and `?~` where it is undecided, `FAIL~` where it FAILs and the
+    median does not.
     """
     if cell is None:
         return "-"
     ratio = "" if cell.ratio is None else f"{ratio_text(cell.ratio)} "
-    tail = TAIL_MARK if cell.by_tail or cell.reads == TAIL_UNDECIDED else ""
+    tail = TAIL_MARK if cell.why in _OF_TAIL or cell.reads == TAIL_UNDECIDED else ""
     return f"{ratio}{UNPROVEN if cell.seems_slower else WORDS[cell.verdict]}{tail}"
 
 
@@ -171,11 +175,16 @@ def tail_lines(comparison: Comparison, arm: str) -> list[str]:
 
 
 def _worst_tail(cells: Sequence[tuple[Panel, Cell]]) -> str:
-    failed = [tail for _, cell in cells if (tail := cell.by_tail) is not None and tail.ratio]
-    if not failed:
+    tails = [
+        (max(tail.ratio, 1 / tail.ratio), tail.statistic, ratio_text(tail.ratio))
+        for _, cell in cells
+        for tail in cell.tails
+        if cell.why in _OF_TAIL and tail.verdict is cell.verdict and tail.ratio
+    ]
+    if not tails:
         return ""
-    worst = min(failed, key=lambda tail: tail.ratio or 1.0)
-    return f"; the worst is {worst.statistic}, {ratio_text(worst.ratio or 1.0)} of the baseline's"
+    _, statistic, ratio = max(tails)
+    return f"; the worst is {statistic}, {ratio} of the baseline's"
 
 
 def tail_text(cell: Cell) -> str:
@@ -275,7 +284,7 @@ def _undecided(
     why = cells[0][1].why
     return Undecided(
         word=word,
-        reason="" if why is None else reason_text(why),
+        reason="" if why is None else reason_text(why) + _worst_tail(cells),
         count=len(cells),
         launches=max(needs, default=0),
         settled=len(needs),
