@@ -3,7 +3,7 @@
 import pytest
 
 from experiments import FAST, cells, experiment
-from stackproof.compare.compare import compare
+from stackproof.compare.compare import compare, panels_of
 from stackproof.compare.model import Verdict, Why
 from stackproof.core.value import replace
 from synthetic import INTER, SIZES, Noise, Plan, simulate
@@ -31,13 +31,15 @@ def test_a_difference_within_the_noise_floor_is_no_fail():
     apart = {("inter-node", "latency"): dict.fromkeys(SIZES, 1.4)}
     results = experiment(slower={"mpich": apart, "impi again": apart})
     comparison = compare(results, FAST)
-    for cell in cells(comparison, "mpich"):
-        assert cell.verdict is Verdict.INCONCLUSIVE
-        assert cell.why is Why.NOISE
+    judged = replace(comparison, panels=panels_of(results))
+    for cell, silent in zip(cells(judged, "mpich"), cells(comparison, "mpich"), strict=True):
+        assert cell.verdict is silent.verdict is Verdict.INCONCLUSIVE
+        assert (cell.why, silent.why) == (Why.NOISE, Why.WITHHELD)
+        assert (silent.ratio, silent.low, silent.high) == (cell.ratio, cell.low, cell.high)
         assert cell.floor == pytest.approx(1 - 1 / 1.4, abs=0.03)
     null = comparison.verdict_of("impi again")
     assert null.verdict is Verdict.FAIL
-    assert comparison.verdict is Verdict.FAIL
+    assert comparison.verdict is Verdict.INCONCLUSIVE
     assert "null arm FAILS" in comparison.notes[0].text
     assert comparison.notes[0].level == "warning"
 
@@ -55,8 +57,10 @@ def test_a_null_arm_that_differs_fails_either_way(factor):
     null = comparison.verdict_of("impi again")
     assert (null.verdict, null.failed) == (Verdict.FAIL, 1)
     assert "differs from itself at 1: latency inter-node 8 B (ratio " in null.sentence
-    assert comparison.verdict is Verdict.FAIL
+    assert comparison.verdict is Verdict.INCONCLUSIVE
     assert "null arm FAILS" in comparison.notes[0].text
+    assert "not judged" in comparison.verdict_of("mpich").sentence
+    assert not comparison.rankings
 
 
 @pytest.mark.parametrize("factor", [1 / 0.9, 0.9], ids=["slower", "faster"])

@@ -13,7 +13,7 @@ from stackproof.core.value import replace
 from stackproof.report.cli.compare import exit_code
 from stackproof.report.render import render_csv, render_html, render_json, render_markdown
 from stackproof.report.terminal import terminal_verdicts
-from synthetic import INTER, Noise
+from synthetic import INTER, Noise, fault
 
 SIZES = (8, 1024)
 LATENCY = ("inter-node", "latency")
@@ -91,8 +91,23 @@ def empty_runs():
     return changed(measured(), output(series=()), lambda one: one.arm == "mpich")
 
 
+def noisy_null(factor=1.1, arm=1.0):
+    slower = {"impi again": {LATENCY: by(factor)}, "mpich": {LATENCY: by(arm)}}
+    return sampled(
+        experiment(
+            blocks=12, slower=slower, benchmarks=("latency",), placements=(INTER,), sizes=SIZES
+        )
+    )
+
+
+def lost(results, blocks, arm="mpich"):
+    return fault(results, arm, blocks, "job-timeout", "too slow")
+
+
 PASS, FAIL, OPEN = "PASS", "FAIL", "INCONCLUSIVE"
 BY_TAIL, TAIL_OPEN = "FAIL, by the tail", "PASS, tail undecided"
+
+NOISY = "mpich is not judged: impi differs from itself"
 
 PLANTED = {
     "equal arms": (measured, PASS, [PASS, PASS], ""),
@@ -122,6 +137,13 @@ PLANTED = {
     "fall-back": (fallen_back, OPEN, [OPEN, OPEN], "launches by different paths are never put"),
     "singletons": (singletons, OPEN, [], "2 ranks were asked for, and there were 2 worlds"),
     "smaller world": (smaller_world, OPEN, [], "2 ranks were asked for, and there were 1 worlds"),
+    "noisy null arm": (lambda: noisy_null(1.2), OPEN, [OPEN, OPEN], NOISY),
+    "null arm too fast": (lambda: noisy_null(0.8), OPEN, [OPEN, OPEN], NOISY),
+    "noisy, and slower": (lambda: noisy_null(1.2, 1.5), OPEN, [OPEN, OPEN], NOISY),
+    "40 % lost": (
+        lambda: lost(measured(blocks=20), range(1, 9)), OPEN, [OPEN, OPEN],
+        "what is left may be a selection, so nothing is judged",
+    ),
     "empty runs": (empty_runs, OPEN, [], "it measured nothing"),
 }  # fmt: skip
 
@@ -139,7 +161,7 @@ def test_the_word_is_right_everywhere(name):
     arm = comparison.verdict_of("mpich")
     assert (arm.verdict, comparison.verdict) == (verdict, verdict)
     assert exit_code(comparison) == {PASS: 0, FAIL: 8, OPEN: 9}[verdict]
-    assert comparison.verdict_of("impi again").verdict is not Verdict.FAIL
+    assert (comparison.verdict_of("impi again").verdict is Verdict.FAIL) is (said == NOISY)
     reads = TAIL_OPEN if TAIL_OPEN in words else verdict
     data = json.loads(render_json(comparison))
     assert (data["words"], data["verdicts"][0]["words"]) == (reads, reads)
@@ -150,6 +172,9 @@ def test_the_word_is_right_everywhere(name):
     for text in texts:
         assert re.search(rf"mpich against impi(?::| [●✕○]) {reads}(?!,)", text)
         assert said in text
+        if arm.overruled:
+            assert arm.overruled in text
+            assert not re.search(r"mpich (is|was) as fast|mpich: [^.]*(as fast|slower)", text)
         assert all(word in text for word in words if "," in word)
     rows = render_csv(comparison).splitlines()
     assert all(any(word in row for row in rows) for word in words)

@@ -63,6 +63,8 @@ def compare(results: Results, options: CompareOptions | None = None) -> Comparis
         for arm in (*spec.challengers, *null)
     )
     verdicts = overrule.overruled(verdicts, spec, results.measurements)
+    silent = [v.arm for v in verdicts if v.overruled and v.verdict is not Verdict.FAIL]
+    panels = overrule.without_answers(panels, silent, Why.WITHHELD)
     rotten = overrule.rotten(spec, results.measurements)
     trust = integrity.look(results)
     whole = Verdict.FAIL if rotten else overall(verdicts)
@@ -85,7 +87,7 @@ def compare(results: Results, options: CompareOptions | None = None) -> Comparis
         confidence=rules.confidence,
         family_error=rules.family_error,
         paths=results.paths,
-        rankings=rank(panels, spec.baseline, spec.null) if trust.trusted else (),
+        rankings=() if silent or not trust.trusted else rank(panels, spec.baseline, spec.null),
         validated=collected.validated,
         sweep=sweep.found(results, collected, rules.margins) if trust.trusted else None,
     )
@@ -275,8 +277,8 @@ def _warnings(
     if any(verdict.is_null and verdict.verdict is Verdict.FAIL for verdict in verdicts):
         found.append(
             f"the null arm FAILS: {spec.baseline} differs from itself, so this machine was too "
-            "noisy (or the arms were not run alike) and no verdict here can be trusted; make the "
-            "machine quiet, or use more launches, and measure again"
+            "noisy (or the arms were not run alike) and no verdict is given; make the machine "
+            "quiet, or use more launches, and measure again"
         )
     if not (spec.challengers or spec.null):
         found.append("there is only one arm: nothing is compared, and there is no verdict")

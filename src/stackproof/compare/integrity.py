@@ -11,7 +11,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
-from stackproof.compare.model import ArmVerdict, Cell, Comparison, Verdict, Why
+from stackproof.compare import overrule
+from stackproof.compare.model import Comparison, Verdict, Why
 from stackproof.core.value import replace
 from stackproof.knowledge.evidence import relevant
 from stackproof.results.measurement import Measurement
@@ -27,6 +28,7 @@ _LONGEST_BLOCK = timedelta(hours=24)
 PATH_CHECK = "path"
 """The check of a launch that repeats what the probe before it found."""
 
+_UNTRUE = "not judged: these results are not what they say"
 _IMPORTED = "imported from"
 _MACHINE = {"kernel": DoubtKind.KERNEL, "cpu": DoubtKind.HOST}
 """Facts of a launch that must be those of the others in its block."""
@@ -63,18 +65,12 @@ def withheld(comparison: Comparison, integrity: Integrity) -> Comparison:
         comparison,
         integrity=integrity,
         verdict=Verdict.INCONCLUSIVE,
-        words="",
-        verdicts=tuple(_no_verdict(one) for one in comparison.verdicts),
-        panels=tuple(
-            replace(
-                panel,
-                judgements=tuple(
-                    replace(one, cells=tuple(map(_no_answer, one.cells)))
-                    for one in panel.judgements
-                ),
-            )
-            for panel in comparison.panels
+        words=Verdict.INCONCLUSIVE.value,
+        verdicts=tuple(
+            overrule.without_verdict(one, _UNTRUE, f"{one.arm} is {_UNTRUE}.")
+            for one in comparison.verdicts
         ),
+        panels=overrule.without_answers(comparison.panels, comparison.arms, Why.NOT_TRUSTED),
     )
 
 
@@ -105,30 +101,6 @@ def presence_words(results: Results) -> list[str]:
                 f"there are {', '.join(few)}"
             )
     return found
-
-
-def _no_verdict(verdict: ArmVerdict) -> ArmVerdict:
-    total = verdict.passed + verdict.failed + verdict.inconclusive
-    return replace(
-        verdict,
-        verdict=Verdict.INCONCLUSIVE,
-        words="",
-        passed=0,
-        failed=0,
-        inconclusive=total,
-        sentence=f"{verdict.arm} is not judged: these results are not what they say.",
-    )
-
-
-def _no_answer(cell: Cell) -> Cell:
-    return replace(
-        cell,
-        verdict=Verdict.INCONCLUSIVE,
-        why=Why.NOT_TRUSTED,
-        launches_needed=None,
-        tails=(),
-        words="",
-    )
 
 
 # --- what launches tell of each other -------------------------------------------------------

@@ -56,6 +56,9 @@ class Why(StrEnum):
     NOT_TRUSTED = "not-trusted"
     """The results are not what they say, see `Integrity`."""
 
+    WITHHELD = "withheld"
+    """Nothing is said of the arm, see `ArmVerdict.overruled`."""
+
     NO_PAIRS = "no-pairs"
     """No block has a usable launch of both arms."""
     TOO_FEW = "too-few-launches"
@@ -72,6 +75,9 @@ class Why(StrEnum):
     """The median passes, and the estimate of a tail that is not decided lies beyond its margin."""
     NO_TAIL = "no-tail-measured"
     """The median passes, and no tail was measured though a margin is stated for it."""
+
+
+_SAY_NOTHING = frozenset({Why.NOT_TRUSTED, Why.WITHHELD, Why.NO_PAIRS, Why.TOO_FEW})
 
 
 class CompareOptions(Value):
@@ -220,7 +226,7 @@ class Cell(Value):
 
         An interval of too few launches says nothing yet.
         """
-        known = self.verdict is Verdict.INCONCLUSIVE and self.why not in {Why.NO_PAIRS, Why.TOO_FEW}
+        known = self.verdict is Verdict.INCONCLUSIVE and self.why not in _SAY_NOTHING
         return known and self.high is not None and self.high < 1 - self.margin
 
 

@@ -1,8 +1,9 @@
-"""Launches to what no statistics may overrule: wrong bytes, and discards that select.
+"""Launches to what no statistics may overrule: wrong bytes, discards that select, a noisy machine.
 
-An arm that received wrong bytes once is no candidate, however fast it is. And where launches of
-one arm are discarded more often than those of another, what is left may be a selection of them, so
-that it says nothing of either.
+An arm that received wrong bytes once is no candidate, however fast it is. Where launches of one arm
+are discarded more often than those of another, what is left may be a selection of them, so that it
+says nothing of either. And where the baseline differs from itself, nothing that differs from it is
+slow for that.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import comb
 
-from stackproof.compare.model import ArmVerdict, Verdict
+from stackproof.compare.model import ArmJudgement, ArmVerdict, Panel, Verdict, Why
 from stackproof.core.errors import Reason
 from stackproof.core.value import Value, replace
 from stackproof.results.measurement import Measurement, State
@@ -109,7 +110,8 @@ def overruled(
 ) -> tuple[ArmVerdict, ...]:
     """Return the verdicts with what overrules them: FAIL for wrong bytes, else none at all.
 
-    Where it was the baseline, also as the null arm, there is nothing to compare with.
+    Where it was the baseline, also as the null arm, there is nothing to compare with. Nor is there
+    where the null arm FAILs.
     """
     wrong = corrupted(measurements)
     arms = [one.arm for one in verdicts]
@@ -119,25 +121,59 @@ def overruled(
         withheld = dict.fromkeys(arms, f"{wrong.pop(arm)}; nothing can be compared with that")
         cause = "the baseline received wrong bytes"
     wrong.pop(spec.null or "", None)
+    if not withheld and any(one.is_null and one.verdict is Verdict.FAIL for one in verdicts):
+        cause = "the baseline differs from itself"
+        withheld = {
+            arm: f"{arm} is not judged: {spec.baseline} differs from itself, see {spec.null}"
+            for arm in spec.challengers
+        }
     return tuple(
-        _changed(one, Verdict.FAIL, WRONG_BYTES, wrong[one.arm])
+        # Another sentence beside that, "as fast within the margins", would be read as the verdict.
+        replace(one, verdict=Verdict.FAIL, words="FAIL", sentence=wrong[one.arm],
+                overruled=WRONG_BYTES)
         if one.arm in wrong
-        else _changed(one, Verdict.INCONCLUSIVE, f"not judged: {cause}", withheld[one.arm])
+        else without_verdict(one, f"not judged: {cause}", withheld[one.arm])
         if one.arm in withheld
         else one
         for one in verdicts
+    )  # fmt: skip
+
+
+def without_verdict(verdict: ArmVerdict, cause: str, sentence: str) -> ArmVerdict:
+    """Return a verdict that says nothing but why it is withheld."""
+    return replace(
+        verdict,
+        verdict=Verdict.INCONCLUSIVE,
+        words=Verdict.INCONCLUSIVE.value,
+        passed=0,
+        failed=0,
+        inconclusive=verdict.passed + verdict.failed + verdict.inconclusive,
+        unproven=0,
+        sentence=sentence,
+        overruled=cause,
     )
+
+
+def without_answers(panels: Sequence[Panel], arms: Collection[str], why: Why) -> tuple[Panel, ...]:
+    """Return panels with the estimates of some arms and without any answer at their points."""
+
+    def blank(judgement: ArmJudgement) -> ArmJudgement:
+        if judgement.arm not in arms:
+            return judgement
+        no = Verdict.INCONCLUSIVE
+        cells = tuple(
+            replace(cell, verdict=no, why=why, launches_needed=None, tails=(), words=no.value)
+            for cell in judgement.cells
+        )
+        return replace(judgement, cells=cells)
+
+    return tuple(replace(panel, judgements=tuple(map(blank, panel.judgements))) for panel in panels)
 
 
 def rotten(spec: ResultsSpec, measurements: Sequence[Measurement]) -> list[str]:
     """Return the arms of the baseline, itself and the null arm, that received wrong bytes."""
     wrong = corrupted(measurements)
     return [arm for arm in (spec.baseline, spec.null) if arm is not None and arm in wrong]
-
-
-def _changed(verdict: ArmVerdict, to: Verdict, cause: str, why: str) -> ArmVerdict:
-    # Another sentence beside that, "as fast within the margins", would be read as the verdict.
-    return replace(verdict, verdict=to, words=to.value, sentence=why, overruled=cause)
 
 
 def warnings(spec: ResultsSpec, measurements: Sequence[Measurement]) -> list[str]:

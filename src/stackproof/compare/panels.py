@@ -88,12 +88,12 @@ def _panel(
 
     def answered(arm: str) -> ArmJudgement:
         is_null = arm == spec.null
-        asked = frozenset[str]() if is_null else rules.named_tails
+        named = frozenset[str]() if is_null else rules.named_tails
         contest, both_ways = measured.contest(seen, key, arm), is_null or rules.both_ways
         return ArmJudgement(
             arm=arm,
             cells=tuple(
-                tails.answered(one, names, asked, both_ways=both_ways)
+                tails.answered(one, names, named, both_ways=both_ways)
                 for one in judgements[key, arm].cells
             ),
             regimes=regimes_of(contest, rules) if contest else (),

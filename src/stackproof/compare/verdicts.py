@@ -162,14 +162,14 @@ def _distance(ratio: float) -> float:
 
 
 def overall(verdicts: Sequence[ArmVerdict]) -> Verdict:
-    """Return FAIL when any arm fails, PASS when all challengers pass.
+    """Return FAIL when any challenger fails, PASS when all pass.
 
-    The null arm cannot make a PASS of the challengers less certain by being INCONCLUSIVE, but its
-    FAIL (it differs from itself, either way) shows that the experiment itself is not to be trusted.
+    The null arm cannot make a PASS of the challengers less certain by being INCONCLUSIVE. Where it
+    FAILs (it differs from itself, either way) nothing is judged, see `overrule`.
     """
-    if any(verdict.verdict is Verdict.FAIL for verdict in verdicts):
-        return Verdict.FAIL
     challengers = [verdict for verdict in verdicts if not verdict.is_null]
+    if any(verdict.verdict is Verdict.FAIL for verdict in challengers):
+        return Verdict.FAIL
     if challengers and all(verdict.verdict is Verdict.PASS for verdict in challengers):
         return Verdict.PASS
     return Verdict.INCONCLUSIVE

@@ -9,17 +9,15 @@ from stackproof.prove.model import INJECTED, Speed
 from stackproof.report.tables import reason_text, tail_text
 
 _QUIET = "make the machine quiet, and prove it again"
-_NULL = "the own MPI differs from itself here by more than the margin"
 _NO_NUMBER = "no number of launches that makes sense would decide it"
 
 
 def speeds_of(comparison: Comparison) -> tuple[Speed, ...]:
     """Return the judgement of the injected MPI at every size.
 
-    Where the null arm FAILs no verdict can be trusted, so that there is none.
+    Where nothing is judged, as the null arm FAILs, each says why.
     """
-    nulls = (one.verdict for one in comparison.verdicts if one.is_null)
-    why = _NULL if Verdict.FAIL in nulls else ""
+    why = comparison.verdict_of(INJECTED).overruled
     return tuple(
         _speed(panel.curve, cell, why, comparison.spec.launches)
         for panel in comparison.panels
@@ -35,15 +33,15 @@ def notes_of(comparison: Comparison) -> Iterator[str]:
 
 def _speed(curve: Curve, cell: Cell, why: str, planned: int) -> Speed:
     size = cell.size if curve.sized else None
-    if why or cell.verdict is Verdict.INCONCLUSIVE:
+    if cell.verdict is Verdict.INCONCLUSIVE:
         return Speed(
             benchmark=curve.title,
             size=size,
             verdict=Verdict.INCONCLUSIVE.value,
             reads=Verdict.INCONCLUSIVE.value,
             margin=cell.margin,
-            why=why or (reason_text(cell.why) if cell.why else ""),
-            remedy=_QUIET if why else _remedy(cell, planned),
+            why=why if cell.why is Why.WITHHELD else reason_text(cell.why) if cell.why else "",
+            remedy=_remedy(cell, planned),
         )
     return Speed(
         benchmark=curve.title,
@@ -62,6 +60,7 @@ def _remedy(cell: Cell, planned: int) -> str:
     """Return the remedy for an open cell; `planned` launches of each arm were asked for."""
     known = {
         Why.NOT_TRUSTED: "prove it again into another folder",
+        Why.WITHHELD: "read the warnings, and prove it again",
         Why.DISTURBED: _QUIET,
         Why.NO_PAIRS: "look into `launches` of the folder",
     }

@@ -34,6 +34,7 @@ WORDS = {Verdict.PASS: "pass", Verdict.FAIL: "FAIL", Verdict.INCONCLUSIVE: "?"}
 
 WHY_TEXTS = {
     Why.NOT_TRUSTED: "these results are not what they say, so nothing is judged",
+    Why.WITHHELD: "no verdict on this arm is given",
     Why.NO_PAIRS: "no block has a usable launch of both arms",
     Why.TOO_FEW: "too few launches",
     Why.INTERVAL: "the interval reaches over the margin",
