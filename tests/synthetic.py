@@ -26,6 +26,10 @@ INTRA = Placement(name="intra-node", ranks=(Rank(node="n0", cpu=0), Rank(node="n
 INTER = Placement(name="inter-node", ranks=(Rank(node="n0", cpu=0), Rank(node="n1", cpu=1)))
 
 
+ANSWERS = {"mpich": "MPICH Version:      1.2.3", "openmpi": "Open MPI v1.2.3, package"}
+"""The words that libraries have for themselves, where stackproof knows them."""
+
+
 class Noise(Value):
     """Relative noise: `launch` of a whole launch, `size` of one size in it, `block` shared.
 
@@ -175,7 +179,7 @@ def _launch(plan, placement, arm, place, shared, random) -> Measurement:
         output=Output(
             program="stackproof-bench",
             program_version="1",
-            mpi_library=f"{family} 1.2.3",
+            mpi_library=ANSWERS.get(family, f"{family} 1.2.3"),
             world_size=len(placement.ranks),
             worlds=1,
             clock={"resolution_ns": 1.0},
@@ -184,7 +188,7 @@ def _launch(plan, placement, arm, place, shared, random) -> Measurement:
                     rank=i,
                     host=rank.node,
                     cpu=rank.cpu,
-                    cpus=(rank.cpu or 0,),
+                    cpus=() if rank.cpu is None else (rank.cpu,),
                     libraries=(f"/user-environment/{family}/lib/libmpi.so",),
                 )
                 for i, rank in enumerate(placement.ranks)

@@ -105,6 +105,51 @@ def test_one_fault_fails_its_own_check_alone(name, changes, reason):
     assert bad(replace(GOOD, **changes)) == {name: reason.value}
 
 
+TOOL = "/tmp/tool/libtool.so"
+IGNORED = (
+    f"ERROR: ld.so: object '{TOOL}' from LD_PRELOAD cannot be preloaded (cannot open shared object "
+    "file): ignored.\n"
+).encode()
+
+
+@pytest.mark.parametrize(
+    ("loader", "ranks", "stderr", "state", "words"),
+    [
+        ({}, {}, IGNORED, None, ""),
+        ({"LD_PRELOAD": TOOL}, {"preloads": {TOOL: 1}}, b"", State.OK, "every rank has"),
+        # What the launcher's own programs say of it is not said of the ranks.
+        ({"LD_PRELOAD": TOOL}, {"preloads": {TOOL: 1}}, IGNORED, State.OK, "every rank has"),
+        ({"LD_PRELOAD": TOOL}, {"preloads": {TOOL: 0}}, b"", State.BAD, "could not open it"),
+        ({"LD_PRELOAD": TOOL}, {"preloads": {}}, b"", State.BAD, "was unset there"),
+        (
+            {"LD_PRELOAD": f"liba.so {TOOL}"}, {"preloads": {"liba.so": 1, TOOL: 0}}, b"",
+            State.BAD, f"without `{TOOL}`",
+        ),
+        ({"LD_PRELOAD": f":{TOOL}:"}, {}, IGNORED, State.BAD, "the loader of a rank ignored"),
+        ({"LD_PRELOAD": TOOL}, {}, b"", State.UNKNOWN, "no rank tells"),
+        ({"LD_LIBRARY_PATH": "/a:/b"}, {"folders": {"/a": 0, "/b": 3}}, b"", None, ""),
+        ({"LD_LIBRARY_PATH": "/a"}, {"folders": {"/a": 0}}, b"", State.BAD, "no library from"),
+        ({"LD_LIBRARY_PATH": "/a"}, {"folders": {}}, b"", State.BAD, "no library from"),
+        ({"LD_LIBRARY_PATH": "/a"}, {}, b"", None, ""),
+        ({}, {"folders": {"/a": 0}}, b"", None, ""),
+    ],
+)  # fmt: skip
+def test_the_loader_must_have_done_what_an_arm_asks_for(loader, ranks, stderr, state, words):
+    facts = (GOOD.ranks[0], replace(GOOD.ranks[1], **ranks))
+    checks = launch_checks.judge(
+        replace(GOOD, ranks=facts), CASE, mpi_family="openmpi", mpi_version="5.0.11",
+        completed=replace(DONE, stderr=stderr), loader=loader,
+    )  # fmt: skip
+    found = [one for one in checks if one.name in {"preload", "library path"}]
+    assert [one.state for one in found] == ([] if state is None else [state])
+    assert all(words in one.evidence for one in found)
+    problem = launch_checks.first_failure(checks)
+    assert (problem is None) is (state is not State.BAD)
+    if problem is not None:
+        assert problem.reason is Reason.NOT_LOADED
+        assert "folder that every node has" in problem.hint
+
+
 @pytest.mark.parametrize(
     ("first", "second"),
     [

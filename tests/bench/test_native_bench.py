@@ -113,6 +113,22 @@ def test_ranks_tell_where_they_are_and_what_they_have_loaded(mpi: Mpi) -> None:
     assert 0 < output.clock["resolution_s"] < 1e-4
 
 
+def test_ranks_tell_what_of_the_loader_s_variables_they_have(mpi: Mpi, tmp_path: Path) -> None:
+    link, folder = tmp_path / "a-tool.so", str(mpi.prefix / "lib")
+    link.symlink_to(mpi.slowsend)
+    gone, nowhere = str(tmp_path / "gone.so"), str(tmp_path / "nowhere")
+    paths = f"{nowhere}:{folder}:{mpi.environment.get('LD_LIBRARY_PATH', '')}"
+    _, output = mpi.measure(
+        case(benchmarks=("latency",), sizes=(8,)),
+        LD_PRELOAD=f"{link}:{gone} {mpi.wrongbyte}", LD_LIBRARY_PATH=paths,
+    )  # fmt: skip
+    for rank in output.ranks:
+        assert rank.preloads == {str(link): 1, gone: 0, str(mpi.wrongbyte): 1}
+        assert rank.folders is not None
+        assert rank.folders[nowhere] == 0
+        assert rank.folders[folder] > 0
+
+
 def test_four_ranks_have_two_pairs(mpi: Mpi) -> None:
     benchmarks = ("latency", "message_rate", "alltoall", "allgather", "allreduce", "bcast")
     four = case(benchmarks=benchmarks, sizes=(8, 1000), placement=placement((None,) * 4))

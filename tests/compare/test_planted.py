@@ -13,7 +13,7 @@ from stackproof.core.value import replace
 from stackproof.report.cli.compare import exit_code
 from stackproof.report.render import render_csv, render_html, render_json, render_markdown
 from stackproof.report.terminal import terminal_verdicts
-from synthetic import INTER, Noise, fault
+from synthetic import INTER, INTRA, Noise, fault
 
 SIZES = (8, 1024)
 LATENCY = ("inter-node", "latency")
@@ -91,6 +91,23 @@ def empty_runs():
     return changed(measured(), output(series=()), lambda one: one.arm == "mpich")
 
 
+def of_arm(one):
+    return one.arm == "mpich"
+
+
+def crowded():
+    def change(one):
+        ranks = tuple(replace(rank, cpus=(0,)) for rank in one.output.ranks)
+        return replace(one, output=replace(one.output, ranks=ranks))
+
+    return changed(measured(placements=(INTRA,)), change, of_arm)
+
+
+def unseen(one):
+    series = tuple(replace(s, validated=None) for s in one.output.series)
+    return replace(one, output=replace(one.output, series=series))
+
+
 def noisy_null(factor=1.1, arm=1.0):
     slower = {"impi again": {LATENCY: by(factor)}, "mpich": {LATENCY: by(arm)}}
     return sampled(
@@ -144,6 +161,15 @@ PLANTED = {
         lambda: lost(measured(blocks=20), range(1, 9)), OPEN, [OPEN, OPEN],
         "what is left may be a selection, so nothing is judged",
     ),
+    "output cut off": (
+        lambda: changed(measured(), output(complete=False), of_arm), OPEN, [],
+        "its output ends before the program did",
+    ),
+    "ranks on one CPU": (crowded, OPEN, [], "rank 0 and rank 1 shared CPU 0 of n0"),
+    "nothing looked at": (
+        lambda: changed(measured(), unseen, of_arm), PASS, [PASS, PASS],
+        "nobody looked whether bytes arrived unchanged at mpich",
+    ),
     "empty runs": (empty_runs, OPEN, [], "it measured nothing"),
 }  # fmt: skip
 
@@ -178,3 +204,27 @@ def test_the_word_is_right_everywhere(name):
         assert all(word in text for word in words if "," in word)
     rows = render_csv(comparison).splitlines()
     assert all(any(word in row for row in rows) for word in words)
+
+
+LIBRARY = {"mpi_library": "Open MPI v5.0.8, package"}
+UNTRUE = {
+    "library in half": (output(**LIBRARY), lambda m: of_arm(m) and m.block % 2, "other-library"),
+    "library in all": (output(**LIBRARY), of_arm, "other-library"),
+    "library of the null arm": (
+        output(mpi_library="impi 9"), lambda m: m.arm == "impi again", "other-library",
+    ),
+    "another release": (output(mpi_library="MPICH Version:  4.0"), of_arm, "other-library"),
+    "no checks": (lambda m: replace(m, checks=()), of_arm, "missing"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNTRUE)
+def test_results_that_are_not_what_they_say_are_not_judged(name, capsys):
+    change, wanted, kind = UNTRUE[name]
+    comparison = compare(changed(measured(), change, wanted), FAST)
+    assert exit_code(comparison) == 7
+    assert kind in capsys.readouterr().err
+    assert {one.verdict for one in comparison.verdicts} == {Verdict.INCONCLUSIVE}
+    for text in (terminal_verdicts(comparison), render_markdown(comparison)):
+        assert "is not judged: these results are not what they say" in one_line(text)
+        assert "as fast as" not in one_line(text)

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
 
-from stackproof.compare import launch_checks, overrule, rank_places
+from stackproof.compare import integrity, launch_checks, overrule, rank_places
 from stackproof.compare.launch_samples import LaunchSamples, samples_of
 from stackproof.compare.model import ArmLaunch, Curve, Discarded, Validated
 from stackproof.core.errors import Problem, Reason
@@ -107,6 +107,11 @@ def _path(
 def _void(measurement: Measurement) -> Discarded | None:
     """Return the reason why a launch that no check refused is not the one that was asked for."""
     output, ranks = measurement.output, len(measurement.case.placement.ranks)
+    if not output.complete and not integrity.is_imported(measurement):
+        text = "its output ends before the program did"
+        return _discard(measurement, Reason.TRUNCATED_OUTPUT, text)
+    if shared := rank_places.shared_cpus(output.ranks):
+        return _discard(measurement, Reason.WRONG_PLACEMENT, "; ".join(shared))
     if output.worlds > 1 or 0 < output.world_size < ranks:
         text = (
             f"{ranks} ranks were asked for, and there were {max(output.worlds, 1)} worlds, the "

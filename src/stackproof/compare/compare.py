@@ -217,6 +217,11 @@ def _notes(
         for one in results.paths
         if one.state is State.UNKNOWN and one.arm != spec.null
     ]
+    looked = {m.arm for m in results.measurements for s in m.output.series if s.validated}
+    made = {m.arm for m in results.measurements if m.usable}
+    blind = sorted(made - looked)
+    if blind:
+        plain.append(f"nobody looked whether bytes arrived unchanged at {', '.join(blind)}")
     if collected.warm_up:
         plain.append(f"{collected.warm_up} warm-up launches (block 0) are left out, as planned")
     return (

@@ -11,10 +11,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
-from stackproof.compare import overrule
+from stackproof.compare import launch_checks, overrule
 from stackproof.compare.model import Comparison, Verdict, Why
 from stackproof.core.value import replace
 from stackproof.knowledge.evidence import relevant
+from stackproof.mpi import families
 from stackproof.results.measurement import Measurement
 from stackproof.results.model import Results
 from stackproof.results.trust import Doubt, DoubtKind, Integrity
@@ -39,19 +40,19 @@ _MOST = 12
 
 def look(results: Results) -> Integrity:
     """Return whether results can be trusted, with everything that speaks against it."""
-    found: list[Doubt] = list(results.chain.doubts) if results.chain else []
-    found += _struck(results)
-    found += _shortened(_unprobed(results))
-    found += _shortened(_swapped(results))
-    found += _shortened(_doubled(results))
-    for group in _blocks(results.measurements):
-        found += _of_block(group)
-    found += _kernels(results)
-    found += _environments(results)
-    state = results.chain
+    state, many = results.chain, (_unprobed, _unchecked, _swapped, _doubled)
+    doubts = (
+        *(state.doubts if state else ()),
+        *_struck(results),
+        *(doubt for looked_for in many for doubt in _shortened(looked_for(results))),
+        *(doubt for group in _blocks(results.measurements) for doubt in _of_block(group)),
+        *_kernels(results),
+        *_environments(results),
+        *_libraries(results),
+    )
     return Integrity(
         sentence=state.sentence if state else "",
-        doubts=tuple(dict.fromkeys(found)),
+        doubts=tuple(dict.fromkeys(doubts)),
         chained=state.there if state else False,
         signed=state.signed if state else "",
     )
@@ -72,6 +73,11 @@ def withheld(comparison: Comparison, integrity: Integrity) -> Comparison:
         ),
         panels=overrule.without_answers(comparison.panels, comparison.arms, Why.NOT_TRUSTED),
     )
+
+
+def is_imported(launch: Measurement) -> bool:
+    """Return true for an output of another program, which the user gave."""
+    return _IMPORTED in launch.host_facts
 
 
 def presence_words(results: Results) -> list[str]:
@@ -153,6 +159,14 @@ def _unprobed(results: Results) -> Iterator[Doubt]:
             )
 
 
+def _unchecked(results: Results) -> Iterator[Doubt]:
+    """Yield launches without a check: `bench` keeps none without."""
+    for launch in _ours(results):
+        if not launch.checks:
+            text = f"the checks of {_name(launch)} are missing"
+            yield Doubt(kind=DoubtKind.MISSING, text=text)
+
+
 def _swapped(results: Results) -> Iterator[Doubt]:
     """Yield launches that were made with another image, or file, than their arm says."""
     images = {name: arm.image_sha256 for name, arm in results.spec.arms.items()}
@@ -188,7 +202,7 @@ def _doubled(results: Results) -> Iterator[Doubt]:
         if len({value for part in values for value in part[2]}) < _FEWEST_VALUES:
             continue
         before = first.setdefault(values, one)
-        if before is not one and _IMPORTED not in one.host_facts:
+        if before is not one and not is_imported(one):
             yield Doubt(
                 kind=DoubtKind.DOUBLED,
                 text=f"{_name(one)} has every value of {_name(before)}: it is a copy",
@@ -202,7 +216,7 @@ def _blocks(measurements: Sequence[Measurement]) -> Iterator[Sequence[Measuremen
     """
     groups: dict[tuple[int, str, str], list[Measurement]] = defaultdict(list)
     for one in sorted(measurements, key=lambda one: one.order):
-        if _IMPORTED not in one.host_facts and one.usable:
+        if one.usable and not is_imported(one):
             groups[one.block, one.case.placement.name, one.case.program].append(one)
     yield from groups.values()
 
@@ -274,13 +288,45 @@ def machine_words(results: Results) -> list[str]:
 
 
 def _ours(results: Results) -> Iterator[Measurement]:
-    return (one for one in results.measurements if _IMPORTED not in one.host_facts)
+    return (one for one in results.measurements if not is_imported(one))
 
 
 def _many(ones: Sequence[Measurement]) -> str:
     if len(ones) == 1:
         return f"{_name(ones[0])} was made"
     return f"{_name(ones[0])} and {len(ones) - 1} more were made"
+
+
+def _libraries(results: Results) -> Iterator[Doubt]:
+    """Yield launches of an arm that another MPI answered in than in its others, or than planned.
+
+    The null arm is the baseline once more, so one library answers in both.
+    """
+    spec = results.spec
+    groups: dict[tuple[str, str], dict[str, list[Measurement]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
+    for launch in _ours(results):
+        text = launch.output.mpi_library.strip()
+        if text and launch.usable:
+            arm = spec.baseline if launch.arm == spec.null else launch.arm
+            groups[arm, launch.case.program][text].append(launch)
+    for (arm, _), answers in groups.items():
+        mpi = spec.arms[arm].mpi if arm in spec.arms else {}
+        family, version = mpi.get("family", ""), mpi.get("version", "")
+        known = family in families.REGISTRY and bool(version)
+        usual = max(answers, key=lambda text: len(answers[text]))
+        for text, launches in answers.items():
+            planned = f"{family} {version}" if known else f"`{usual.splitlines()[0]}`"
+            is_other = text != usual
+            if known:
+                is_other |= not launch_checks.is_release(text, family, version)
+            if is_other:
+                yield Doubt(
+                    kind=DoubtKind.LIBRARY,
+                    text=f"{_many(launches)} with `{text.splitlines()[0]}`, and the MPI of {arm} "
+                    f"is {planned}",
+                )
 
 
 def _variables(one: Measurement) -> dict[str, str]:

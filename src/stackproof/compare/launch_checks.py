@@ -7,6 +7,7 @@ every comparison; "cannot tell" does not, but is shown.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 
 from stackproof.compare import rank_places
 from stackproof.core.command import Completed
@@ -25,6 +26,8 @@ _ALONE = re.compile(
     r"|This test requires (?:exactly|at least) (?:two|2) process(?:es)?"
     r"|Benchmark \S{1,40} invalid for 1 process(?:es)?"
 )
+_SEPARATORS = re.compile(r"[: ]+")
+_REFUSED_PRELOAD = re.compile(r"object '([^']+)' from LD_PRELOAD cannot be preloaded")
 _TAIL_LINES = 20
 _PHYSICS = "wrong-physics"
 # Names that our programs give to why nothing of what they measured, if anything, counts.
@@ -50,8 +53,8 @@ _ORDER = (
     Reason.UNSUPPORTED, Reason.INVALID_VALUE, Reason.NO_GPU, Reason.NODE_UNREACHABLE,
     Reason.SINGLETONS, Reason.WRONG_PLACEMENT, Reason.COMMAND_NOT_FOUND,
     Reason.JOB_TIMEOUT, Reason.VALIDATION_FAILED, Reason.RANK_CRASHED, Reason.JOB_FAILED,
-    Reason.GARBAGE_OUTPUT, Reason.TRUNCATED_OUTPUT, Reason.WRONG_MPI, Reason.WRONG_TRANSPORT,
-    Reason.CLOCK_JUMPED, Reason.NO_RESULTS,
+    Reason.GARBAGE_OUTPUT, Reason.TRUNCATED_OUTPUT, Reason.NOT_LOADED, Reason.WRONG_MPI,
+    Reason.WRONG_TRANSPORT, Reason.CLOCK_JUMPED, Reason.NO_RESULTS,
 )  # fmt: skip
 
 _HINTS = {
@@ -75,6 +78,8 @@ _HINTS = {
     Reason.GARBAGE_OUTPUT: "check that the program is the one that the case names",
     Reason.TRUNCATED_OUTPUT: "the program ended before its end; read its messages below",
     Reason.WRONG_MPI: "look for another MPI in LD_LIBRARY_PATH or in the program's run path",
+    Reason.NOT_LOADED: "put the file into the image, or into a folder that every node has (/tmp is "
+    "often each node's own), or take the variable out of the arm's `env`",
     Reason.WRONG_TRANSPORT: "the MPI took another path than it was told to; the evidence shows "
     "which interfaces sent the messages",
     Reason.CLOCK_JUMPED: "look whether something sets clocks on the nodes, and whether their clock "
@@ -84,12 +89,18 @@ _HINTS = {
 
 
 def judge(
-    output: Output, case: Case, *, mpi_family: str, mpi_version: str, completed: Completed
+    output: Output,
+    case: Case,
+    *,
+    mpi_family: str,
+    mpi_version: str,
+    completed: Completed,
+    loader: Mapping[str, str] | None = None,
 ) -> tuple[Check, ...]:
     """Return every check of one launch.
 
     `mpi_family` and `mpi_version` are the MPI that was asked for, as the image states it; empty
-    where nothing does.
+    where nothing does. `loader` has the LD_PRELOAD and LD_LIBRARY_PATH whose effect must be seen.
     """
     text = (completed.stdout + b"\n" + completed.stderr).decode(errors="replace")
     return (
@@ -101,6 +112,7 @@ def judge(
         *((_memory(output, case),) if case.memory else ()),
         _validation(output, case),
         _mpi(output, mpi_family, mpi_version),
+        *_loaded(output, loader or {}, text),
         transports.get(case.transport).check(output, case),
         *((clock_check(output),) if any(one.clock for one in output.ranks) else ()),
         _results(output, case),
@@ -318,11 +330,47 @@ def _mpi(output: Output, family: str, version: str) -> Check:
     if not family:
         return _unknown(name, "nothing says which release of an MPI is meant")
     first = text.splitlines()[0]
-    found = families.identify(text)
     wanted = f"{families.get(family).title} {version}"
-    if found is None or found[0] != family or not families.same_release(found[1], version):
+    if not is_release(text, family, version):
         return _bad(name, Reason.WRONG_MPI, f"`{first}` answered, not {wanted}")
     return _ok(name, f"{wanted} answered: `{first}`")
+
+
+def is_release(text: str, family: str, version: str) -> bool:
+    """Return true where a library that says this of itself is the release of an MPI."""
+    known = families.identify(text)
+    return known is not None and known[0] == family and families.same_release(known[1], version)
+
+
+def _loaded(output: Output, loader: Mapping[str, str], text: str) -> Iterator[Check]:
+    """Yield the checks of what LD_PRELOAD and LD_LIBRARY_PATH are to give the ranks."""
+    name = "preload"
+    files = [file for file in _SEPARATORS.split(loader.get("LD_PRELOAD", "")) if file]
+    ranks = [rank for rank in output.ranks if rank.preloads is not None]
+    gone = [(rank, file) for rank in ranks for file in files if not (rank.preloads or {}).get(file)]
+    refused = [file for file in _REFUSED_PRELOAD.findall(text) if file in files]
+    if gone:
+        rank, file = gone[0]
+        where = f"rank {rank.rank} on {rank.host} runs without `{file}`, which LD_PRELOAD names: "
+        how = "its loader could not open it" if file in (rank.preloads or {}) else "it was unset"
+        yield _bad(name, Reason.NOT_LOADED, f"{where}{how} there")
+    elif refused and not ranks:
+        text = f"the loader of a rank ignored `{refused[0]}`, which LD_PRELOAD names"
+        yield _bad(name, Reason.NOT_LOADED, text)
+    elif files and ranks:
+        yield _ok(name, f"every rank has {', '.join(files)}")
+    elif files:
+        yield _unknown(name, "no rank tells whether it has what LD_PRELOAD names")
+    path = loader.get("LD_LIBRARY_PATH", "")
+    for rank in output.ranks if path else ():
+        if rank.folders is not None and not any(rank.folders.values()):
+            yield _bad(
+                "library path",
+                Reason.NOT_LOADED,
+                f"rank {rank.rank} on {rank.host} has no library from LD_LIBRARY_PATH={path}: the "
+                "folders are not there, or the program's own run path comes first",
+            )
+            return
 
 
 def clock_check(output: Output) -> Check:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from stackproof.compare.model import RankPlace
 from stackproof.results.case import Case, Placement, Rank
 from stackproof.results.measurement import RankFacts
@@ -32,6 +34,19 @@ def faults(facts: RankFacts, case: Case) -> list[str]:
         if nic != rank.nic:
             found.append(f"rank {facts.rank} was told the NIC `{nic or 'any'}`, not {rank.nic}")
     return found
+
+
+def shared_cpus(ranks: Sequence[RankFacts]) -> list[str]:
+    """Return in words which ranks had one CPU together: times of these say nothing of an MPI."""
+    first: dict[tuple[str, int], int] = {}
+    for rank in ranks:
+        if len(rank.cpus) == 1:
+            first.setdefault((rank.host, rank.cpus[0]), rank.rank)
+    return [
+        f"rank {other} and rank {rank.rank} shared CPU {rank.cpus[0]} of {rank.host}"
+        for rank in ranks
+        if len(rank.cpus) == 1 and (other := first[rank.host, rank.cpus[0]]) != rank.rank
+    ]
 
 
 def place_of(facts: RankFacts, case: Case) -> RankPlace:

@@ -195,6 +195,8 @@ class Reason(StrEnum):
     CLOCK_JUMPED = ("clock-jumped", ExitCode.JOB,
         "A clock that a launch was timed by jumped, or is not the one that it should be.")
     WRONG_MPI = "wrong-mpi", ExitCode.JOB, "Another MPI library was loaded than the one under test."
+    NOT_LOADED = ("not-loaded", ExitCode.JOB,
+        "A library that an arm preloads, or a folder that it puts first, is not among the ranks'.")
     TOO_FEW_LAUNCHES = ("too-few-launches", ExitCode.JOB,
         "There are not enough good launches to compare.")
     NO_RESULTS = "no-results", ExitCode.JOB, "There are no results where they were looked for."

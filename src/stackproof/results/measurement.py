@@ -191,10 +191,12 @@ class RankFacts(Value):
     program does not tell; `devices` are the variables that told it which NIC and GPU to use, None
     where the program does not tell. `libraries` the communication
     libraries mapped by the process (paths from /proc/self/maps), `build_ids` their GNU build-ids
-    where they have one, `shared` the shared memory that it has mapped (files of /dev/shm and
-    devices such as /dev/xpmem), `tx_bytes` what each network interface of its node sent during the
-    launch. `disturbance` is what else its CPU did, None for a program that does not look; `memory`
-    None where the program does not tell, as `clock`.
+    where they have one, `preloads` and `folders` how many objects the process has of each name in
+    LD_PRELOAD and LD_LIBRARY_PATH (None where the program does not tell), `shared` the shared
+    memory that it has mapped (files of /dev/shm and devices such as /dev/xpmem), `tx_bytes` what
+    each network interface of its node sent during the launch. `disturbance` is what else its CPU
+    did, None for a program that does not look; `memory` None where the program does not tell, as
+    `clock`.
 
     One rank of each node also has `interfaces`, the node's by name, and `parts`: what each of them
     sent during the timed part of a benchmark and size, keyed `latency 8`. `halo` is how a solver's
@@ -210,6 +212,8 @@ class RankFacts(Value):
     devices: Mapping[str, str] | None = None
     libraries: tuple[str, ...] = ()
     build_ids: Mapping[str, str] = field(default_factory=dict)
+    preloads: Mapping[str, int] | None = None
+    folders: Mapping[str, int] | None = None
     shared: tuple[str, ...] = ()
     tx_bytes: Mapping[str, int] = field(default_factory=dict)
     disturbance: Disturbance | None = None

@@ -21,6 +21,7 @@ class DoubtKind(StrEnum):
     HOST = "other-host"
     KERNEL = "other-kernel"
     TIME = "other-time"
+    LIBRARY = "other-library"
     ENVIRONMENT = "other-environment"
 
 

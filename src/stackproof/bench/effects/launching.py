@@ -6,7 +6,7 @@ import datetime as dt
 import os
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from stackproof.bench import programs as bench_programs
 from stackproof.bench import schedule
@@ -68,7 +68,7 @@ def measure(
     started = now()
     done, command, patch = run_once(place, ready, case)
     output = bench_programs.REGISTRY[case.program].parse(done.stdout, case)
-    facts = ready.deployment.mpi
+    facts, env = ready.deployment.mpi, patch.apply({})
     measurement = Measurement(
         arm=launch.arm,
         block=launch.block,
@@ -76,16 +76,30 @@ def measure(
         case=case,
         output=output,
         checks=launch_checks.judge(
-            output, case, mpi_family=facts.family, mpi_version=facts.version, completed=done
+            output,
+            case,
+            mpi_family=facts.family,
+            mpi_version=facts.version,
+            completed=done,
+            loader=loader_of(ready, env),
         ),
         argv=command.argv,
-        env=dict(sorted(patch.apply({}).items())),
+        env=dict(sorted(env.items())),
         started=started,
         seconds=done.seconds,
         image_sha256=ready.image.sha256,
         host_facts=_facts(place, ready, case),
     )
     return measurement, done
+
+
+def loader_of(ready: ReadyArm, env: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of the loader whose effect on the ranks must be seen.
+
+    A deployment may name more folders than its program needs, the arm's own `env` may not.
+    """
+    own = ready.arm.env.get("LD_LIBRARY_PATH", "")
+    return {"LD_PRELOAD": env.get("LD_PRELOAD", ""), "LD_LIBRARY_PATH": own}
 
 
 def run_once(

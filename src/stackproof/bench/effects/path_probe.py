@@ -216,14 +216,19 @@ def _once(
     facts, started = ready.deployment.mpi, launching.now()
     # What the arm sets itself stays: a variable of its own may be what is looked for.
     talking = replace(ready, arm=replace(ready.arm, env={**settings, **ready.arm.env}))
-    done, command, _ = launching.run_once(place, talking, case, labelled=True)
+    done, command, patch = launching.run_once(place, talking, case, labelled=True)
     launcher = launching.starter(place, ready)
     plain = replace(
         done, stdout=_plain(launcher, done.stdout), stderr=_plain(launcher, done.stderr)
     )
     output = bench_programs.REGISTRY[case.program].parse(plain.stdout, case)
     found = launch_checks.judge(
-        output, case, mpi_family=facts.family, mpi_version=facts.version, completed=plain
+        output,
+        case,
+        mpi_family=facts.family,
+        mpi_version=facts.version,
+        completed=plain,
+        loader=launching.loader_of(ready, patch.apply({})),
     )
     probed = Probed(
         family=facts.family,

@@ -98,6 +98,8 @@ class RankLine(BenchLine, tag="rank", frozen=True):
     # Programs of images that were built before these were told have none; what is the node's is
     # told by one rank of it.
     build_ids: dict[str, str] = {}
+    preloads: dict[str, int] | None = None
+    folders: dict[str, int] | None = None
     shared: tuple[str, ...] = ()
     numa: int = -1
     membind: int | None = None
@@ -158,6 +160,8 @@ def facts_of(record: RankLine) -> RankFacts:
         devices=record.devices,
         libraries=record.libraries,
         build_ids=record.build_ids,
+        preloads=record.preloads,
+        folders=record.folders,
         shared=record.shared,
         tx_bytes=_sent(record.net),
         disturbance=record.disturbance,

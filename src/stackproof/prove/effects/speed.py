@@ -274,6 +274,7 @@ def _launched(ready: Ready, launch: Launch) -> tuple[Measurement, ...]:
         checks = launch_checks.judge(
             output, case, mpi_family=facts.family if facts else "",
             mpi_version=facts.version if facts else "", completed=done,
+            loader={"LD_PRELOAD": arm.rank_env.get("LD_PRELOAD", "")},
         )  # fmt: skip
         made = (
             Measurement(

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LIBRARY_MAX = 96, SHARED_MAX = 32, BUILD_ID_MAX = 64 };
+enum { LIBRARY_MAX = 96, SHARED_MAX = 32, BUILD_ID_MAX = 64, REQUEST_MAX = 256 };
 
 /* Beginnings of the names of libraries that carry messages or start ranks. */
 static const char *const library_names[] = {
@@ -19,10 +19,15 @@ static const char *const library_names[] = {
     "libslurm_pmi", "libportals", "mca_",
 };
 
-static bool is_communication_library(const char *path)
+static const char *name_of(const char *path)
 {
     const char *slash = strrchr(path, '/');
-    const char *name = slash == NULL ? path : slash + 1;
+    return slash == NULL ? path : slash + 1;
+}
+
+static bool is_communication_library(const char *path)
+{
+    const char *name = name_of(path);
     if (strstr(name, ".so") == NULL) {
         return false;
     }
@@ -179,8 +184,100 @@ static int describe_object(struct dl_phdr_info *object, size_t size, void *data)
     return 0;
 }
 
+/* The value that a variable had at the start, NULL for none: what is preloaded may unset its own. */
+static char *first_value(const char *name)
+{
+    size_t length = strlen(name);
+    size_t capacity = 0;
+    char *entry = NULL;
+    char *value = NULL;
+    FILE *file = fopen("/proc/self/environ", "re");
+    while (file != NULL && value == NULL && getdelim(&entry, &capacity, '\0', file) > 0) {
+        if (strncmp(entry, name, length) == 0 && entry[length] == '=') {
+            value = strdup(entry + length + 1);
+        }
+    }
+    free(entry);
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    return value;
+}
+
+/* Names in a variable of the loader: files or folders, and how many objects are there for each. */
+struct requests {
+    const char *names[REQUEST_MAX];
+    char *real[REQUEST_MAX]; /* without links, NULL for what is not there */
+    int objects[REQUEST_MAX];
+    int count;
+    bool folders;
+};
+
+static bool is_below(const char *path, const char *folder)
+{
+    size_t length = strlen(folder);
+    return length > 0 && strncmp(path, folder, length) == 0 && path[length] == '/';
+}
+
+/* Whether an object is the file, or lies in the folder, that was asked for. The loader itself
+   finds a name without a slash, and what stands for `$LIB`. */
+static bool is_requested(const struct requests *all, int at, const char *path, const char *real)
+{
+    const char *name = all->names[at];
+    const char *place = all->real[at] == NULL ? name : all->real[at];
+    if (all->folders) {
+        return is_below(path, name) || is_below(real, place);
+    }
+    bool free_name = strchr(name, '/') == NULL || strchr(name, '$') != NULL;
+    return strcmp(path, name) == 0 || strcmp(real, place) == 0 ||
+           (free_name && strcmp(name_of(path), name_of(name)) == 0);
+}
+
+static int count_object(struct dl_phdr_info *object, size_t size, void *data)
+{
+    struct requests *all = data;
+    (void)size;
+    if (object->dlpi_name == NULL || object->dlpi_name[0] == '\0') {
+        return 0;
+    }
+    char *real = realpath(object->dlpi_name, NULL);
+    const char *path = real == NULL ? object->dlpi_name : real;
+    for (int at = 0; at < all->count; at++) {
+        all->objects[at] += is_requested(all, at, object->dlpi_name, path) ? 1 : 0;
+    }
+    free(real);
+    return 0;
+}
+
+/* Write how many objects the program has of each name in a variable of the loader. */
+static void describe_requests(struct text *members, const char *key, const char *variable,
+                              const char *separators, bool folders)
+{
+    struct requests all = {.folders = folders};
+    char *value = first_value(variable);
+    char *rest = NULL;
+    for (char *name = value == NULL ? NULL : strtok_r(value, separators, &rest);
+         name != NULL && all.count < REQUEST_MAX; name = strtok_r(NULL, separators, &rest)) {
+        all.names[all.count] = name;
+        all.real[all.count] = realpath(name, NULL);
+        all.count++;
+    }
+    (void)dl_iterate_phdr(count_object, &all);
+    text_key(members, key);
+    text_raw(members, "{", 1);
+    for (int at = 0; at < all.count; at++) {
+        text_integer(members, all.names[at], all.objects[at]);
+        free(all.real[at]);
+    }
+    text_raw(members, "}", 1);
+    free(value);
+}
+
 void mapped_describe(struct text *members)
 {
+    /* ld.so(8) has the separators. */
+    describe_requests(members, "preloads", "LD_PRELOAD", ": ", false);
+    describe_requests(members, "folders", "LD_LIBRARY_PATH", ":;", true);
     describe_maps(members, "libraries", is_communication_library, LIBRARY_MAX);
     describe_maps(members, "shared", is_shared_memory, SHARED_MAX);
     text_key(members, "build_ids");
