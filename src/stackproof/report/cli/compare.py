@@ -98,17 +98,22 @@ def exit_code(comparison: Comparison) -> int:
 
     Results that are not what they say are 7. That is said aloud on standard error.
     """
+    return doubt_code(comparison) or int(_CODES[comparison.verdict])
+
+
+def doubt_code(comparison: Comparison) -> int:
+    """Return 7 for results that are not what they say, with an error on stderr, else 0."""
     trust = comparison.integrity
-    if trust is not None and not trust.trusted:
-        kinds = ", ".join(dict.fromkeys(one.kind for one in trust.doubts))
-        untrue = fail(
-            Reason.NOT_TRUSTED,
-            f"these results cannot be trusted ({kinds}), so there is no verdict",
-            hint="measure again, or take the folder as `stackproof bench` left it",
-        )
-        print(untrue, file=sys.stderr)
-        return int(Reason.NOT_TRUSTED.exit_code)
-    return int(_CODES[comparison.verdict])
+    if trust is None or trust.trusted:
+        return int(ExitCode.DONE)
+    kinds = ", ".join(dict.fromkeys(one.kind for one in trust.doubts))
+    untrue = fail(
+        Reason.NOT_TRUSTED,
+        f"these results cannot be trusted ({kinds}), so there is no verdict",
+        hint="measure again, or take the folder as `stackproof bench` left it",
+    )
+    print(untrue, file=sys.stderr)
+    return int(Reason.NOT_TRUSTED.exit_code)
 
 
 def required(code: int) -> int:

@@ -8,14 +8,16 @@ from pathlib import Path
 
 from stackproof.compare.margins import parse_margins
 from stackproof.compare.model import CompareOptions
-from stackproof.core.errors import ExitCode
-from stackproof.report.cli.compare import load_and_compare
+from stackproof.report.cli.compare import doubt_code, load_and_compare
 from stackproof.report.effects.files import REPORT, claim, write_report
 from stackproof.report.options import ReportRequest
 
 
 def run(asked: ReportRequest) -> int:
-    """Write the report and the same data beside it; the verdict does not change the exit code."""
+    """Write the report and the same data beside it, and return the exit code.
+
+    The verdict does not change it. Results that are not what they say do: 7, as from `compare`.
+    """
     folder = Path(asked.results)
     options = asked.report
     if not options.output:
@@ -32,4 +34,4 @@ def run(asked: ReportRequest) -> int:
         print(json.dumps({"verdict": comparison.verdict, "files": written}, indent=1))
     else:
         print("\n".join(written.values()))
-    return int(ExitCode.DONE)
+    return doubt_code(comparison)
