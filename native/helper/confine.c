@@ -71,7 +71,7 @@ enum {
     ROWS = sizeof permitted / sizeof permitted[0],
     /* Each call may end a run of permitted ones and begin another; the checks before them. */
     MOST_EDGES = 2 * ROWS,
-    MOST_INSTRUCTIONS = 2 * MOST_EDGES + 16,
+    MOST_INSTRUCTIONS = 2 * MOST_EDGES + 32,
     HALVINGS = 8, /* 2^8 > MOST_EDGES */
 };
 
@@ -179,6 +179,20 @@ static void write_filter(struct filter *filter)
     add_case(filter, SYS_clone, 4);
     add_load(filter, offsetof(struct seccomp_data, args[0]));
     add(filter, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, CLONE_THREAD, 0, 1));
+    add_end(filter, SECCOMP_RET_ALLOW);
+    add_end(filter, SECCOMP_RET_ERRNO | EPERM);
+    /* Of these, no command that has a signal sent to a process. */
+    add_case(filter, SYS_fcntl, 6);
+    add_load(filter, offsetof(struct seccomp_data, args[1]));
+    add(filter, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, F_SETOWN, 3, 0));
+    add(filter, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, F_SETSIG, 2, 0));
+    add(filter, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, F_SETOWN_EX, 1, 0));
+    add_end(filter, SECCOMP_RET_ALLOW);
+    add_end(filter, SECCOMP_RET_ERRNO | EPERM);
+    /* Limits of the process itself, and of no other. */
+    add_case(filter, SYS_prlimit64, 4);
+    add_load(filter, offsetof(struct seccomp_data, args[0]));
+    add(filter, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 1));
     add_end(filter, SECCOMP_RET_ALLOW);
     add_end(filter, SECCOMP_RET_ERRNO | EPERM);
     find_edges(&edges);

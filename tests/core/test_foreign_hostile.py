@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import random
+import resource
 import stat
 import subprocess
 import tarfile
@@ -274,6 +276,7 @@ def test_nobody_can_enter_while_it_is_unpacked(tmp_path: Path, monkeypatch) -> N
     assert stat.S_IMODE((tmp_path / "target/tool").stat().st_mode) == 0o755
 
 
+_SET_SIGNAL, _SET_OWNER = 10, 15  # F_SETSIG, F_SETOWN_EX of fcntl(2)
 _TRIES = {
     "set-uid": lambda: os.chmod("file", 0o4755),
     "set-gid": lambda: os.chmod("folder", 0o2755),
@@ -285,6 +288,10 @@ _TRIES = {
     "own": lambda: os.chown("file", os.getuid(), os.getgid()),
     "attribute": lambda: os.setxattr("file", "user.x", b"x"),
     "signal": lambda: os.kill(os.getppid(), 0),
+    "signal of input": lambda: fcntl.fcntl(0, fcntl.F_SETOWN, os.getppid()),
+    "kind of signal": lambda: fcntl.fcntl(0, _SET_SIGNAL, 9),
+    "signal to a thread": lambda: fcntl.fcntl(0, _SET_OWNER, bytes(8)),
+    "limits of others": lambda: resource.prlimit(os.getppid(), resource.RLIMIT_CORE),
     "process": os.fork,
     "rename": lambda: os.rename("file", "other"),
 }
@@ -326,6 +333,7 @@ def test_what_a_parser_may_not_do(tmp_path: Path) -> None:
             }
             if walls.landlock_version() >= 2:
                 done += [name for name, call in more.items() if succeeds(call)]
+            resource.prlimit(0, resource.RLIMIT_CORE)
             os.chmod("file", 0o755)
             os.mkdir("good", 0o755)
             os.link("file", "good/name")

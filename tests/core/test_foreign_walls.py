@@ -63,16 +63,25 @@ def home(tmp_path: Path) -> Path:
     return home
 
 
-def unpacked(home: Path, kind: str, image: Path, *, program: str = "", walled: bool = True) -> str:
-    """Unpack an image to `out` as another user, without Landlock; return what is said of it."""
+def unpacked(
+    home: Path,
+    kind: str,
+    image: Path,
+    *,
+    program: str = "",
+    walled: bool = True,
+    user: int = NOBODY,
+) -> str:
+    """Unpack an image to `out` as a user, without Landlock; return what is said of it."""
     output, end = os.pipe()
     child = os.fork()
     if child == 0:
         said = "nothing"
         try:
-            os.setgroups([])
-            os.setresgid(NOBODY, NOBODY, NOBODY)
-            os.setresuid(NOBODY, NOBODY, NOBODY)
+            if user:
+                os.setgroups([])
+                os.setresgid(user, user, user)
+                os.setresuid(user, user, user)
             walls._libc.prctl(4, 1, 0, 0, 0)  # /proc/self is his, as of a process that he started
             walls.landlock_version = lambda: 0  # type: ignore[assignment]
             if not walled:
@@ -172,6 +181,28 @@ def test_a_program_from_elsewhere_runs(home: Path, prefix: str) -> None:
     assert unpacked(home, "squashfs", image, program=str(program)) == "content"
     assert {path.name for path in home.iterdir()} == {"out"}
     assert os.listdir(program.parent) == ["unsquashfs"]
+
+
+@pytest.mark.parametrize("user", [0, NOBODY])
+def test_nobody_writes_where_everybody_may(home: Path, user: int) -> None:
+    """Neither root's parser, which is a user without rights, nor that of a user."""
+    need("mksquashfs")
+    home.chmod(0o777)
+    (home.parent / "open").mkdir()
+    (home.parent / "open").chmod(0o777)
+    os.mkfifo(home.parent / "open/fifo")
+    program = home.parent / "own/unsquashfs"
+    program.parent.mkdir()
+    mine = home.parent / "open/file"
+    program.write_text(
+        f"#!/bin/sh\necho x >{mine}\necho x >/dev/shm/{home.parent.name}\n"
+        '[ -e /dev/tty ] && exit 1\nexec unsquashfs "$@"\n'
+    )
+    program.chmod(0o755)
+    image = made(home.parent, "squashfs", {})
+    assert unpacked(home, "squashfs", image, program=str(program), user=user) == "content"
+    assert not mine.exists()
+    assert not Path("/dev/shm", home.parent.name).exists()
 
 
 def test_without_any_wall_nothing_is_started(

@@ -397,6 +397,37 @@ def test_other_variables_need_a_word(
     assert view_variables.ALLOW not in out
 
 
+def test_an_image_for_the_root_folder_owns_no_path(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    need("mksquashfs")
+    meta = env_json(mount="/")
+    meta["views"]["default"]["env"]["values"]["scalar"] = {"GSL_ROOT": "/var/x"}
+    image = make_image(tmp_path / "a.squashfs", meta=meta)
+    code, out, err = call(capfd, f"{image}:{MOUNT}")
+    assert (code, out, "GSL_ROOT" in err) == (4, "", True)
+
+
+@pytest.mark.parametrize("shell", ["sh", "bash", "zsh", "fish"])
+@pytest.mark.parametrize(
+    "value", ["x\\", "\\", "\\\\", "a'b\\'c", "'\\", "", "a b", "$(id) `id` \\n é \n end"]
+)
+def test_every_shell_takes_a_value_as_it_is(tmp_path: Path, shell: str, value: str) -> None:
+    """In quotes of fish a backslash quotes a quote, so that a value could go on as a command."""
+    need("mksquashfs", *(name for name in ("zsh", "fish") if name == shell))
+    image = image_that_sets(tmp_path, MPI_A=value, MPI_B=f";touch {tmp_path}/mark;#")
+    text = subprocess.run(
+        [sys.executable, "-m", "stackproof", "activate", str(image)], capture_output=True, text=True,
+        check=True, timeout=600,
+    ).stdout  # fmt: skip
+    script = f"{text}\nprintenv MPI_A"
+    done = subprocess.run(
+        [shell, "-c", script], capture_output=True, text=True, check=True, timeout=600
+    )
+    assert done.stdout == f"{value}\n"
+    assert not (tmp_path / "mark").exists()
+
+
 def test_other_variables_may_hold_paths_of_the_image(
     capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

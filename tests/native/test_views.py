@@ -396,6 +396,11 @@ def test_many_variables_and_views(views: Views, count: int) -> None:
         ("ESMFMKFILE", f"{MOUNT}/a:{MOUNT}/b", "package"), ("PATHS", "/x", "nobody"),
         ("ESMFMKFILE", f"{MOUNT}/../../var/x", "nobody"), ("fI_X", "x", "nobody"),
         ("ESMFMKFILE", f"{MOUNT}/a:/b", "nobody"), ("LD_PRELOAD", f"{MOUNT}/x", "nobody"),
+        ("HYDRA_LAUNCHER_EXEC", "/x", "nobody"), ("OMPI_MCA_plm_rsh_agent", "x", "nobody"),
+        ("UCX_LOG_FILE", "/x", "nobody"), ("MPIR_CVAR_X_FILE", f"{MOUNT}/x", "package"),
+        ("UENV_MOUNT_LIST", "/x", "nobody"), ("CURL_HOME", f"{MOUNT}/x", "nobody"),
+        ("TEXTDOMAINDIR", f"{MOUNT}/x", "nobody"), ("PYTHONUSERBASE", f"{MOUNT}/x", "nobody"),
+        ("SRUN_STACKPROOF_IMAGE", f"{MOUNT}/x", "nobody"), ("__fish_data_dir", f"{MOUNT}", "nobody"),
         ("CCACHE_DIR", "/x", "nobody"), ("PATH_X", "x", "nobody"), ("HOME", None, "nobody"),
     ],
 )  # fmt: skip
@@ -414,9 +419,11 @@ def test_who_decides_on_a_variable(
 
 def test_both_have_one_list_of_variables() -> None:
     source = (Path(__file__).parents[2] / "native" / "spank" / "variables.c").read_text()
-    names, _, families = source.partition("families[]")
-    assert set(re.findall(r'"(\w+)"', names.partition("names[]")[2])) == view_variables.NAMES
-    assert tuple(re.findall(r'"(\w+)"', families)) == view_variables.FAMILIES
+    texts = dict(re.findall(r"(\w+)\[\] = \{([^}]*)\}", source))
+    tables = {name: tuple(re.findall(r'"(\w+)"', text)) for name, text in texts.items()}
+    assert set(tables["names"]) == view_variables.NAMES
+    assert tables["families"] == view_variables.FAMILIES
+    assert tables["steering"] == view_variables.STEERING
 
 
 def test_references_do_not_take_all_memory(views: Views) -> None:

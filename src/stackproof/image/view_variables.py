@@ -1,11 +1,13 @@
 """The variables that views may set: search paths, compilers, and what MPIs and their parts read.
 
-A name that is in no table may still hold paths of its own image. Any other needs the user's word:
-a shell obeys some variables at its next prompt, and programs outside of the image obey others,
-with nothing of the image started. `native/spank/variables.c` has the two tables too.
+Beside these, names of places (`…_ROOT`, `…_DIR`) may hold paths of their own image. Any other needs
+the user's word: a shell obeys some variables at its next prompt, and programs outside of the image
+obey others. `native/spank/variables.c` has the tables too.
 """
 
 from __future__ import annotations
+
+from stackproof.core import mountlist
 
 TYPE_CHECKING = False  # `typing` is slow to import
 if TYPE_CHECKING:
@@ -20,57 +22,42 @@ ALLOW = "STACKPROOF_ALLOW_VARIABLES"
 
 # Where programs, compilers, build tools and modules look: what a view is for.
 NAMES = frozenset({
-    "ACLOCAL_PATH", "CC", "CFLAGS", "CMAKE_PREFIX_PATH", "CPATH", "CPLUS_INCLUDE_PATH", "CPPFLAGS",
-    "CXX", "CXXFLAGS", "C_INCLUDE_PATH", "F77", "FC", "FCFLAGS", "FFLAGS", "INFOPATH", "LDFLAGS",
-    "LD_LIBRARY_PATH", "LIBRARY_PATH", "MANPATH", "MODULEPATH", "OBJC_INCLUDE_PATH", "PATH",
+    "ACLOCAL_PATH", "CC", "CFLAGS", "CMAKE_PREFIX_PATH", "CPATH", "CPLUS_INCLUDE_PATH",
+    "CPPFLAGS", "CUBLAS_WORKSPACE_CONFIG", "CXX", "CXXFLAGS", "C_INCLUDE_PATH", "F77", "F90",
+    "FC", "FCFLAGS", "FFLAGS", "INFOPATH", "JULIA_NUM_THREADS", "LDFLAGS", "LD_LIBRARY_PATH",
+    "LIBRARY_PATH", "MANPATH", "MODULEPATH", "MPICC", "NUMBA_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS", "NVIDIA_TF32_OVERRIDE", "OBJC_INCLUDE_PATH", "PATH", "PETSC_ARCH",
     "PKG_CONFIG_PATH", "PYTHONPATH", "SLURM_MPI_TYPE",
 })  # fmt: skip
 # What MPIs, their transports and launchers, threads, and the parts of GPUs read.
 FAMILIES = (
-    "ACC_", "BLIS_", "CRAY_", "CRAYPE_", "CUDA_", "CXI_", "EBROOT", "EBVERSION", "FI_", "GOMP_",
-    "GTL_", "HIP_", "HSA_", "HWLOC_", "HYDRA_", "I_MPI_", "KMP_", "LIBFABRIC_", "MKL_", "MPICH_",
-    "MPIEXEC_", "MPIR_", "MPI_", "MPIX_", "MV2_", "NCCL_", "NVSHMEM_", "OFI_", "OMPI_", "OMP_",
-    "OPAL_", "OPENBLAS_", "PALS_", "PE_", "PMIX_", "PMI_", "PRTE_", "PSM3_", "RCCL_", "RDMAV_",
-    "ROCM_", "ROCR_", "SHMEM_", "UCC_", "UCX_", "UENV_", "UTOFU_", "XPMEM_", "ZES_", "ZE_",
+    "ACC_", "BLIS_", "CRAYPE_", "CRAY_", "CUDA_", "CXI_", "EBROOT", "EBVERSION", "FI_",
+    "GASNET_", "GOMP_", "GTL_", "HCOLL_", "HDF5_USE_", "HIP_", "HSA_", "HWLOC_", "HYDRA_",
+    "IBV_", "I_MPI_", "KMP_", "KOKKOS_", "LIBFABRIC_", "MKL_", "MPICH_", "MPIEXEC_", "MPIR_",
+    "MPIX_", "MPI_", "MV2_", "MXM_", "NCCL_", "NVSHMEM_", "OFI_", "OMPI_", "OMP_", "OPAL_",
+    "OPENBLAS_", "OSHMEM_", "PALS_", "PE_", "PMIX_", "PMI_", "PRTE_", "PSM2_", "PSM3_", "RCCL_",
+    "RDMAV_", "ROCM_", "ROCR_", "SHARP_", "SHMEM_", "UCC_", "UCX_", "UENV_SPACK_", "UTOFU_",
+    "XPMEM_", "ZES_", "ZE_",
 )  # fmt: skip
-# Shells: sections 5.1 and 5.2 of the Bash Reference Manual, and zshparam(1). They may run what
-# these hold at the next prompt, or write where they say. Paths of the image are no better there.
-_OF_SHELLS = frozenset({
-    "ARGC", "ARGV0", "CDPATH", "CHILD_MAX", "COLUMNS", "COMPREPLY", "COMP_CWORD", "COMP_KEY",
-    "COMP_LINE", "COMP_POINT", "COMP_TYPE", "COMP_WORDBREAKS", "COMP_WORDS", "COPROC",
-    "CORRECT_IGNORE", "CORRECT_IGNORE_FILE", "CPUTYPE", "DIRSTACK", "DIRSTACKSIZE", "EGID", "EMACS",
-    "ENV", "EPOCHREALTIME", "EPOCHSECONDS", "ERRNO", "EUID", "EXECIGNORE", "FCEDIT", "FIGNORE",
-    "FPATH", "FUNCNAME", "FUNCNEST", "GID", "GLOBIGNORE", "GLOBSORT", "GROUPS", "HISTCHARS",
-    "HISTCMD", "HISTCONTROL", "HISTFILE", "HISTFILESIZE", "HISTIGNORE", "HISTORY_IGNORE",
-    "HISTSIZE", "HISTTIMEFORMAT", "HOST", "HOSTFILE", "HOSTNAME", "HOSTTYPE", "IFS", "IGNOREEOF",
-    "INPUTRC", "INSIDE_EMACS", "KEYBOARD_HACK", "KEYTIMEOUT", "LINENO", "LINES", "LISTMAX",
-    "LOGCHECK", "LOGNAME", "MACHTYPE", "MAIL", "MAILCHECK", "MAILPATH", "MAPFILE", "MODULE_PATH",
-    "NULLCMD", "OLDPWD", "OPTARG", "OPTERR", "OPTIND", "OSTYPE", "PIPESTATUS", "POSIXLY_CORRECT",
-    "POSTEDIT", "PPID", "PROMPT", "PROMPT2", "PROMPT3", "PROMPT4", "PROMPT_COMMAND",
-    "PROMPT_DIRTRIM", "PROMPT_EOL_MARK", "PSVAR", "PS0", "PS1", "PS2", "PS3", "PS4", "PWD",
-    "RANDOM", "READNULLCMD", "REPLY", "REPORTMEMORY", "REPORTTIME", "RPROMPT", "RPROMPT2", "RPS1",
-    "RPS2", "SAVEHIST", "SECONDS", "SHELLOPTS", "SHLVL", "SPROMPT", "SRANDOM", "STTY", "TIMEFMT",
-    "TIMEFORMAT", "TMOUT", "TMPPREFIX", "TMPSUFFIX", "TRY_BLOCK_ERROR", "TRY_BLOCK_INTERRUPT",
-    "TTY", "TTYIDLE", "UID", "USERNAME", "VENDOR", "WATCH", "WATCHFMT", "WORDCHARS", "ZDOTDIR",
-    "ZSH_ARGZERO", "ZSH_EVAL_CONTEXT", "ZSH_EXECUTION_STRING", "ZSH_NAME", "ZSH_PATCHLEVEL",
-    "ZSH_SCRIPT", "ZSH_SUBSHELL", "ZSH_VERSION", "_",
-})  # fmt: skip
-# Programs outside of the image run code that lies where these say, or trust whom they name.
-_OF_PROGRAMS = frozenset({
-    "EDITOR", "GCONV_PATH", "GETCONF_DIR", "HOME", "HOSTALIASES", "JAVA_TOOL_OPTIONS",
-    "LOCPATH", "MANPAGER", "NLSPATH", "NODE_OPTIONS", "PAGER", "REGISTRY_AUTH_FILE", "RUBYOPT",
-    "SHELL", "TERM", "TERMCAP", "TERMINFO", "TERMINFO_DIRS", "TMPDIR", "TZDIR", "USER", "VISUAL",
-})  # fmt: skip
-_BEGIN = (
-    "BASH", "DBUS_", "DEBIAN_CHROOT", "DOCKER_", "FISH_", "GIT_", "GLIBC_", "KRB5", "LD_", "LESS",
-    "LUA_INIT", "MALLOC_", "OPENSSL_", "PERL5OPT", "PYTHONHOME", "PYTHONSTARTUP", "READLINE_",
-    "RES_", "R_PROFILE", "SLURM_", "SSH_", "SSL_", "STACKPROOF_", "SUDO_", "XDG_CONFIG", "ZLE_",
+# Of a family: programs that are started, libraries that are loaded, and files that are written to.
+STEERING = (
+    "_AGENT", "_EXEC", "_FILE", "_INJECTION64_PATH", "_LIBRARIES", "_OUTPUT", "_PLUGINS_PATH",
+    "_TOOLS_LIB", "_VERBOSE_INIT", "_agent",
+)  # fmt: skip
+_PLACES = ("_BIN", "_DIR", "_INC", "_INCLUDE", "_LIB", "_PREFIX", "_ROOT")
+_OWN = frozenset({"ESMFMKFILE", "GI_TYPELIB_PATH", "JAVA_HOME", "QT_PLUGIN_PATH", "XDG_DATA_DIRS"})
+# Programs outside of the image run code that lies there, or trust what does.
+_OF_PROGRAMS = (
+    "_", "AWS_", "BASH", "CARGO_", "CONDA", "CURL_", "DOCKER_", "FISH", "GCC_", "GIT_", "GNUPG",
+    "KRB5", "LD_", "LESS", "LMOD_", "MODULES_", "NODE_", "NPM_", "NVM_", "OPENSSL_", "PIP_",
+    "PYENV_", "RBENV_", "SALLOC_", "SBATCH_", "SLURM_", "SPANK_", "SRUN_", "SSH_", "SSL_",
+    "STACKPROOF_", "SUDO_", "TERMINFO", "TMUX_", "UENV_", "XDG_", "ZSH",
 )  # fmt: skip
 
 
 def is_listed(name: str) -> bool:
     """Return true for a variable that any view may change in any way."""
-    return name in NAMES or name.startswith(FAMILIES)
+    return name in NAMES or (name.startswith(FAMILIES) and not name.endswith(STEERING))
 
 
 def list_foreign(image: Image | Described, view: AnyView) -> list[str]:
@@ -80,19 +67,19 @@ def list_foreign(image: Image | Described, view: AnyView) -> list[str]:
     for part in (change.prepend, change.append):
         for name, entries in part.items():
             values.setdefault(name, []).extend(entries)
-    place = image.mount.rstrip("/") + "/"
+    place = "" if mountlist.bad_mount_point(image.mount) else image.mount.rstrip("/") + "/"
     return sorted(
         name
         for name in {*values, *change.unset}
         if not is_listed(name)
-        and not (name in values and _is_own(name, values[name], place) and name not in change.unset)
+        and not (name not in change.unset and place and _is_own(name, values[name], place))
     )
 
 
 def _is_own(name: str, values: Sequence[str], place: str) -> bool:
-    """Return true for paths below a place, in a variable that only programs of it read."""
-    upper = name.upper()  # some of a shell have a twin in small letters: `prompt`, `path`
-    if upper in _OF_SHELLS | _OF_PROGRAMS | NAMES or upper.startswith(_BEGIN):
+    """Return true for paths below a place, in a variable that says where something is."""
+    is_place = name.endswith(_PLACES) and name.isupper() and not name.startswith(_OF_PROGRAMS)
+    if not (is_place or name in _OWN or name.startswith(FAMILIES)):
         return False
     paths = [path for text in values for path in text.split(":") if path]
     return bool(paths) and all(

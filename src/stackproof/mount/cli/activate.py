@@ -59,17 +59,22 @@ def run(asked: ActivateOptions) -> int:
 
 
 def render(mounts: str, to_set: Mapping[str, str], to_unset: Sequence[str]) -> str:
-    """Return the change as text for a POSIX shell."""
-    import shlex  # noqa: PLC0415 - not for the plug-in
-
+    """Return the change as text for a POSIX shell, and for fish."""
     lines = [f"# mount: {harmless.line(mounts) or 'nothing'}"]
     lines += [f"unset {name}" for name in to_unset if name.isidentifier()]
     lines += [
-        f"export {name}={shlex.quote(value)}"
+        f"export {name}={_quoted(value)}"
         for name, value in sorted(to_set.items())
         if name.isidentifier()
     ]
     return "\n".join(lines)
+
+
+def _quoted(value: str) -> str:
+    """Return a word for POSIX shells and fish: in quotes of fish a backslash quotes a quote."""
+    import shlex  # noqa: PLC0415 - not for the plug-in
+
+    return "\\\\".join(shlex.quote(part) if part else "" for part in value.split("\\")) or "''"
 
 
 def _usage(message: str) -> StackproofError:

@@ -214,9 +214,14 @@ def _be(
     os.umask(0)  # modes are to be the image's
     os.chdir("/")
     users: tuple[int, ...] = (_FIRST_USER + os.getpid(), _NOBODY)
+    rooted = False
     if folder >= 0:
-        os.fchdir(folder)
         users = (os.fstat(folder).st_uid,)
+        # As root, who can name the folder still; a user without rights may write where all may.
+        needed = os.geteuid() == 0 and walls.landlock_version() < walls.WRITING_LANDLOCK
+        rooted = needed and walls.leave_all_but(program, folder, writable=("/proc",))
+        if not rooted:
+            os.fchdir(folder)
     # Nothing belongs to a user that this root alone knows.
     walled = os.geteuid() == 0 and walls.become(users)
     walls.end_with_parent()
@@ -225,7 +230,7 @@ def _be(
     except PermissionError:
         raise OSError(errno.EACCES, _UNREADABLE) from None
     walls.no_new_rights()
-    walled = walls.restrict_files(program, 0, folder) or walled
+    walled = walls.restrict_files(program, 0, folder) or walled or rooted
     if folder >= 0 and not walled and not walls.leave_all_but(program, folder):
         raise OSError(errno.EPERM, _NO_WALL)
     _limit(bounds)

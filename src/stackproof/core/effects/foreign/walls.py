@@ -42,6 +42,9 @@ _WRITING = {
     "aarch64": (35, 36, 45, 46, 47, 68, 88),
 }
 _LINKAT = {"x86_64": 265, "aarch64": 37}
+# fcntl, of which F_SETOWN, F_SETSIG and F_SETOWN_EX have a signal sent; prlimit, for itself alone.
+_FCNTL, _PRLIMIT = {"x86_64": 72, "aarch64": 25}, {"x86_64": 302, "aarch64": 261}
+_SIGNALLING = (8, 10, 15)
 # open and openat: the call, and which argument is its flags; a mode follows.
 _OPENING = {"x86_64": ((2, 1), (257, 2)), "aarch64": ((56, 2),)}
 # mkdir, mkdirat, chmod, fchmod, fchmodat: the call, and which argument is its mode.
@@ -67,13 +70,15 @@ _NEW_MOUNTS = 0x00020000
 _READ_ONLY, _REMOUNT, _BIND, _MOVE = 0x1, 0x20, 0x1000, 0x2000
 _RECURSIVE, _PRIVATE, _DETACH = 0x4000, 0x40000, 2
 _ESTALE = 116
-_SHARED_ROOT = "/tmp"  # noqa: S108 - where a new root begins: a folder of every system, covered
+_SHARED = "/tmp"  # noqa: S108 - where a new root begins: a folder of every system, covered
 # linux/landlock.h
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _EXECUTE, _READ_FILE, _READ_FOLDER = 1, 4, 8
 _WRITE = 0x2 | _READ_FILE | _READ_FOLDER | 0x30 | 0x180 | 0x1000  # files, folders and links alone
 _LINK_ELSEWHERE, _CUT = 0x2000, 0x4000
 _RIGHTS = (0, 0x1FFF, 0x3FFF, 0x7FFF)
+WRITING_LANDLOCK = 2
+"""The version of Landlock from which on it confines who writes."""
 _LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib")
 _FILES = ("/etc/ld.so.cache", "/etc/fuse.conf", "/dev/null")
 _FACTS = ("/proc", "/sys/devices/system/cpu")
@@ -124,7 +129,10 @@ def _filter(machine: str, calls: tuple[int, ...], more: list[Row]) -> bytes:
         (_LOAD, 0, 0, 0),
     ]
     for number in calls:
-        rows += [(_EQUAL, 0, 1, number), (_RETURN, 0, 0, _ALLOW)]
+        if number not in {_FCNTL[machine], _PRLIMIT[machine]}:
+            rows += [(_EQUAL, 0, 1, number), (_RETURN, 0, 0, _ALLOW)]
+    rows += _when(_FCNTL[machine], _none_of(1, _SIGNALLING))
+    rows += _when(_PRLIMIT[machine], _without(0, 0xFFFFFFFF))
     rows += more
     rows += [
         (_EQUAL, 0, 1, _CLONE3), (_RETURN, 0, 0, _ERRNO | _ENOSYS),  # libc then takes clone
@@ -146,6 +154,16 @@ def _without(argument: int, bits: int) -> list[Row]:
         (_ANY, 0, 1, bits),
         (_RETURN, 0, 0, _ERRNO | _EPERM),
         (_RETURN, 0, 0, _ALLOW),
+    ]
+
+
+def _none_of(argument: int, values: tuple[int, ...]) -> list[Row]:
+    """Refuse a call where an argument is one of some values."""
+    return [
+        (_LOAD, 0, 0, 16 + 8 * argument),
+        *((_EQUAL, len(values) - place, 0, value) for place, value in enumerate(values)),
+        (_RETURN, 0, 0, _ALLOW),
+        (_RETURN, 0, 0, _ERRNO | _EPERM),
     ]
 
 
@@ -186,7 +204,7 @@ def restrict_files(program: str, image: int, folder: int = -1) -> bool:
     version = landlock_version()
     # Before the second version no file can get a name in another folder, as the names of one file
     # in an image have it.
-    if version < (1 if folder < 0 else 2):
+    if version < (1 if folder < 0 else WRITING_LANDLOCK):
         return False
     rights = _RIGHTS[min(version, 3)]
     handled = struct.pack("=Q", rights)
@@ -208,12 +226,12 @@ def restrict_files(program: str, image: int, folder: int = -1) -> bool:
     return bool(restricted)
 
 
-def leave_all_but(program: str, folder: int) -> bool:
+def leave_all_but(program: str, folder: int, *, writable: tuple[str, ...] = ()) -> bool:
     """Give this process a root with the system's programs, and an open folder to write to.
 
     Return false where this user may not make such a root (user_namespaces(7)). All but that folder
-    is read-only. A program from elsewhere has its libraries anywhere, and may read all files; of
-    others no other file can be named. Raises `OSError`.
+    and what is `writable` is read-only. A program from elsewhere has its libraries anywhere, and
+    may read all files; of others no other file can be named. Raises `OSError`.
     """
     user, group = os.geteuid(), os.getegid()
     if _libc.unshare(_NEW_MOUNTS) != 0:
@@ -225,12 +243,15 @@ def leave_all_but(program: str, folder: int) -> bool:
     inside = os.open(os.readlink(f"/proc/self/fd/{folder}"), os.O_PATH | os.O_DIRECTORY)
     if not os.path.samestat(os.fstat(inside), os.fstat(folder)):
         raise OSError(_ESTALE, "the folder to unpack into was moved")
-    _fill_root(_ROOT if program.startswith(_SYSTEM) else [f"/{name}" for name in os.listdir("/")])
-    os.mkdir(f"{_SHARED_ROOT}/unpacked")
-    for target in _mounts_below(_SHARED_ROOT):
+    root = os.path.realpath(_SHARED)
+    _fill_root(root, _ROOT if program.startswith(_SYSTEM) else _list_all())
+    os.makedirs(f"{root}/unpacked", exist_ok=True)
+    for target in _mounts_below(root):
+        if target.removeprefix(root) in writable:
+            continue
         _mount("none", target, _REMOUNT | _BIND | _READ_ONLY | _flags(target))
-    _bind(inside, f"{_SHARED_ROOT}/unpacked")
-    os.chdir(_SHARED_ROOT)
+    _bind(inside, f"{root}/unpacked")
+    os.chdir(root)
     if _libc.pivot_root(b".", b".") != 0:  # a root in memory, of a node without disks, stays
         _mount(".", "/", _MOVE)
         os.chroot(".")
@@ -240,19 +261,24 @@ def leave_all_but(program: str, folder: int) -> bool:
     return True
 
 
-def _fill_root(paths: tuple[str, ...] | list[str]) -> None:
+def _list_all() -> tuple[str, ...]:
+    """Return all paths of the root folder; of devices only one, as others can be written to."""
+    return (*(f"/{name}" for name in sorted(os.listdir("/")) if name != "dev"), "/dev/null")
+
+
+def _fill_root(root: str, paths: tuple[str, ...]) -> None:
     """Let these paths of the old root appear in a new one, in memory."""
     places = {path: os.open(path, os.O_PATH) for path in paths if os.path.exists(path)}
     links = {path: os.readlink(path) for path in places if os.path.islink(path)}
-    _mount("tmpfs", _SHARED_ROOT, 0, "tmpfs", b"size=1m,nr_inodes=1k,mode=755")
+    _mount("tmpfs", root, 0, "tmpfs", b"size=1m,nr_inodes=1k,mode=755")
     for path, place in places.items():
-        target = _SHARED_ROOT + path
+        target = root + path
         if path in links:
             os.symlink(links[path], target)
         elif not os.path.lexists(target):
             _bind(place, target)
-        if path == _SHARED_ROOT:  # what covers it was bound with it
-            _libc.umount2(os.fsencode(target), _DETACH)
+        if path not in links and f"{root}/".startswith(f"{path}/"):  # what covers it came with it
+            _libc.umount2(os.fsencode(root + root), _DETACH)
         os.close(place)
 
 
