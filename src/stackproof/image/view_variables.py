@@ -45,7 +45,7 @@ STEERING = (
     "_TOOLS_LIB", "_VERBOSE_INIT", "_agent",
 )  # fmt: skip
 _PLACES = ("_BIN", "_DIR", "_INC", "_INCLUDE", "_LIB", "_PREFIX", "_ROOT")
-_OWN = frozenset({"ESMFMKFILE", "GI_TYPELIB_PATH", "JAVA_HOME", "QT_PLUGIN_PATH", "XDG_DATA_DIRS"})
+_OWN = frozenset({"ESMFMKFILE", "GI_TYPELIB_PATH", "JAVA_HOME", "QT_PLUGIN_PATH"})
 # Programs outside of the image run code that lies there, or trust what does.
 _OF_PROGRAMS = (
     "_", "AWS_", "BASH", "CARGO_", "CONDA", "CURL_", "DOCKER_", "FISH", "GCC_", "GIT_", "GNUPG",
