@@ -150,7 +150,7 @@ _VERDICTS = {
 
 
 def has_mpi_inside(judgement: Judgement) -> bool:
-    """Return whether a program runs as it is, and only keeps the MPI that is a part of it."""
+    """Return True for a program that runs as it is, and keeps the MPI that is a part of it."""
     fails = {one.cause for one in judgement.findings if one.effect is Effect.FAILS}
     return fails == {Cause.STATIC}
 

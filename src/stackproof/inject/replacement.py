@@ -56,7 +56,7 @@ class Replacement(Value):
     plain: Mapping[str, str] = field(default_factory=dict)
 
     def has(self, name: str, main: Main) -> bool:
-        """Return whether a name leads to one of its libraries, a plain one to that MPI."""
+        """Return True for a name of one of its libraries; a plain one must lead to that MPI."""
         return name in self.names and self.plain.get(name, main.family.abi) == main.family.abi
 
     def main_for(self, *abis: str | None) -> Main | None:

@@ -30,7 +30,7 @@ _MACHINES = frozenset({"x86_64", "aarch64", "linux32", "linux64", "i386", "i686"
 
 
 def is_starter(word: str) -> bool:
-    """Return whether a command is a tool that starts the program behind it."""
+    """Return True for a tool that starts the program behind it."""
     return word.rpartition("/")[2] in _WITH_VALUE
 
 

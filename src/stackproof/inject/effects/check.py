@@ -29,7 +29,7 @@ from stackproof.mpi import families
 
 
 def question_of(of: ProgramOptions, options: CheckOptions) -> Question:
-    """Return what is asked; raises `StackproofError` for an unknown launcher or machine."""
+    """Return the question; raises `StackproofError` for an unknown launcher or machine."""
     launcher = options.launcher
     question = Question(
         machine=machine_of(of.isa),
