@@ -21,9 +21,9 @@ from stackproof.core.errors import StackproofError
 from stackproof.linking.elf import telling
 from stackproof.linking.elf.call_tables import FORTRAN, POINTERS, slots
 from stackproof.linking.elf.code import Code, list_loaded
-from stackproof.linking.elf.flow import MOST_ROUNDS, Argument, Flow, Handed, Relay
+from stackproof.linking.elf.flow import MOST_ROUNDS, Argument, CallFlow, Handed, Relay
 from stackproof.linking.elf.layout import PF_W, PF_X, Frame
-from stackproof.linking.elf.reading import Reading
+from stackproof.linking.elf.reading import FunctionReading
 from stackproof.linking.elf.symbols import defined_functions
 
 _LOADS = tuple(bytes((opcode,)) for opcode in (*range(0xB8, 0xC0), 0x68, 0x05))
@@ -88,7 +88,7 @@ class _Search:
 
     def __init__(self, frame: Frame) -> None:
         self.frame, self.code = frame, Code(frame)
-        self.flow = Flow()
+        self.flow = CallFlow()
         self.done: set[int] = set()
 
     def handed_over(self) -> Iterable[Handed]:
@@ -104,7 +104,7 @@ class _Search:
                 left -= end - start
                 if left < 0:
                     return self._all()
-                Reading(self.code, self.flow, start, end).read()
+                FunctionReading(self.code, self.flow, start, end).read()
             wanted = {target for target, _ in (*self.flow.given, *self.flow.edges)}
             wanted |= {self.code.start_of(at) for at in self._calls_to(self.flow.wrappers())}
             wanted |= self.flow.asked.keys()

@@ -63,7 +63,7 @@ Argument = tuple[int, int]
 State = dict[x86.Operand, frozenset[Value]]
 
 
-class Flow(Struct):
+class CallFlow(Struct):
     """Constants and own arguments at calls of MPI, and at calls of functions."""
 
     handed: set[Handed] = field(default_factory=set)

@@ -7,7 +7,16 @@ from collections.abc import Iterator
 from stackproof.linking.elf import telling, x86
 from stackproof.linking.elf.call_tables import FORTRAN, OTHER
 from stackproof.linking.elf.code import Code
-from stackproof.linking.elf.flow import Flow, Given, Handed, Maybe, Pointer, Returned, State, Value
+from stackproof.linking.elf.flow import (
+    CallFlow,
+    Given,
+    Handed,
+    Maybe,
+    Pointer,
+    Returned,
+    State,
+    Value,
+)
 from stackproof.linking.elf.layout import PF_W
 
 ARGUMENTS = (x86.RDI, x86.RSI, x86.RDX, x86.RCX, 8, 9)
@@ -15,10 +24,10 @@ _RETURNED = (x86.RAX, x86.RDX)
 _OF_THE_CALLED = (x86.RAX, x86.RCX, x86.RDX, x86.RSI, x86.RDI, 8, 9, 10, 11)
 
 
-class Reading:
+class FunctionReading:
     """One function that is read, and what its registers hold at the place that is read."""
 
-    def __init__(self, code: Code, flow: Flow, start: int, end: int) -> None:
+    def __init__(self, code: Code, flow: CallFlow, start: int, end: int) -> None:
         self.code, self.flow = code, flow
         self.start, self.end = start, end
         self.state: State = {
