@@ -7,11 +7,9 @@ taken, one after the other. What a command would print is not known, nor what co
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Struct, field
-
-from stackproof.inject.starters import after_starter, is_starter
 
 _PATH, _PRELOAD = "LD_LIBRARY_PATH", "LD_PRELOAD"
 _OLD, _UNKNOWN = "\0", "\1"
@@ -35,6 +33,30 @@ _DEEPEST, _MOST_SCRIPTS = 5, 64
 """Scripts that read in others, or themselves, are followed so far."""
 _LONGEST = 1 << 16
 """Characters of a value: one that is made of itself doubles with every line."""
+
+# Options that take the next word: util-linux 2.38 (taskset, ionice, setarch, chrt, setsid), GNU
+# coreutils 9.1 (nice, nohup, stdbuf, timeout), time 1.9, numactl 2.0.16, bash 5.2 (exec).
+_WITH_VALUE = {
+    "chrt": ("T", "P", "D", "sched-runtime", "sched-period", "sched-deadline"),
+    "command": (),
+    "exec": ("a",),
+    "ionice": ("c", "n", "p", "P", "u", "class", "classdata"),
+    "nice": ("n", "adjustment"),
+    "nohup": (),
+    "numactl": (
+        "i", "N", "c", "m", "C", "p", "P", "w", "interleave", "cpunodebind", "cpubind", "membind",
+        "physcpubind", "preferred", "preferred-many", "weighted-interleave",
+    ),
+    "setarch": (),
+    "setsid": (),
+    "stdbuf": ("i", "o", "e", "input", "output", "error"),
+    "taskset": (),
+    "time": ("f", "o", "format", "output"),
+    "timeout": ("k", "s", "kill-after", "signal"),
+}  # fmt: skip
+_PLACES = {"chrt": 1, "taskset": 1, "timeout": 1}
+"""Tools that take so many words before the program: a mask or list, a priority, a time."""
+_MACHINES = frozenset({"x86_64", "aarch64", "linux32", "linux64", "i386", "i686", "uname26"})
 
 
 class Startup(Struct, kw_only=True):
@@ -138,12 +160,12 @@ def _simple(startup: Startup, words: list[str], *, sure: bool, is_last: bool) ->
         _assign(startup, match[1], match[2], sure=sure)
         left.pop(0)
     starts = left[:1] == ["exec"] or any(word.strip('"') in {"$@", "${@}"} for word in left)
-    starts |= is_last and bool(left) and (is_starter(left[0]) or _is_env(left[0]))
+    starts |= is_last and bool(left) and (_is_starter(left[0]) or _is_env(left[0]))
     if not starts or startup.is_settled:
         return
-    while left and (is_starter(left[0]) or _is_env(left[0])):
+    while left and (_is_starter(left[0]) or _is_env(left[0])):
         env = _is_env(left[0])
-        left = _after_env(startup, left[1:], sure=sure) if env else after_starter(left)
+        left = _after_env(startup, left[1:], sure=sure) if env else _after_starter(left)
     words = [_expanded(startup, word) for word in left]
     startup.words = tuple(words)
     program = next((word for word in words if word), "")
@@ -174,6 +196,28 @@ def _after_env(startup: Startup, words: list[str], *, sure: bool) -> list[str]:
         elif word != "--":
             return []  # an option that is not known
     return left
+
+
+def _is_starter(word: str) -> bool:
+    """Return True for a tool that starts the program behind it."""
+    return word.rpartition("/")[2] in _WITH_VALUE
+
+
+def _after_starter(words: Sequence[str]) -> list[str]:
+    """Return the words behind a tool and its options: a program with its arguments."""
+    tool, left = words[0].rpartition("/")[2], list(words[1:])
+    with_value = _WITH_VALUE[tool]
+    if tool == "setarch" and left and left[0] in _MACHINES:
+        left = left[1:]
+    while left and left[0].startswith("-") and left[0] != "-":
+        word = left.pop(0)
+        if word == "--":
+            break
+        name = word[2:] if word.startswith("--") else word[-1]
+        several = not word.startswith("--") and any(one in with_value for one in word[1:-1])
+        if name in with_value and not several:  # a value may stand behind a letter at once
+            left = left[1:]
+    return left[_PLACES.get(tool, 0) :]
 
 
 def _assign(startup: Startup, name: str, text: str, *, sure: bool) -> None:

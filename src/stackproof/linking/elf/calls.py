@@ -21,7 +21,7 @@ from stackproof.core.errors import StackproofError
 from stackproof.linking.elf import telling
 from stackproof.linking.elf.call_tables import FORTRAN, POINTERS, slots
 from stackproof.linking.elf.code import Code, list_loaded
-from stackproof.linking.elf.flow import MOST_ROUNDS, Argument, CallFlow, Handed, Relay
+from stackproof.linking.elf.flow import ROUNDS, Argument, CallFlow, Handed, Relay
 from stackproof.linking.elf.layout import PF_W, PF_X, Frame
 from stackproof.linking.elf.reading import FunctionReading
 from stackproof.linking.elf.symbols import defined_functions
@@ -97,7 +97,7 @@ class _Search:
             return ()
         left = _MOST_BYTES
         wanted = {self.code.start_of(address) for address in self._places()}
-        for _ in range(MOST_ROUNDS):
+        for _ in range(ROUNDS):
             for start in sorted(wanted - self.done):
                 self.done.add(start)
                 end = self.code.end_of(start)

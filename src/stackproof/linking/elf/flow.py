@@ -8,7 +8,7 @@ from msgspec import Struct, field
 
 from stackproof.linking.elf import telling, x86
 
-MOST_ROUNDS = 3
+ROUNDS = 3
 """So many functions deep a value is followed from call to call."""
 
 
@@ -99,6 +99,6 @@ class CallFlow(Struct):
             for argument, calls in self.passed_on.items()
             if any(telling.FUNCTIONS.get(name) == position for name, position in calls)
         }
-        for _ in range(MOST_ROUNDS):
+        for _ in range(ROUNDS):
             reached |= {source for to in reached & self.edges.keys() for source in self.edges[to]}
         return {start for start, _ in reached}
