@@ -25,7 +25,6 @@ from stackproof.inject.replacement import Replacement, find_replacement, require
 from stackproof.inject.startup import Startup, follow
 from stackproof.linking.effects.view import RootView
 from stackproof.linking.loader import Closure, FileView, LoaderSettings, Machine, load_program
-from stackproof.mpi import families
 
 
 def question_of(of: ProgramOptions, options: CheckOptions) -> Question:
@@ -48,14 +47,18 @@ def compiled_of(text: str) -> tuple[str, str] | None:
 
     Raises `StackproofError`: USAGE without a release, UNSUPPORTED for an unknown family.
     """
+    if not text:
+        return None
+    from stackproof.mpi import families  # noqa: PLC0415 - most judgements name none
+
     name, _, release = text.rpartition("-")
-    if text and (not name or not re.fullmatch(r"\d+(?:\.\w+)*", release)):
+    if not name or not re.fullmatch(r"\d+(?:\.\w+)*", release):
         raise fail(
             Reason.USAGE,
             f"`{text}` is no MPI with its release",
             hint="write, for example, --compiled-with mpich-4.3.1",
         )
-    return (families.get(name).name, release) if text else None
+    return families.get(name).name, release
 
 
 def with_command(of: ProgramOptions) -> ProgramOptions:
