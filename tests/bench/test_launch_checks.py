@@ -286,7 +286,7 @@ def test_a_launcher_that_says_zero_when_it_lost_a_node_is_not_believed():
 
 
 def test_every_reason_of_a_check_has_its_place_and_a_hint():
-    for reason in launch_checks._ORDER:
+    for reason in launch_checks.ORDER:
         check = Check(name="x", state=State.BAD, reason=reason.value, evidence="why")
         problem = launch_checks.first_failure((check,), "words\n")
         assert problem.reason is reason

@@ -16,7 +16,8 @@ from stackproof import cli
 from stackproof.core import limits
 from stackproof.doctor.answer import MOST_LINES, text_of
 from stackproof.doctor.diagnosis import Diagnosis
-from stackproof.doctor.effects.collect import DoctorOptions, logs_of, said
+from stackproof.doctor.effects.collect import DoctorOptions, said
+from stackproof.doctor.effects.logs import logs_of
 from stackproof.doctor.evidence.log import of_log
 from stackproof.doctor.evidence.variables import names_in, of_variables
 from stackproof.doctor.log import grammar

@@ -1065,7 +1065,7 @@ function __stackproof_say
         printf '%s\t%s\n' '--program' 'program of the job: what it loads is looked at, unrun'
         printf '%s\t%s\n' '--site' 'site to look at (default: this machine, by looking)'
         printf '%s\t%s\n' '--results' 'results of `bench` or `import`'
-        printf '%s\t%s\n' '--arm' 'arm of the results (default: the first challenger)'
+        printf '%s\t%s\n' '--arm' 'arm of the results (default: the first that failed, else the first challenger)'
         printf '%s\t%s\n' '--log' 'what a job printed, standard error too; may be given several times'
         printf '%s\t%s\n' '--env' 'environment of the job, as `env` prints it in a rank (default: that of this shell; with --results or --site what they show)'
         printf '%s\t%s\n' '--probe' 'also ask programs: fi_info, ompi_info, mpichversion, mpiname (of the image, if there is one), scontrol, srun --mpi=list, pkg-config; takes seconds'

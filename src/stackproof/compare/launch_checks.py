@@ -49,7 +49,7 @@ _SIGNALLED = 128
 _FAULTS = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 11: "SIGSEGV"}
 
 # Which failure explains the others: a node that was not there before the crash it caused.
-_ORDER = (
+ORDER = (
     Reason.UNSUPPORTED, Reason.INVALID_VALUE, Reason.NO_GPU, Reason.NODE_UNREACHABLE,
     Reason.SINGLETONS, Reason.WRONG_PLACEMENT, Reason.COMMAND_NOT_FOUND,
     Reason.JOB_TIMEOUT, Reason.VALIDATION_FAILED, Reason.RANK_CRASHED, Reason.JOB_FAILED,
@@ -57,7 +57,7 @@ _ORDER = (
     Reason.WRONG_TRANSPORT, Reason.CLOCK_JUMPED, Reason.NO_RESULTS,
 )  # fmt: skip
 
-_HINTS = {
+HINTS: Mapping[Reason, str] = {
     Reason.UNSUPPORTED: "build the image again with this stackproof: the benchmark in it is of "
     "another version",
     Reason.INVALID_VALUE: "correct the program's `options` in the specification",
@@ -86,6 +86,7 @@ _HINTS = {
     "source is stable (/sys/devices/system/clocksource/clocksource0/current_clocksource)",
     Reason.NO_RESULTS: "ask for benchmarks and sizes that the program measures",
 }
+"""The remedy for each reason for which a launch is discarded."""
 
 
 def judge(
@@ -130,12 +131,12 @@ def first_failure(checks: tuple[Check, ...], stderr: bytes | str = b"") -> Probl
     lines = said.rstrip("\0 \t\r\n").splitlines()[-_TAIL_LINES:]
     tail = "\n".join("".join(c for c in line if c.isprintable() or c == "\t") for line in lines)
     return Problem(
-        reason=reason, message=worst.evidence, hint=_HINTS.get(reason), detail=tail or None
+        reason=reason, message=worst.evidence, hint=HINTS.get(reason), detail=tail or None
     )
 
 
 def _rank(check: Check) -> int:
-    return _ORDER.index(check.reason) if check.reason in _ORDER else len(_ORDER)
+    return ORDER.index(check.reason) if check.reason in ORDER else len(ORDER)
 
 
 def _ok(name: str, evidence: str) -> Check:

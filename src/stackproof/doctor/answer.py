@@ -97,9 +97,10 @@ def _place(mark: Mark) -> str:
 
 def _seen(diagnosis: Diagnosis, width: int) -> Iterator[str]:
     """Yield the first lines of logs that say that something failed, and how it ended."""
-    if not diagnosis.evidence.logs:
-        return
     story = diagnosis.story
+    told_by_bench = "discarded" in diagnosis.evidence.facts
+    if not diagnosis.evidence.logs or (told_by_bench and not story.shown):
+        return
     yield "What the job printed:"
     explained = bool(diagnosis.problems)
     chosen = story.shown
@@ -187,12 +188,12 @@ def _whole(
         yield from labelled("shown by", "; ".join(one.support.quotes), width)
     if "inferred" in rule.evidence:
         yield from labelled("note", _INFERRED, width)
-    if not brief:
+    if not brief and rule.cause:
         yield from labelled("cause", rule.cause, width)
     yield from labelled("remedy", rule.remedy, width)
     for command in rule.commands:
         yield from labelled("", f"$ {command}", width)
-    if not brief:
+    if not brief and rule.sources:
         yield from labelled("source", rule.sources[0].url, width)
 
 

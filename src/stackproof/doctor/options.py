@@ -13,7 +13,9 @@ class DoctorOptions(Options):
     program: str | None = option("FILE", "program of the job: what it loads is looked at, unrun")
     site: str | None = option("SITE", "site to look at (default: this machine, by looking)")
     results: str | None = option("FOLDER", "results of `bench` or `import`")
-    arm: str | None = option("ARM", "arm of the results (default: the first challenger)")
+    arm: str | None = option(
+        "ARM", "arm of the results (default: the first that failed, else the first challenger)"
+    )
     logs: tuple[str, ...] = option(
         "FILE", "what a job printed, standard error too; may be given several times", words="--log"
     )

@@ -18,6 +18,7 @@ from typing import Any
 from stackproof.core import harmless
 from stackproof.core.value import Value, replace
 from stackproof.core.versions import Part, Range, Versions, versions
+from stackproof.doctor.launch_rules import rules_of_launches
 from stackproof.doctor.log.lines import plain
 from stackproof.doctor.log.patterns import search
 from stackproof.knowledge.evidence import FACTS, Evidence
@@ -76,7 +77,7 @@ def diagnose(knowledge: Knowledge, evidence: Evidence) -> tuple[RuleFinding, ...
     """
     found = []
     went_on = evidence.facts.get("went-on") is True
-    for rule in knowledge.rules:
+    for rule in (*knowledge.rules, *rules_of_launches(evidence)):
         outcome = evaluate(rule.when, evidence, knowledge.newest)
         if outcome.place is not None and went_on and _stops(rule):
             outcome = replace(outcome, answer=Answer.NO)

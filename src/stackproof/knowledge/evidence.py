@@ -121,6 +121,8 @@ FACTS: Mapping[str, FactKind] = {
         ("uses", "what of MPI the program uses", "`--fact uses=one-sided,probe`"),
         ("ended", "how the job ended: ok, hang, crash, killed, cancelled, node-lost",
          "results, or `--fact ended=hang`"),
+        ("discarded", "why launches count in no comparison, by the reasons of `bench`",
+         "results of a bench"),
         ("failed", "a line of a log says that something came to an end", "`--log FILE`"),
         ("went-on", "the program printed on after the last complaint of the log", "`--log FILE`"),
         ("signal", "numbers of the signals that ended ranks", "`--log FILE`"),

@@ -30,8 +30,10 @@ from stackproof.results.record import read_record
 _FOLDER_HINT = "give the folder that `stackproof bench` wrote, the one with `bench.json`"
 
 
-def load_results(folder: os.PathLike[str] | str, *, signed_by: str | None = None) -> Results:
-    """Return what a results folder holds.
+def load_results(
+    folder: os.PathLike[str] | str, *, signed_by: str | None = None, probes: bool = False
+) -> Results:
+    """Return what a results folder holds; with `probes`, these alone are results as well.
 
     `signed_by` is a file of `ssh-keygen`'s allowed signers, one of whom must have signed. A launch
     or a probe that cannot be read becomes one of `Results.problems`, so that one broken file does
@@ -64,15 +66,16 @@ def load_results(folder: os.PathLike[str] | str, *, signed_by: str | None = None
         )
     spec = noun.from_json(ResultsSpec, _read(specification), file=os.fspath(specification))
     records, unreadable, problems = _records(place / LAUNCHES)
-    if not records:
+    paths, unread = load_paths(place)
+    if not records and not (probes and paths):
+        hint = f"`stackproof doctor --results {os.fspath(place)}` says why: its probes failed"
         none = Problem(
             reason=Reason.NO_RESULTS,
             message=f"`{os.fspath(place / LAUNCHES)}` holds no launch that can be read",
-            hint="let `stackproof bench` finish, or run it again",
+            hint=hint if paths else "let `stackproof bench` finish, or run it again",
             where=Location(file=os.fspath(place)),
         )
         raise StackproofError(none, *problems)
-    paths, unread = load_paths(place)
     aside, *_ = _records(place / SET_ASIDE, aside=True)
     found = ledger.read(place, (*records, *aside), unreadable)
     found = replace(found, signature=signing.signature(place, signed_by))

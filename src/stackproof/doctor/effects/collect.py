@@ -19,12 +19,12 @@ from stackproof.compare.curve_shapes import Mark
 from stackproof.compare.effects.results import load_results
 from stackproof.core import limits
 from stackproof.core.command import Command
-from stackproof.core.effects import documents, files, run
+from stackproof.core.effects import documents, run
 from stackproof.core.effects.run import Runner
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, did_you_mean, fail
 from stackproof.core.value import Value, replace
-from stackproof.doctor.effects import libraries
-from stackproof.doctor.evidence import launches, log
+from stackproof.doctor.effects import libraries, logs
+from stackproof.doctor.evidence import launches
 from stackproof.doctor.evidence import libraries as evidence_libraries
 from stackproof.doctor.evidence import results as evidence_results
 from stackproof.doctor.evidence.programs import MACHINE, NVIDIA_VERSION, STACK, Reply, read_answers
@@ -34,7 +34,6 @@ from stackproof.doctor.evidence.variables import (
     of_another_host,
     of_variables,
 )
-from stackproof.doctor.log.extract import LogExtract, LogReader
 from stackproof.doctor.log.story import story_of
 from stackproof.doctor.options import DoctorOptions
 from stackproof.doctor.spelling import of_spelling
@@ -48,7 +47,6 @@ from stackproof.knowledge.evidence import (
     Evidence,
     FactValue,
     merged,
-    redacted,
 )
 from stackproof.knowledge.model import OTHERS, Knowledge
 from stackproof.mount.effects.mount_exec import MARKER
@@ -58,9 +56,6 @@ from stackproof.share.effects import naming
 from stackproof.site.capture import Capture, read_capture
 from stackproof.site.effects import probe
 from stackproof.site.model import Site
-
-_PIECE = 1 << 20
-_LOG_HINT = "give the part that shows the fault"
 
 
 class Collected(Value):
@@ -88,7 +83,7 @@ def collect(options: DoctorOptions, knowledge: Knowledge) -> Collected:
         _refuse_text(image_file)
         options = options.changed(image=image_file)
     given = said(options, knowledge)
-    results = load_results(Path(options.results)) if options.results is not None else None
+    results = load_results(Path(options.results), probes=True) if options.results else None
     capture = None
     if options.site is not None:
         site = probe.load_site(options.site)
@@ -112,8 +107,9 @@ def collect(options: DoctorOptions, knowledge: Knowledge) -> Collected:
     evidence = merged(evidence, _loaded(options, (chosen, image), variables, mounted))
     if options.probe:
         evidence = merged(evidence, ask_programs(options.image))
-    if results is not None:
-        evidence = merged(evidence, _measured(results, _arm(results, options.arm), knowledge))
+    if results is not None and options.results is not None:
+        arm = _arm(results, options.arm)
+        evidence = merged(evidence, _measured(results, arm, options.results, knowledge))
     if options.env is not None:
         evidence = merged(evidence, job)
     here = results is None and options.site is None and not elsewhere
@@ -149,7 +145,7 @@ def _refuse_text(path: str) -> None:
     """Raise `StackproofError` for a text in the place of an image: a log, most likely."""
     with contextlib.suppress(OSError), open(path, "rb") as stream:
         head = stream.read(limits.KIND.bytes)
-        if head and not _is_binary(head) and not head.startswith(MAGIC):
+        if head and not logs.is_binary(head) and not head.startswith(MAGIC):
             documents.refuse_other_kind(path, "image", Reason.IMAGE_NOT_SQUASHFS)
             raise fail(
                 Reason.IMAGE_NOT_SQUASHFS,
@@ -168,91 +164,25 @@ def said(options: DoctorOptions, knowledge: Knowledge) -> Evidence:
     problems += _wrong_values(texts)
     if problems:
         raise StackproofError(*problems)
-    logs = {name: logs_of(name) for name in options.logs}
     evidence = Evidence()
-    for name, one in logs.items():
-        if not story_of(Evidence(logs={name: one.text}, line_numbers={name: one.numbers})).fatal:
+    for name in options.logs:
+        read = logs.evidence_of(name, name)
+        if not story_of(read).fatal:
             documents.refuse_other_kind(name, "log")
-        evidence = merged(evidence, log.of_log(one.text, name, one.numbers))
+        evidence = merged(evidence, read)
     origins = {f"version {name}": "as you say" for name in versions}
     origins |= {f"fact {name}": "as you say" for name in texts}
-    given = Evidence(
-        versions=versions,
-        facts={name: _value(name, text) for name, text in texts.items()},
-        logs={name: redacted(one.text) for name, one in logs.items()},
-        line_numbers={name: one.numbers for name, one in logs.items() if one.numbers},
-        origins=origins,
-    )
+    facts = {name: _value(name, text) for name, text in texts.items()}
+    given = Evidence(versions=versions, facts=facts, origins=origins)
     return merged(evidence, given)
 
 
-def logs_of(path: str) -> LogExtract:
-    """Return the kept lines of a log that was named; raises `StackproofError` (FILE_MISSING, …)."""
-    documents.refuse_other_kind(path, "log", texts=False)
-    reader = LogReader()
-    empty = True
-    if not os.path.isfile(path):  # a pipe, whose writer may be slow
-        piece = files.read_bounded(path, limits.LOG_PIPE, hint=_LOG_HINT)
-        _refuse_nothing(path, empty=not piece.strip(_BLANKS))
-        reader.feed(piece)
-        return reader.extract()
-    try:
-        with open(path, "rb") as stream:
-            if os.fstat(stream.fileno()).st_size > limits.LOG.bytes:
-                raise fail(
-                    Reason.TOO_LARGE,
-                    f"`{path}` has more than {limits.LOG.bytes} bytes",
-                    where=Location(file=path),
-                    hint=_LOG_HINT,
-                )
-            for piece in iter(lambda: stream.read(_PIECE), b""):
-                if empty and _is_binary(piece[: limits.KIND.bytes]):
-                    raise fail(
-                        Reason.INVALID_VALUE,
-                        f"`{path}` is not text",
-                        where=Location(file=path),
-                        hint="give what the job printed",
-                    )
-                empty = empty and not piece.strip(_BLANKS)
-                reader.feed(piece)
-    except OSError as error:
-        raise files.translate(error, path) from error
-    _refuse_nothing(path, empty=empty)
-    return reader.extract()
-
-
-def _refuse_nothing(path: str, *, empty: bool) -> None:
-    """Raise `StackproofError` for a log without a word: nothing can be concluded from it."""
-    if empty:
-        raise fail(
-            Reason.INVALID_VALUE,
-            f"`{path}` is empty",
-            where=Location(file=path),
-            hint="standard error belongs to it: srun … >job.log 2>&1",
-        )
-
-
-def _is_binary(head: bytes) -> bool:
-    """Return true for bytes of which more than a twentieth are control characters of no text."""
-    return sum(head.count(byte) for byte in _NO_TEXT) > len(head) // 20
-
-
-# Without bell, blanks and escape; a file of which parts were never written has holes of NUL.
-_NO_TEXT = (*range(1, 7), *range(14, 27), *range(28, 32))
-_BLANKS = b"\0 \t\r\n\v\f"
-
-
-def text_of(path: str) -> str:
-    """Return the text of a file that was named; raises `StackproofError` (TOO_LARGE, …)."""
-    data = files.read_bounded(path, limits.LOG_PIPE, hint="this is no list of variables")
-    return data.decode(errors="replace")
-
-
 def _arm(results: Results, name: str | None) -> str:
+    """Return the arm that is meant: the first that failed, else the first challenger."""
     spec = results.spec
     arms = (*spec.challengers, spec.baseline)
     if name is None:
-        return arms[0]
+        return next((arm for arm in arms if launches.find_failures(results, arm)), arms[0])
     if name not in arms:
         raise fail(
             Reason.USAGE,
@@ -262,13 +192,16 @@ def _arm(results: Results, name: str | None) -> str:
     return name
 
 
-def _measured(results: Results, arm: str, knowledge: Knowledge) -> Evidence:
+def _measured(results: Results, arm: str, folder: str, knowledge: Knowledge) -> Evidence:
     """Return what the probes and the launches of an arm tell."""
     evidence = Evidence()
     for path in results.paths:
         if path.arm == arm:
             evidence = merged(evidence, path_verdict.evidence_of_run(path))
+    for log in logs.of_discarded(Path(folder), results, arm):
+        evidence = merged(evidence, log)
     evidence = merged(evidence, evidence_results.of_results(results, arm, knowledge))
+    evidence = merged(evidence, launches.of_discarded(results, arm))
     return merged(evidence, evidence_results.of_nodes(results, arm))
 
 
@@ -330,7 +263,7 @@ def _image(path: str | None, view: str | None) -> tuple[Image | None, str]:
 def _job(options: DoctorOptions, results: Results | None) -> tuple[Evidence, Mapping[str, str]]:
     """Return the environment of the job as evidence and as it is; nothing where it is not known."""
     if options.env is not None:
-        variables = evidence_results.parse_environment(text_of(options.env))
+        variables = evidence_results.parse_environment(logs.text_of(options.env))
         if not variables:
             raise fail(
                 Reason.INVALID_VALUE,

@@ -6,10 +6,16 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from stackproof.core.errors import Reason
+from stackproof.bench import path_verdict
+from stackproof.compare import integrity, launch_checks
+from stackproof.core import harmless
+from stackproof.core.errors import Problem, Reason
 from stackproof.core.numbers import ratio_text, size_text
+from stackproof.core.value import Value, replace
 from stackproof.doctor.evidence.results import curves_of
+from stackproof.knowledge.evidence import Evidence
 from stackproof.knowledge.shape_curve import ShapeCurve
+from stackproof.mpi.transports import Profile
 from stackproof.results.measurement import State
 from stackproof.results.metrics import METRICS
 from stackproof.results.model import Results
@@ -18,6 +24,76 @@ _FLAT = 1.15
 """Largest ratio over smallest, up to which a curve is the same share of another one everywhere."""
 _FEWEST = 2
 """Sizes that have to be on either side of a step."""
+
+
+_LONGEST_MESSAGE = 200
+
+
+class Failure(Value):
+    """The reason for which launches or a probe count in no comparison, and names of their logs."""
+
+    problem: Problem
+    where: str
+    files: tuple[str, ...] = ()
+
+
+def find_failures(results: Results, arm: str) -> tuple[Failure, ...]:
+    """Return a failure for each reason for which `bench` discarded launches of an arm.
+
+    Where there is no launch at all, they are those of the arm's probes.
+    """
+    if not results.measurements:
+        return tuple(_failed_probes(results, arm))
+    groups: dict[Reason, list[tuple[Problem, str]]] = defaultdict(list)
+    names = results.files or ("",) * len(results.measurements)
+    own = [
+        (launch_checks.first_failure(launch.checks), file)
+        for launch, file in zip(results.measurements, names, strict=True)
+        if launch.arm == arm
+    ]
+    for problem, file in own:
+        if problem is not None:
+            groups[problem.reason].append((problem, file))
+    return tuple(
+        Failure(
+            problem=same[0][0],
+            where=f"{len(same)} of {len(own)} launches",
+            files=tuple(file for _, file in same),
+        )
+        for same in groups.values()
+    )
+
+
+def _failed_probes(results: Results, arm: str) -> Iterator[Failure]:
+    """Yield the failures of an arm's probes, with the variables that choose a path."""
+    for path in results.paths:
+        problem = launch_checks.first_failure((*path.checks, path_verdict.check_of(path)))
+        if problem is None or path.arm != arm:
+            continue
+        chosen = path_verdict.steering(Profile(), path.env)
+        words = ", ".join(f"{name}={value}" for name, value in chosen.items())
+        if words:
+            problem = replace(problem, message=f"{problem.message}; set is {words}")
+        log = f"probe-{arm}-{path.placement.name}.log"
+        yield Failure(problem=problem, where=f"probe, {path.placement.name}", files=(log,))
+
+
+def of_discarded(results: Results, arm: str) -> Evidence:
+    """Return the reasons for which launches count in no comparison, and what `bench` saw."""
+    reasons = {
+        failure.problem.reason: f"{failure.where}: "
+        f"{harmless.shorten(failure.problem.message, _LONGEST_MESSAGE)}"
+        for failure in find_failures(results, arm)
+    }
+    doubts = [f"{problem.where}: {problem.message}" for problem in results.problems]
+    doubts += [doubt.text for doubt in integrity.look(results).doubts]
+    if doubts:
+        reasons[Reason.NOT_TRUSTED] = harmless.shorten("; ".join(doubts), _LONGEST_MESSAGE)
+    if not reasons:
+        return Evidence()
+    return Evidence(
+        facts={"discarded": tuple(reasons)}, origins={"fact discarded": "; ".join(reasons.values())}
+    )
 
 
 def fallbacks(results: Results, arm: str | None = None) -> tuple[str, ...]:

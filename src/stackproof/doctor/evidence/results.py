@@ -361,11 +361,13 @@ def _ended(launches: Sequence[Measurement]) -> str:
     if Reason.RANK_CRASHED in bad:
         # The check quotes the launcher's own words.
         return "killed" if log.KILLED.search(bad[Reason.RANK_CRASHED]) else "crash"
+    if Reason.NODE_UNREACHABLE in bad:
+        return "node-lost"
     return "crash" if Reason.JOB_FAILED in bad else "ok"
 
 
 def _cut_short(launches: Sequence[Measurement]) -> bool:
-    """Return whether an output stopped before its end without a word of the program about it."""
+    """Return true where an output stopped before its end and the program said nothing of it."""
     return any(
         check.reason == Reason.TRUNCATED_OUTPUT and check.state is State.BAD
         for one in launches

@@ -1,0 +1,109 @@
+"""Logs that are read: files that somebody names, and those of launches that `bench` discarded."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from stackproof.core import limits
+from stackproof.core.effects import documents, files
+from stackproof.core.errors import Location, Reason, fail
+from stackproof.doctor.evidence import launches, log
+from stackproof.doctor.log.extract import LogExtract, LogReader
+from stackproof.knowledge.evidence import Evidence, merged, redacted
+from stackproof.results.model import Results
+
+_PIECE = 1 << 20
+_LOG_HINT = "give the part that shows the fault"
+_MOST_LOGS = 3
+"""Logs of discarded launches that are read; the others mostly say the same."""
+
+
+def evidence_of(path: str, name: str) -> Evidence:
+    """Return the lines of a log that are kept, and the facts in them; raises as `logs_of`."""
+    kept = logs_of(path)
+    numbers = {name: kept.numbers} if kept.numbers else {}
+    text = Evidence(logs={name: redacted(kept.text)}, line_numbers=numbers)
+    return merged(log.of_log(kept.text, name, kept.numbers), text)
+
+
+def of_discarded(folder: Path, results: Results, arm: str) -> Iterator[Evidence]:
+    """Yield what failed launches of an arm printed, or its probes where no launch was made."""
+    failed = launches.find_failures(results, arm)
+    stems = [
+        Path(file).stem + end
+        for failure in failed
+        for file in failure.files
+        if file
+        for end in "-."
+    ]
+    files_of_logs = sorted(
+        path
+        for path in (folder / "logs").glob("*.log")
+        if path.name.startswith(tuple(stems)) and path.is_file() and path.stat().st_size
+    )
+    for path in files_of_logs[:_MOST_LOGS]:
+        yield evidence_of(os.fspath(path), f"logs/{path.name}")
+
+
+def logs_of(path: str) -> LogExtract:
+    """Return the kept lines of a log that was named; raises `StackproofError` (FILE_MISSING, …)."""
+    documents.refuse_other_kind(path, "log", texts=False)
+    reader = LogReader()
+    empty = True
+    if not os.path.isfile(path):  # a pipe, whose writer may be slow
+        piece = files.read_bounded(path, limits.LOG_PIPE, hint=_LOG_HINT)
+        _refuse_nothing(path, empty=not piece.strip(_BLANKS))
+        reader.feed(piece)
+        return reader.extract()
+    try:
+        with open(path, "rb") as stream:
+            if os.fstat(stream.fileno()).st_size > limits.LOG.bytes:
+                raise fail(
+                    Reason.TOO_LARGE,
+                    f"`{path}` has more than {limits.LOG.bytes} bytes",
+                    where=Location(file=path),
+                    hint=_LOG_HINT,
+                )
+            for piece in iter(lambda: stream.read(_PIECE), b""):
+                if empty and is_binary(piece[: limits.KIND.bytes]):
+                    raise fail(
+                        Reason.INVALID_VALUE,
+                        f"`{path}` is not text",
+                        where=Location(file=path),
+                        hint="give what the job printed",
+                    )
+                empty = empty and not piece.strip(_BLANKS)
+                reader.feed(piece)
+    except OSError as error:
+        raise files.translate(error, path) from error
+    _refuse_nothing(path, empty=empty)
+    return reader.extract()
+
+
+def _refuse_nothing(path: str, *, empty: bool) -> None:
+    """Raise `StackproofError` for a log without a word: nothing can be concluded from it."""
+    if empty:
+        raise fail(
+            Reason.INVALID_VALUE,
+            f"`{path}` is empty",
+            where=Location(file=path),
+            hint="standard error belongs to it: srun … >job.log 2>&1",
+        )
+
+
+def is_binary(head: bytes) -> bool:
+    """Return true for bytes of which more than a twentieth are control characters of no text."""
+    return sum(head.count(byte) for byte in _NO_TEXT) > len(head) // 20
+
+
+# Without bell, blanks and escape; a file of which parts were never written has holes of NUL.
+_NO_TEXT = (*range(1, 7), *range(14, 27), *range(28, 32))
+_BLANKS = b"\0 \t\r\n\v\f"
+
+
+def text_of(path: str) -> str:
+    """Return the text of a file that was named; raises `StackproofError` (TOO_LARGE, …)."""
+    data = files.read_bounded(path, limits.LOG_PIPE, hint="this is no list of variables")
+    return data.decode(errors="replace")
