@@ -31,6 +31,7 @@ CORPUS = Path(__file__).parents[1] / "tests" / "doctor" / "corpus"
 PARTS = ("open", "held")
 LINES, COLUMNS = 24, 100
 HARMLESS = "harmless"  # the severity of a known line that does no harm: no alarm, no cause
+SPEAKER = "speaker and stage only"  # the certainty of who spoke first: an alarm, and no cause
 
 
 class End(StrEnum):
@@ -136,8 +137,8 @@ def judge(
     wanted = (case.cause, *case.also)
     quoted = squeezed(case.quote) in squeezed(said.text)
     first = said.findings[0] if said.findings else None
-    if first is None:
-        is_right = case.cause == "healthy" or ("unknown" in wanted and quoted)
+    if first is None or first.get("certainty") == SPEAKER:
+        is_right = first is None if case.cause == "healthy" else "unknown" in wanted and quoted
         end = End.RIGHT if is_right else End.QUOTED if quoted else End.SILENT
     else:
         is_right = any(_tells(first, cause, causes, mapping) for cause in wanted)

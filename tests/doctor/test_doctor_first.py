@@ -16,11 +16,12 @@ from stackproof.compare import path_words
 from stackproof.core import noun
 from stackproof.core.value import Value, replace
 from stackproof.doctor.answer import text_of
+from stackproof.doctor.conditions import Answer
 from stackproof.doctor.diagnosis import Diagnosis
 from stackproof.doctor.evidence import launches
 from stackproof.doctor.evidence.cores import of_cores
 from stackproof.doctor.evidence.results import implied, marks_of, of_nodes, of_results
-from stackproof.doctor.rules import Answer, diagnose
+from stackproof.doctor.rules import diagnose
 from stackproof.doctor.spelling import of_spelling, one_slip
 from stackproof.knowledge.evidence import merged
 from stackproof.knowledge.model import CurveLevel

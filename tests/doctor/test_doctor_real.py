@@ -11,8 +11,9 @@ from stackproof.bench import programs
 from stackproof.compare import launch_checks
 from stackproof.core.command import Command, EnvPatch
 from stackproof.core.effects.run import run
+from stackproof.doctor.conditions import Answer
 from stackproof.doctor.evidence.results import of_results
-from stackproof.doctor.rules import Answer, diagnose
+from stackproof.doctor.rules import diagnose
 from stackproof.knowledge.effects.load import load_knowledge
 from stackproof.knowledge.evidence import Evidence, merged
 from stackproof.launch import launchers

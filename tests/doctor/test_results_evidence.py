@@ -11,6 +11,7 @@ from stackproof.bench.import_outputs import ImportSetup, OutputFile, import_outp
 from stackproof.core.command import EnvPatch
 from stackproof.core.errors import Reason
 from stackproof.core.value import replace
+from stackproof.doctor.conditions import Answer, evaluate
 from stackproof.doctor.evidence.results import (
     curves_of,
     implied,
@@ -23,7 +24,7 @@ from stackproof.doctor.evidence.results import (
     of_site,
     parse_environment,
 )
-from stackproof.doctor.rules import Answer, diagnose, evaluate
+from stackproof.doctor.rules import diagnose
 from stackproof.image.model import Image, MpiFacts, View
 from stackproof.knowledge.effects.load import load_knowledge
 from stackproof.knowledge.evidence import LONGEST_LINE, LONGEST_LOG, Evidence, merged, redacted

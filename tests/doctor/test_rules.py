@@ -10,7 +10,8 @@ import yaml
 
 from knowing import KNOWLEDGE
 from stackproof.core import noun
-from stackproof.doctor.rules import Answer, diagnose, evaluate
+from stackproof.doctor.conditions import Answer, evaluate
+from stackproof.doctor.rules import diagnose
 from stackproof.knowledge.evidence import Evidence, merged, relevant
 
 FOLDER = Path(__file__).parents[1] / "captures" / "rules"

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from stackproof import cli
+from stackproof.doctor.conditions import Answer, evaluate
 from stackproof.doctor.evidence.variables import mpi_on_path, of_another_host
-from stackproof.doctor.rules import Answer, evaluate
 from stackproof.knowledge.evidence import Evidence
 
 RAN = "step 1 t=12.3\nstep 2 t=24.9\nstep 3 t=37.0\n"

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 from stackproof.compare.curve_shapes import Mark
 from stackproof.core import harmless
 from stackproof.core.numbers import size_text
+from stackproof.doctor.conditions import Answer
 from stackproof.doctor.diagnosis import Diagnosis
 from stackproof.doctor.log.story import LogEvent
-from stackproof.doctor.rules import Answer, RuleFinding
+from stackproof.doctor.rules import RuleFinding
 from stackproof.knowledge.model import CurveLevel, Severity
 from stackproof.report.knowledge_text import labelled
 
@@ -102,7 +103,7 @@ def _seen(diagnosis: Diagnosis, width: int) -> Iterator[str]:
     if not diagnosis.evidence.logs or (told_by_bench and not story.shown):
         return
     yield "What the job printed:"
-    explained = bool(diagnosis.problems)
+    explained = diagnosis.explained
     chosen = story.shown
     for event in chosen[: 2 if explained else 5]:
         by = _said_by(event)

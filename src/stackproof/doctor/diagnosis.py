@@ -5,8 +5,9 @@ from __future__ import annotations
 from stackproof.compare.curve_shapes import Mark
 from stackproof.core import harmless, noun
 from stackproof.core.value import Value
+from stackproof.doctor.conditions import Answer, Certainty
 from stackproof.doctor.log.story import LogStory, story_of
-from stackproof.doctor.rules import Answer, RuleFinding
+from stackproof.doctor.rules import RuleFinding
 from stackproof.knowledge.evidence import Evidence
 
 _SCHEMA = "stackproof/diagnosis/1"
@@ -36,6 +37,12 @@ class Diagnosis(Value):
         """Return the known problems that are there, the worst first."""
         return tuple(one for one in self.findings if one.outcome.answer is Answer.YES)
 
+    @property
+    def explained(self) -> bool:
+        """Return true where the first known problem claims a cause, not only who spoke first."""
+        certainty = self.problems[0].outcome.certainty if self.problems else Certainty.SPEAKER
+        return certainty is not Certainty.SPEAKER
+
 
 def data_of(diagnosis: Diagnosis) -> dict[str, object]:
     """Return a diagnosis as data for JSON, with its evidence."""
@@ -50,6 +57,7 @@ def data_of(diagnosis: Diagnosis) -> dict[str, object]:
                 "supported": one.supported,
                 "evidence": one.outcome.quotes,
                 "line": one.outcome.place,
+                "certainty": one.outcome.certainty,
                 "would-tell": one.outcome.missing,
                 "title": one.rule.title,
                 "remedy": one.rule.remedy,

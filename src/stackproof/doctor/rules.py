@@ -1,59 +1,16 @@
-"""Known problems on evidence: each one fires, does not fire, or cannot be told, and then why not.
-
-Three-valued logic: what is not known decides nothing, but something else may. A release newer than
-those that were looked at is not claimed to have, or not to have, what a range without an end says.
-"""
+"""Known problems on evidence: each one fires, does not fire, or cannot be told, and their order."""
 
 from __future__ import annotations
 
-import functools
-import operator
-import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from enum import StrEnum
-from typing import Any
 
-from stackproof.core import harmless
 from stackproof.core.value import Value, replace
-from stackproof.core.versions import Part, Range, Versions, versions
+from stackproof.doctor.conditions import Answer, Certainty, Outcome, evaluate
 from stackproof.doctor.launch_rules import rules_of_launches
-from stackproof.doctor.log.lines import plain
-from stackproof.doctor.log.patterns import search
-from stackproof.knowledge.evidence import FACTS, Evidence
+from stackproof.doctor.log.story import story_of
+from stackproof.knowledge.evidence import Evidence
 from stackproof.knowledge.model import Knowledge, Rule, Severity
-
-LONGEST_QUOTE = 200
-"""Characters of a line of a log that are quoted."""
-
-MOST_NAMES = 3
-"""Variables that are quoted where a pattern of names fits more."""
-
-_FAMILIES = frozenset(FACTS["mpi"].values)
-"""Components that are an MPI: where another one is known, they are not there."""
-
-_VERSION = re.compile(r"v?(\d+(?:\.\d+)*)(?:\.post\d+)?")
-
-
-class Answer(StrEnum):
-    """Whether a condition holds, or a rule fires."""
-
-    YES = "fires"
-    NO = "does not fire"
-    UNKNOWN = "cannot tell"
-
-
-class Outcome(Value):
-    """An answer with what it rests on; `missing` is what would tell, when it cannot be told.
-
-    `place` is the first line of a log that it rests on, None when it rests on none.
-    """
-
-    answer: Answer
-    quotes: tuple[str, ...] = ()
-    missing: tuple[str, ...] = ()
-    place: int | None = None
 
 
 class RuleFinding(Value):
@@ -77,9 +34,12 @@ def diagnose(knowledge: Knowledge, evidence: Evidence) -> tuple[RuleFinding, ...
     """
     found = []
     went_on = evidence.facts.get("went-on") is True
+    last_words = story_of(evidence).last_words
     for rule in (*knowledge.rules, *rules_of_launches(evidence)):
         outcome = evaluate(rule.when, evidence, knowledge.newest)
         if outcome.place is not None and went_on and _stops(rule):
+            outcome = replace(outcome, answer=Answer.NO)
+        if rule.symptom and outcome.place in last_words:
             outcome = replace(outcome, answer=Answer.NO)
         support = None
         if rule.supported_by is not None and outcome.answer is Answer.YES:
@@ -92,9 +52,20 @@ def diagnose(knowledge: Knowledge, evidence: Evidence) -> tuple[RuleFinding, ...
         if one.rule.severity is Severity.HARMLESS
         for identifier in one.rule.outranks
     }
+    speakers = {
+        finding.rule.id for finding in fired if finding.outcome.certainty is Certainty.SPEAKER
+    }
+    rest = [finding.rule for finding in fired if finding.rule.id not in speakers | hushed]
+    if any(_stops(rule) or rule.severity in _NAMED_ANYWAY for rule in rest):
+        hushed |= speakers
     found = [_silent(one) if one.rule.id in hushed else one for one in found]
     later = {identifier for one in fired for identifier in one.rule.outranks}
-    return tuple(sorted(found, key=lambda one: _order(one, later)))
+    failed = evidence.facts.get("failed") is True
+    return tuple(sorted(found, key=lambda one: _order(one, later, failed=failed)))
+
+
+_NAMED_ANYWAY = frozenset({Severity.WRONG, Severity.HARMLESS})
+"""Problems beside which nobody needs to know who spoke first."""
 
 
 def _stops(rule: Rule) -> bool:
@@ -111,16 +82,19 @@ def _silent(finding: RuleFinding) -> RuleFinding:
     return replace(finding, outcome=outcome, support=None)
 
 
-def _order(finding: RuleFinding, later: AbstractSet[str]) -> tuple[int, ...]:
+def _order(finding: RuleFinding, later: AbstractSet[str], *, failed: bool) -> tuple[int, ...]:
     """Return the place of a finding: causes before symptoms, then what was printed first."""
     rule, outcome = finding.rule, finding.outcome
+    no_sign = outcome.place is None and not finding.supported
     return (
         outcome.answer is not Answer.YES,
         rule.severity is Severity.HARMLESS,
         rule.id in later,
+        failed and no_sign and rule.severity is Severity.SLOW,
+        outcome.certainty is Certainty.SPEAKER,
         rule.symptom,
         rule.severity is not Severity.WRONG,
-        outcome.place is None and not finding.supported,
+        no_sign,
         list(Severity).index(rule.severity),
         *_place(finding),
         "inferred" in rule.evidence,
@@ -134,298 +108,3 @@ def _place(finding: RuleFinding) -> tuple[int, bool]:
     places = [finding.outcome.place, finding.support.place if finding.support else None]
     told = [place for place in places if place is not None]
     return min(told, default=sys.maxsize), not finding.supported
-
-
-def evaluate(
-    condition: Mapping[str, Any], evidence: Evidence, newest: Mapping[str, str]
-) -> Outcome:
-    """Return whether a condition holds, see `schemas/rules.json`; all its parts must."""
-    parts = [outcome for key in condition for outcome in _PARTS[key](condition, evidence, newest)]
-    return _all(parts)
-
-
-def _all(parts: list[Outcome]) -> Outcome:
-    against = [part for part in parts if part.answer is Answer.NO]
-    if against:
-        return Outcome(answer=Answer.NO, quotes=_joined(part.quotes for part in against[:1]))
-    answer = Answer.UNKNOWN if any(part.answer is Answer.UNKNOWN for part in parts) else Answer.YES
-    return Outcome(
-        answer=answer,
-        quotes=_joined(part.quotes for part in parts),
-        missing=_joined(part.missing for part in parts),
-        place=_first(parts),
-    )
-
-
-def _first(parts: list[Outcome]) -> int | None:
-    return min((part.place for part in parts if part.place is not None), default=None)
-
-
-def _any(parts: list[Outcome]) -> Outcome:
-    for answer in (Answer.YES, Answer.UNKNOWN):
-        chosen = [part for part in parts if part.answer is answer]
-        if chosen:
-            return Outcome(
-                answer=answer,
-                quotes=_joined(part.quotes for part in chosen),
-                missing=_joined(part.missing for part in chosen),
-                place=_first(chosen),
-            )
-    return Outcome(answer=Answer.NO, quotes=_joined(part.quotes for part in parts))
-
-
-def _not(part: Outcome) -> Outcome:
-    turned = {Answer.YES: Answer.NO, Answer.NO: Answer.YES, Answer.UNKNOWN: Answer.UNKNOWN}
-    return Outcome(answer=turned[part.answer], quotes=part.quotes, missing=part.missing)
-
-
-def _joined(groups: Any) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(text for group in groups for text in group))
-
-
-def _decided(holds: bool, quote: str) -> Outcome:  # noqa: FBT001 - what is decided
-    return Outcome(answer=Answer.YES if holds else Answer.NO, quotes=(quote,))
-
-
-def _unknown(missing: str) -> Outcome:
-    return Outcome(answer=Answer.UNKNOWN, missing=(missing,))
-
-
-def _from(evidence: Evidence, kind: str, name: str) -> str:
-    origin = evidence.origin(kind, name)
-    return f" ({origin})" if origin else ""
-
-
-# --- parts of a condition -------------------------------------------------------------------
-
-
-def _versions(
-    condition: Mapping[str, Any], evidence: Evidence, newest: Mapping[str, str]
-) -> Iterator[Outcome]:
-    for component, text in condition["version"].items():
-        yield _version(component, text, evidence, newest.get(component))
-
-
-def _version(component: str, text: str, evidence: Evidence, newest: str | None) -> Outcome:
-    given = evidence.versions.get(component)
-    mpi = evidence.facts.get("mpi")
-    if given is None and component in _FAMILIES and isinstance(mpi, str) and mpi != component:
-        return _decided(False, f"mpi: {mpi}{_from(evidence, 'fact', 'mpi')}")
-    if given is None:
-        return _unknown(f"the version of {component}")
-    quote = f"{component} {given}{_from(evidence, 'version', component)}"
-    have = _exact(given)
-    if have is None:
-        return _unknown(f"a release of {component}: `{given}` cannot be compared with others")
-    asked = versions(text)
-    # One exact version: no longer one is in its range.
-    exact = Versions((Range(have, (*have, 0)),))
-    inside = exact.within(asked)
-    if newest is not None and have > (_exact(newest) or have) and inside and _open(asked):
-        return _unknown(f"whether {quote} still has it: {newest} is the newest that was looked at")
-    return _decided(inside, quote)
-
-
-def _open(asked: Versions) -> bool:
-    return any(one.high is None for one in asked.ranges)
-
-
-def _exact(text: str) -> Part | None:
-    match = _VERSION.fullmatch(text.strip())
-    return tuple(int(part) for part in match[1].split(".")) if match else None
-
-
-def _set(
-    condition: Mapping[str, Any], evidence: Evidence, _: Mapping[str, str]
-) -> Iterator[Outcome]:
-    for name in condition["set"]:
-        yield _variable(evidence, name, lambda value: value is not None)
-
-
-def _unset(
-    condition: Mapping[str, Any], evidence: Evidence, _: Mapping[str, str]
-) -> Iterator[Outcome]:
-    for name in condition["unset"]:
-        yield _variable(evidence, name, lambda value: value is None)
-
-
-def _named(
-    condition: Mapping[str, Any], evidence: Evidence, _: Mapping[str, str]
-) -> Iterator[Outcome]:
-    pattern = condition["named"]
-    if evidence.variables is None:
-        yield _unknown(f"the environment of the job ({pattern})")
-        return
-    found = [name for name in evidence.variables if re.search(pattern, name)]
-    if found:
-        for name in found[:MOST_NAMES]:
-            yield _variable(evidence, name, lambda value: value is not None)
-    elif "variables" in evidence.partial:
-        yield _unknown(f"the whole environment of the job ({pattern})")
-    else:
-        yield _decided(False, f"no variable is named `{pattern}`")
-
-
-def _equals(
-    condition: Mapping[str, Any], evidence: Evidence, _: Mapping[str, str]
-) -> Iterator[Outcome]:
-    for name, wanted in condition["equals"].items():
-        yield _variable(evidence, name, functools.partial(_same, wanted))
-
-
-def _same(wanted: str, value: str | None) -> bool:
-    """Return true where a value is the one that is meant; 1 and 0 may be said in words."""
-    if value is None:
-        return False
-    return value == wanted or _SWITCHES.get(value.strip().lower()) == wanted
-
-
-_SWITCHES = {"yes": "1", "true": "1", "on": "1", "no": "0", "false": "0", "off": "0"}
-
-
-def _matches(
-    condition: Mapping[str, Any], evidence: Evidence, _: Mapping[str, str]
-) -> Iterator[Outcome]:
-    for name, pattern in condition["matches"].items():
-        yield _variable(evidence, name, functools.partial(_found, pattern))
-
-
-def _found(pattern: str, value: str | None) -> bool:
-    return value is not None and re.search(pattern, value) is not None
-
-
-def _variable(evidence: Evidence, name: str, holds: Callable[[str | None], bool]) -> Outcome:
-    if evidence.variables is None:
-        return _unknown(f"the environment of the job ({name})")
-    value = evidence.variables.get(name)
-    if value is None and "variables" in evidence.partial:
-        return _unknown(f"the whole environment of the job ({name})")
-    quote = f"{name} is not set" if value is None else f"{name}={value}"
-    return _decided(holds(value), f"{quote}{_from(evidence, 'variable', name)}")
-
-
-def _facts(
-    condition: Mapping[str, Any], evidence: Evidence, _: Mapping[str, str]
-) -> Iterator[Outcome]:
-    for name, wanted in condition["fact"].items():
-        yield _fact(evidence, name, tuple(wanted) if isinstance(wanted, list) else (wanted,))
-
-
-def _fact(evidence: Evidence, name: str, wanted: tuple[str | bool, ...]) -> Outcome:
-    if name not in evidence.facts:
-        return _missing_fact(name)
-    value = evidence.facts[name]
-    have = value if isinstance(value, tuple | list) else (value,)
-    words = ", ".join(_word(one) for one in have) or "none"
-    quote = f"{name}: {words}{_from(evidence, 'fact', name)}"
-    holds = any(one in wanted for one in have)
-    if not holds and f"fact {name}" in evidence.partial:
-        return _missing_fact(name)
-    return replace(_decided(holds, quote), place=_line_of(evidence, name) if holds else None)
-
-
-def _line_of(evidence: Evidence, name: str) -> int | None:
-    """Return the line of a log that tells a fact, None where no line of one does."""
-    match = _PLACE.match(evidence.origin("fact", name))
-    return int(match["line"]) if match and match["log"] in evidence.logs else None
-
-
-_PLACE = re.compile(r"(?P<log>[^:]+):(?P<line>[0-9]{1,12}):")
-
-
-def _word(value: object) -> str:
-    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
-
-
-def _missing_fact(name: str) -> Outcome:
-    kind = FACTS[name]
-    return _unknown(f"{kind.description}: {kind.told_by}")
-
-
-def _above(
-    condition: Mapping[str, Any], evidence: Evidence, _: Mapping[str, str]
-) -> Iterator[Outcome]:
-    for name, limit in condition["above"].items():
-        yield _number(evidence, name, functools.partial(operator.lt, limit))
-
-
-def _below(
-    condition: Mapping[str, Any], evidence: Evidence, _: Mapping[str, str]
-) -> Iterator[Outcome]:
-    for name, limit in condition["below"].items():
-        yield _number(evidence, name, functools.partial(operator.gt, limit))
-
-
-def _number(evidence: Evidence, name: str, holds: Callable[[float], bool]) -> Outcome:
-    value = evidence.facts.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return _missing_fact(name)
-    decided = _decided(holds(value), f"{name}: {value:.4g}{_from(evidence, 'fact', name)}")
-    return replace(decided, place=_line_of(evidence, name) if holds(value) else None)
-
-
-def _log(
-    condition: Mapping[str, Any], evidence: Evidence, _: Mapping[str, str]
-) -> Iterator[Outcome]:
-    pattern = condition["log"]
-    if not evidence.logs:
-        yield _unknown("what the job printed: `--log FILE`")
-        return
-    for name, text in evidence.logs.items():
-        log = plain(text, tuple(evidence.line_numbers.get(name, ())))
-        match = search(pattern, log.text)
-        if match:
-            begin = log.text.rfind("\n", 0, match.start() + (match[0][:1] == "\n")) + 1
-            number = log.number_at(begin)
-            quote = f"{name}:{number}: {harmless.line(_quoted(log.text, begin, match.end()))}"
-            yield Outcome(answer=Answer.YES, quotes=(quote,), place=number)
-            return
-    if "logs" in evidence.partial:
-        yield _unknown("everything that the job printed: `--log FILE`")
-        return
-    names = ", ".join(evidence.logs)
-    yield Outcome(answer=Answer.NO, quotes=(f"`{pattern}` does not stand in {names}",))
-
-
-def _quoted(text: str, begin: int, end: int) -> str:
-    """Return the line of a match, to its end, and the fields that a launcher's box gives below."""
-    stop = text.find("\n", end)
-    whole = " ".join(text[begin : stop if stop >= 0 else len(text)].split())
-    fields = []
-    below = text[stop:].split("\n", _FIELDS_BELOW)[1:-1] if stop >= 0 else []
-    for line in below:
-        if _FIELD.match(line):
-            fields.append(" ".join(line.split()))
-        elif (fields and not line.strip()) or line[:3] == "---":
-            break
-    said = harmless.shorten(whole, LONGEST_QUOTE)
-    return harmless.shorten("; ".join((said, *fields[:MOST_NAMES])), _LONGEST_WHOLE)
-
-
-_FIELDS_BELOW = 14
-_LONGEST_WHOLE = 320
-_FIELD = re.compile(r"\s*(?:[A-Z#][\w #]{1,22}|[a-z]+_[a-z_]+): {1,12}\S")
-
-
-def _inner(
-    key: str, condition: Mapping[str, Any], evidence: Evidence, newest: Mapping[str, str]
-) -> list[Outcome]:
-    return [evaluate(inner, evidence, newest) for inner in condition[key]]
-
-
-_Part = Callable[[Mapping[str, Any], Evidence, Mapping[str, str]], Any]
-_PARTS: Mapping[str, _Part] = {
-    "version": _versions,
-    "set": _set,
-    "unset": _unset,
-    "named": _named,
-    "equals": _equals,
-    "matches": _matches,
-    "fact": _facts,
-    "above": _above,
-    "below": _below,
-    "log": _log,
-    "all": lambda condition, evidence, newest: [_all(_inner("all", condition, evidence, newest))],
-    "any": lambda condition, evidence, newest: [_any(_inner("any", condition, evidence, newest))],
-    "not": lambda condition, evidence, newest: [_not(evaluate(condition["not"], evidence, newest))],
-}

@@ -253,7 +253,11 @@ def words(condition: Mapping[str, Any]) -> str:
     if "log" in condition:
         # A pattern may hold a backtick itself; Markdown then wants two around it.
         fence = "``" if "`" in condition["log"] else "`"
-        parts.append(f"the job printed {fence}{condition['log']}{fence}")
+        others = f" (not by: {', '.join(condition['not-by'])})" if "not-by" in condition else ""
+        parts.append(f"the job printed {fence}{condition['log']}{fence}{others}")
+    if "speaker" in condition:
+        at = f", at {_or(condition['stage'])}" if "stage" in condition else ""
+        parts.append(f"the first to say that something failed was {_or(condition['speaker'])}{at}")
     parts += [words(inner) for inner in condition.get("all", ())]
     if "any" in condition:
         parts.append(f"({' or '.join(words(inner) for inner in condition['any'])})")

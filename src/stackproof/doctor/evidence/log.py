@@ -83,10 +83,15 @@ def of_log(text: str, origin: str, numbers: tuple[int, ...] = ()) -> Evidence:
     told = story.story_of(Evidence(logs={origin: text}, line_numbers={origin: numbers}))
     alone = worlds > 1
     facts["went-on"] = not alone and (facts.get("ended") == "ok" or story.went_on(log))
+    typed = next((line for line in log.lines if grammar.NESTED.search(line.text)), None)
+    if typed is not None:
+        facts["nested-launcher"] = True
     facts["failed"] = bool(told.fatal) and not facts["went-on"]
     origins = {f"fact {name}": origin for name in facts}
     origins |= {f"version {name}": origin for name in versions}
     shown = next((line for line in log.lines if _ALONE.search(line.text)), None)
+    if typed is not None:
+        origins["fact nested-launcher"] = f"{origin}:{typed.number}: {typed.text.strip()[:_SHOWN]}"
     if alone and shown is not None:
         origins["fact worlds"] = f"{origin}:{shown.number}: {shown.text.strip()[:_SHOWN]}"
     return Evidence(versions=versions, facts=facts, origins=origins)

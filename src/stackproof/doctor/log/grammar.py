@@ -6,7 +6,7 @@ These tell who speaks and that it is an end, not why; why is what rules know.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from stackproof.mpi import families
 
@@ -80,6 +80,17 @@ COMPONENTS: tuple[tuple[str, str], ...] = (
 )
 """Who prints what, the more particular first."""
 
+SPEAKERS: Mapping[str, frozenset[str]] = {
+    "fabric": frozenset({
+        "libfabric", "UCX", "PSM2", "PSM3", "NCCL", "CUDA", "ROCm", "Cray PMI",
+        *(one.log.component for one in _FAMILIES if one.log and one.name != "openmpi"),
+    }),
+    "container": frozenset({"pyxis", "enroot", "Apptainer", "Podman", "Sarus", "Charliecloud"}),
+    "scheduler": frozenset({"Slurm"}),
+}  # fmt: skip
+"""Components by what an error number means from them: a queue or a key of a NIC and no file, a
+registry and no peer, a daemon and no rank."""
+
 FATAL = re.compile(
     r"Fatal error in |^Abort\(|internal ABORT|Assertion failed|MPICH ERROR|FATAL|[Ff]atal:"
     r"|fatal error"
@@ -120,7 +131,7 @@ FATAL = re.compile(
 DEAD = re.compile(
     r"Fatal error in |Abort\(|ABORT|Process received signal|[Cc]aught signal"
     r"|srun: error: \S+: task|[Nn]ode failure"
-    r"|slurmstepd: error: \*\*\*|(?:has|have) exited|exited (?:on|with)|BAD TERMINATION"
+    r"|slurmstepd: error: \*\*\*|(?:has|have) exited|exited (?:on|with (?!error))|BAD TERMINATION"
     r"|core dumped|Traceback|MPI_ERRORS_ARE_FATAL"
     r"|^Killed|: Killed|CANCELLED|^FATAL|[Ff]atal: |terminate called|Segmentation fault"
     r"|Bus error|not start|task_init\(\) failed|UNDELIVERABLE|PTLTE_|oom[-_]kill"
@@ -140,6 +151,34 @@ PROGRESS = re.compile(
 )
 """Lines by which a program shows that it runs, or ended well."""
 
+EPILOGUE = re.compile(
+    r"^(?:srun|slurmstepd): (?:error: )?(?:\S+: tasks? \S+: (?:Aborted|Killed|Terminated|Exited"
+    r"|unknown|running)|\*\*\* (?:STEP|JOB) \S+ ON \S+ CANCELLED AT [^ ]+ \*\*\*|Job step aborted"
+    r"|launch/slurm: _step_signal|Force Terminated)"
+    r"|^(?:make|gmake|ninja)(?:\[\d+\])?: (?:\*\*\*|build stopped)|\bexited with code \d+\s*$"
+    r"|HYD[TU]?_\w*wait_for_|BAD TERMINATION OF ONE"
+)
+"""Lines that stand at the end of any job that failed, whatever it died of."""
+
+STAGES: tuple[tuple[str, re.Pattern[str]], ...] = (
+    (
+        "step",
+        re.compile(
+            r"(?:Task|Application) launch|[Ll]aunch failed|spank|[Ss]witch|[Pp]rolog|[Pp]lug-?in\b"
+            r"|container (?:start|creat)|\bhooks?\b|[Cc]redential|step creation"
+        ),
+    ),
+    (
+        "start",
+        re.compile(
+            r"MPI_Init|MPID_Init|internal_Init|[Ii]nit_thread|init_comm|_[Ii]nit\w*\b|\binit\w*\b"
+            r"|fi_(?:getinfo|domain|fabric|endpoint|enable)|find_provider|open_fabric|ep_enable"
+            r"|getinfo|KVS|kvs|[Bb]ootstrap|NET/|[Ss]tartup"
+        ),
+    ),
+)
+"""When something was said: when a step was started, or when an MPI was; else while it ran."""
+
 COMPLAINT = re.compile(
     r"\b(?:[Ee]rror|ERROR|[Ff]ailed|FAILED|[Ff]ailure|[Cc]annot|[Cc]an't|[Cc]ould not"
     r"|[Ii]nvalid|[Dd]enied|[Tt]imed out|[Tt]imeout"
@@ -152,7 +191,7 @@ COMPLAINT = re.compile(
 """Words that something is not as it should be."""
 
 HARMLESS = re.compile(
-    r"\b0 (?:errors?|failures?|failed)\b|\b(?:no|without) (?:errors?|failures?"
+    r"(?<![.\w])0 (?:errors?|failures?|failed)\b|\b(?:no|without) (?:errors?|failures?"
     r"|warnings?)\b|errors?[ =:]+0\b|[Ee]rror (?:norm|bound|estimate|tolerance)"
     r"|\b(?:[Rr]el(?:ative)?|[Aa]bs(?:olute)?|[Mm]ax(?:imum)?|L[12]|RMS|[Rr]esidual|mean"
     r"|standard|std)\.? ?(?:squared )?[Ee]rrors?\b"
@@ -222,6 +261,8 @@ LAUNCHERS: tuple[tuple[str, str], ...] = (
     ),
     ("mpiexec", r"^\[mpiexec@|BAD TERMINATION OF ONE OF YOUR|\[proxy:"),
 )
+NESTED = re.compile(r"\bsrun [^\n|;&]{0,300}[ /](?:mpirun|mpiexec|prterun|orterun) ")
+"""A command line with a launcher inside of srun."""
 PROVIDERS = re.compile(
     r"libfabric:\d+(?::\d+)?:(?:\w+:)?(?P<one>cxi|verbs|psm[23]|opx|efa|tcp|shm|lnx"
     r"|ofi_rxm)\b|libfabric provider: (?P<impi>[\w;-]+)"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import functools
+import os
 import re
+from collections.abc import Iterator
 
 _SPACE = re.compile(r"(?<!\\) ([*+?]?)")
 _SPACES, _MAYBE = r"\s{1,80}", r"\s{0,80}"
@@ -12,18 +15,35 @@ _SHORTEST = 4
 _BREAKS = re.compile(r"(?:\\.|.)?(?:[*+?]|\{[0-9,]*\})|\\[a-zA-Z]|[.\[\](){}|^$ ]")
 
 
-def search(pattern: str, text: str) -> re.Match[str] | None:
-    """Return the match of a pattern in a text; a space in it fits line breaks, too."""
+def search(pattern: str, text: str) -> Iterator[re.Match[str]]:
+    """Yield the matches of a pattern in a text; a space in it fits line breaks, too."""
     words, compiled = _compiled(pattern)
-    if words and not any(word in text for word in words):
-        return None
-    return compiled.search(text)
+    if not words or any(word in text for word in words):
+        yield from compiled.finditer(text)
 
 
 @functools.cache
 def _compiled(pattern: str) -> tuple[tuple[str, ...], re.Pattern[str]]:
     spaced = _SPACE.sub(lambda match: _MAYBE if match[1] in {"*", "?"} else _SPACES, pattern)
     return words_of(pattern), re.compile(spaced, re.MULTILINE)
+
+
+_ERRORS = re.compile(
+    "|".join(
+        re.escape(text)
+        for number, name in sorted(errno.errorcode.items())
+        for text in (os.strerror(number), name)
+    ),
+    re.IGNORECASE,
+)
+
+
+def is_error_number(text: str) -> bool:
+    """Return true for words of errno and no others: anybody may say these, of anything."""
+    return _LETTERS.search(_ERRORS.sub("", text)) is None
+
+
+_LETTERS = re.compile(r"[A-Za-z]{3}")
 
 
 def words_of(pattern: str) -> tuple[str, ...]:

@@ -44,10 +44,16 @@ class LogEvent(Value):
 
 
 class LogStory(Value):
-    """The events of all logs in their order, and how the job ended, in words."""
+    """The events of all logs in their order, and how the job ended, in words.
+
+    `dead` says that words stand there after which nobody goes on, `unanswered` that nothing was
+    printed after the last complaint.
+    """
 
     events: tuple[LogEvent, ...] = ()
     endings: tuple[str, ...] = ()
+    dead: bool = False
+    unanswered: bool = False
 
     @property
     def fatal(self) -> tuple[LogEvent, ...]:
@@ -70,6 +76,38 @@ class LogStory(Value):
         return next(iter(self.fatal or self.events), None)
 
     @property
+    def opening(self) -> LogEvent | None:
+        """Return the first event that is an end and that not every job ends with.
+
+        Where another component speaks in the line before, that one was the first. Where none is an
+        end, it is the first complaint, then what every job ends with.
+        """
+        events = [event for event in self.events if not grammar.EPILOGUE.search(event.text)]
+        place = next((place for place, event in enumerate(events) if event.fatal), None)
+        if place is None:
+            return next(iter(events or self.fatal), None)
+        before = events[place - 1] if place else events[place]
+        beside = before.line == events[place].line - 1 and before.component
+        return before if beside else events[place]
+
+    @property
+    def last_words(self) -> frozenset[int]:
+        """Return the lines that any job ends with, where another one said before what failed."""
+        if self.opening is None:
+            return frozenset()
+        lines = (event for event in self.events if grammar.EPILOGUE.search(event.text))
+        return frozenset(event.line for event in lines if event.line > self.opening.line)
+
+    @property
+    def stage(self) -> str:
+        """Return the time of the opening: `step`, `start` (of an MPI) or `run`."""
+        if self.opening is None:
+            return ""
+        stack = (event.text for event in self.events if event.stack)
+        text = "\n".join((self.opening.text, *stack))
+        return next((name for name, words in grammar.STAGES if words.search(text)), "run")
+
+    @property
     def first_failed(self) -> LogEvent | None:
         """Return the first event that names a rank or a node."""
         named = (event for event in self.fatal if event.rank is not None or event.node)
@@ -80,11 +118,21 @@ def story_of(evidence: Evidence) -> LogStory:
     """Return the story of the logs of evidence."""
     events: list[LogEvent] = []
     endings: dict[str, None] = {}
+    dead = unanswered = False
     for name, text in evidence.logs.items():
         numbers = tuple(evidence.line_numbers.get(name, ()))
-        events += _events(name, text, numbers)
+        complaints = _events(name, text, numbers)
+        events += complaints
         endings |= dict.fromkeys(_endings(text, numbers))
-    return LogStory(events=tuple(events), endings=tuple(endings))
+        log = plain(text, numbers)
+        dead = dead or grammar.DEAD.search(log.text) is not None
+        last = max((line.number for line in log.lines if line.text.strip()), default=0)
+        unanswered = unanswered or any(event.line + _FEW_LINES >= last for event in complaints)
+    return LogStory(events=tuple(events), endings=tuple(endings), dead=dead, unanswered=unanswered)
+
+
+_FEW_LINES = 2
+"""Lines after a complaint that still belong to it."""
 
 
 @functools.lru_cache(maxsize=16)
