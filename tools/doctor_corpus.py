@@ -25,11 +25,12 @@ from typing import Any
 import yaml
 
 from stackproof import cli
+from stackproof.core.errors import ExitCode
 from stackproof.core.value import Value
 
 CORPUS = Path(__file__).parents[1] / "tests" / "doctor" / "corpus"
 PARTS = ("open", "held")
-LINES, COLUMNS = 24, 100
+LINES, COLUMNS = 12, 100
 HARMLESS = "harmless"  # the severity of a known line that does no harm: no alarm, no cause
 SPEAKER = "speaker and stage only"  # the certainty of who spoke first: an alarm, and no cause
 
@@ -125,7 +126,7 @@ def _printed(words: Sequence[str]) -> str:
         try:
             cli.main(list(words))
         except SystemExit as ended:
-            if ended.code:
+            if ended.code not in (None, ExitCode.DONE, ExitCode.UNKNOWN):
                 raise RuntimeError(f"{' '.join(words)}\n{error.getvalue()}") from ended
     return out.getvalue()
 

@@ -114,7 +114,7 @@ def test_planted_answers_are_judged(
 
 @pytest.mark.parametrize(
     ("text", "is_too_large"),
-    [("a\n" * 24, False), ("a\n" * 25, True), ("a" * 100, False), ("a" * 101, True)],
+    [("a\n" * 12, False), ("a\n" * 13, True), ("a" * 100, False), ("a" * 101, True)],
 )
 def test_large_answers_are_counted(text: str, is_too_large: bool) -> None:
     assert (

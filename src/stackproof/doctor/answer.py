@@ -2,40 +2,71 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from stackproof.compare.curve_shapes import Mark
 from stackproof.core import harmless
 from stackproof.core.numbers import size_text
+from stackproof.core.value import Value, replace
 from stackproof.doctor.conditions import Answer
 from stackproof.doctor.diagnosis import Diagnosis
-from stackproof.doctor.log.story import LogEvent
+from stackproof.doctor.log.story import LogEvent, component_of
+from stackproof.doctor.remedies import fitting_commands
 from stackproof.doctor.rules import RuleFinding
 from stackproof.knowledge.model import CurveLevel, Severity
 from stackproof.report.knowledge_text import labelled
 
-MOST_LINES = 24
-"""Lines of an answer, so that it fits a screen."""
+MOST_LINES = 12
+"""Lines of an answer beside those on results: what the job printed, why, and what to do."""
 MOST_CAUSES = 3
-"""Causes that are told; a longer list helps nobody."""
+"""Causes that are named; a longer list helps nobody."""
 
 _INFERRED = "a part of this is a conclusion that nobody has confirmed"
-_QUOTE, _SLACK = 330, 24
 _MOST_MARKS = 4
-_SAID_OF = ("mpi", "launcher", "provider", "ended")
+_FACTS = ("mpi", "launcher", "provider", "ended")
+
+
+class _Block(Value):
+    """Lines that stay or go together; of too many the block of the largest weight goes first.
+
+    A block that `continues` the one before leaves a mark there when it goes.
+    """
+
+    lines: tuple[str, ...]
+    weight: int = 0
+    continues: bool = False
 
 
 def text_of(diagnosis: Diagnosis, width: int, *, every: bool = False) -> str:
     """Return a diagnosis as text of at most `width` columns; `every` also names what is unknown."""
-    seen = [*_results(diagnosis, width, every=every), *_seen(diagnosis, width)]
-    more = [*_more(diagnosis, width)]
+    lines = [*_results(diagnosis, width, every=every)]
     if every:
-        lines = [*seen, *_causes(diagnosis, width, 10**6), *_rest(diagnosis.findings, width)]
+        lines += [line for block in _printed(diagnosis, width) for line in block.lines]
+        for number, finding in enumerate(diagnosis.problems, 1):
+            lines += _whole(finding, width, number)
+        lines += () if diagnosis.problems else _nothing(diagnosis, width)
+        lines += _rest(diagnosis.findings, width)
     else:
-        room = MOST_LINES - len(seen) - len(more)
-        lines = [*seen, *_causes(diagnosis, width, room), *more]
+        blocks = [*_printed(diagnosis, width), *_causes(diagnosis, width), *_more(diagnosis, width)]
+        lines += _fitted(blocks)
     return "\n".join(map(harmless.line, lines))
+
+
+def _fitted(blocks: Sequence[_Block]) -> list[str]:
+    """Return the lines of blocks without the least important ones of too many."""
+    kept = list(blocks)
+    while sum(len(block.lines) for block in kept) > MOST_LINES:
+        place = max(range(len(kept)), key=lambda place: (kept[place].weight, place))
+        last = kept.pop(place)
+        if not last.weight:
+            break
+        if last.continues and last.lines:
+            *head, tail = kept[place - 1].lines
+            kept[place - 1] = _Block(lines=(*head, f"{tail.rpartition(' ')[0]} …"), weight=3)
+    return [line for block in kept for line in block.lines][:MOST_LINES]
 
 
 def _wrapped(text: str, width: int, first: str = "  ", most: int = 10**6) -> list[str]:
@@ -96,38 +127,66 @@ def _place(mark: Mark) -> str:
     return f"{mark.arm}, {mark.benchmark}, {mark.placement}{at}: {mark.seen}"
 
 
-def _seen(diagnosis: Diagnosis, width: int) -> Iterator[str]:
-    """Yield the first lines of logs that say that something failed, and how it ended."""
-    story = diagnosis.story
-    told_by_bench = "discarded" in diagnosis.evidence.facts
-    if not diagnosis.evidence.logs or (told_by_bench and not story.shown):
+def _printed(diagnosis: Diagnosis, width: int) -> Iterator[_Block]:
+    """Yield the line that the first cause rests on, the first that failed, and how it ended."""
+    story, evidence = diagnosis.story, diagnosis.evidence
+    if not evidence.logs or ("discarded" in evidence.facts and not story.shown):
         return
-    yield "What the job printed:"
-    explained = diagnosis.explained
-    chosen = story.shown
-    for event in chosen[: 2 if explained else 5]:
-        by = _said_by(event)
-        most = (2 if explained else 4) * (width - 6) - len(by) - _SLACK
-        yield from _wrapped(f"{by}: {harmless.shorten(event.text, most)}", width)
-    if not chosen:
-        yield "  no line that says that something failed"
-    first = story.first_failed
-    if first is not None and first not in chosen[:2]:
-        yield from _wrapped(f"first to fail: {_who(first)} (line {first.line})", width, most=1)
-    facts = diagnosis.evidence.facts
-    logs = set(diagnosis.evidence.logs)
-    said = [
-        f"{name}: {facts[name]}" for name in _SAID_OF
-        if name in facts and diagnosis.evidence.origin("fact", name) in logs
+    words = [
+        f"{name}: {evidence.facts[name]}" for name in _FACTS
+        if name in evidence.facts and evidence.origin("fact", name) in evidence.logs
     ]  # fmt: skip
-    said += story.endings
-    if said:
-        yield from _wrapped("; ".join(said), width, most=2)
+    words += story.endings
+    facts = f" ({'; '.join(words)})" * bool(words)
+    head = _wrapped(f"What the job printed{facts}:", width, "", most=2)
+    yield _Block(lines=tuple(head), weight=0 if story.shown else 3)
+    key = _key_line(diagnosis)
+    if key is not None:
+        others = [event for event in story.shown if not _is_line(event, key)]
+        others.sort(key=lambda event: not event.stack)
+        events = [(0, 3, key), *((5, 2, event) for event in others[:1])]
+    else:
+        events = [(2 * place, 4, event) for place, event in enumerate(story.shown[:5])]
+    for weight, most, event in events:
+        by = _said_by(event, whole=key is None or event is key or event.file != key.file)
+        text = harmless.shorten(event.text, most * (width - 6) - len(by) - 2)
+        lines = _wrapped(f"{by}: {text}", width, most=most)
+        yield _Block(lines=tuple(lines[:1]), weight=weight)
+        yield _Block(lines=tuple(lines[1:]), weight=weight and weight + 1, continues=True)
+    if not events:
+        yield _Block(lines=("  no line that says that something failed",), weight=4)
+    first = story.first_failed
+    if first is not None and all(not _is_line(first, event) for _, _, event in events):
+        line = _wrapped(f"first to fail: {_who(first)} (line {first.line})", width, most=1)
+        yield _Block(lines=tuple(line), weight=7)
 
 
-def _said_by(event: LogEvent) -> str:
+def _is_line(event: LogEvent, other: LogEvent) -> bool:
+    return (event.file, event.line) == (other.file, other.line)
+
+
+def _key_line(diagnosis: Diagnosis) -> LogEvent | None:
+    """Return the line of a log that the first cause rests on, whole."""
+    if not diagnosis.explained:
+        return None
+    for quote in diagnosis.problems[0].outcome.quotes:
+        match = _PLACE.match(quote)
+        if match and match["file"] in diagnosis.evidence.logs:
+            line, text = int(match["line"]), match["text"]
+            same = (one for one in diagnosis.story.events
+                    if (one.file, one.line) == (match["file"], line))  # fmt: skip
+            event = next(same, LogEvent(file=match["file"], line=line, text=text))
+            return replace(event, text=text, component=event.component or component_of(text))
+    return None
+
+
+_PLACE = re.compile(r"(?P<file>.+?):(?P<line>\d{1,9}): (?P<text>.*)", re.DOTALL)
+
+
+def _said_by(event: LogEvent, *, whole: bool) -> str:
     by = ", ".join(word for word in (event.component, _who(event)) if word)
-    return f"{event.file}:{event.line}" + f" ({by})" * bool(by)
+    place = f"{event.file}:{event.line}" if whole else f"line {event.line}"
+    return place + f" ({by})" * bool(by)
 
 
 def _who(event: LogEvent) -> str:
@@ -139,22 +198,43 @@ def _who(event: LogEvent) -> str:
 # --- causes ---------------------------------------------------------------------------------
 
 
-def _causes(diagnosis: Diagnosis, width: int, room: int) -> Iterator[str]:
-    """Yield the likely causes, the first one whole, within so many lines."""
+def _causes(diagnosis: Diagnosis, width: int) -> Iterator[_Block]:
+    """Yield the first cause and the titles of two others, as blocks."""
     problems = diagnosis.problems
     if not problems:
-        yield from _nothing(diagnosis, width)
+        yield _Block(lines=tuple(_nothing(diagnosis, width)))
         return
-    rest = [line for one in problems[1:MOST_CAUSES] for line in _short(one, width)]
-    if room > MOST_LINES:
-        for number, one in enumerate(problems, 1):
-            yield from _whole(one, width, number, every=True)
-        return
-    first = list(_whole(problems[0], width, 1, every=False))
-    if len(first) > room:
-        first = list(_whole(problems[0], width, 1, every=False, brief=True))[: max(room, 6)]
-    yield from first
-    yield from rest[: max(0, room - len(first))]
+    finding = problems[0]
+    rule = finding.rule
+    lead = "Harmless" if rule.severity is Severity.HARMLESS else "Most likely cause"
+    words = f" [{finding.outcome.certainty}]" if finding.outcome.certainty else ""
+    yield _Block(lines=tuple(_wrapped(f"{lead}: {rule.title}{words}", width, "")))
+    logs = diagnosis.evidence.logs
+    quotes = [
+        quote for quote in finding.outcome.quotes
+        if not ((match := _PLACE.match(quote)) and match["file"] in logs)
+    ]  # fmt: skip
+    for place, quote in enumerate(quotes[:3]):
+        label = "seen" if not place else ""
+        lines = labelled(label, harmless.shorten(quote, 3 * width - 40), width)
+        yield _Block(lines=tuple(lines), weight=2 + 2 * place)
+    if "inferred" in rule.evidence and diagnosis.explained:
+        yield _Block(lines=tuple(labelled("note", _INFERRED, width)), weight=8)
+    cause = labelled("cause", rule.cause, width) if rule.cause else []
+    yield _Block(lines=tuple(cause[:2]), weight=3)
+    yield _Block(lines=tuple(cause[2:]), weight=7, continues=True)
+    yield _Block(lines=tuple(labelled("remedy", rule.remedy, width)))
+    for place, command in enumerate(fitting_commands(rule, diagnosis.evidence)):
+        weight = (1, 4, 8)[min(place, 2)]
+        yield _Block(lines=tuple(labelled("", f"$ {command}", width)), weight=weight)
+    for source in rule.sources[:1]:
+        yield _Block(lines=tuple(labelled("source", source.url, width)), weight=3)
+    for other in problems[1:MOST_CAUSES]:
+        lead = "Harmless" if other.rule.severity is Severity.HARMLESS else "Or"
+        title = _wrapped(f"{lead}: {other.rule.title}", width, "", most=1)
+        yield _Block(lines=tuple(title), weight=6)
+        remedy = _wrapped(f"remedy    {other.rule.remedy}", width, most=1)
+        yield _Block(lines=tuple(remedy), weight=9)
 
 
 def _nothing(diagnosis: Diagnosis, width: int) -> Iterator[str]:
@@ -172,53 +252,45 @@ def _nothing(diagnosis: Diagnosis, width: int) -> Iterator[str]:
     yield from _wrapped(f"No rule knows these lines, so no cause is claimed.{by}{look}", width, "")
 
 
-def _whole(
-    one: RuleFinding, width: int, number: int, *, every: bool, brief: bool = False
-) -> Iterator[str]:
-    rule = one.rule
-    title = f"{rule.id} {rule.name} ({rule.severity}): {rule.title}" if every else rule.title
+def _whole(finding: RuleFinding, width: int, number: int) -> Iterator[str]:
+    """Yield everything of a cause."""
+    rule = finding.rule
     lead = "Harmless" if rule.severity is Severity.HARMLESS else "Most likely cause"
     lead = lead if number == 1 else "Then"
-    yield from _wrapped(f"{lead}: {title}", width, "")
-    quotes = one.outcome.quotes if every else one.outcome.quotes[: 1 if brief else 3]
-    for index, quote in enumerate(quotes):
-        label = f"  {'seen' if not index else '':<10}"
-        text = quote if every else harmless.shorten(quote, _QUOTE)
-        yield from textwrap.wrap(text, width, initial_indent=label, subsequent_indent=" " * 12)
-    if one.supported and one.support is not None and every:
-        yield from labelled("shown by", "; ".join(one.support.quotes), width)
+    words = f" [{finding.outcome.certainty}]" if finding.outcome.certainty else ""
+    title = f"{lead}: {rule.id} {rule.name} ({rule.severity}): {rule.title}{words}"
+    yield from _wrapped(title, width, "")
+    for place, quote in enumerate(finding.outcome.quotes):
+        yield from labelled("" if place else "seen", quote, width)
+    if finding.supported and finding.support is not None:
+        yield from labelled("shown by", "; ".join(finding.support.quotes), width)
     if "inferred" in rule.evidence:
         yield from labelled("note", _INFERRED, width)
-    if not brief and rule.cause:
-        yield from labelled("cause", rule.cause, width)
+    yield from labelled("cause", rule.cause, width) if rule.cause else ()
     yield from labelled("remedy", rule.remedy, width)
     for command in rule.commands:
         yield from labelled("", f"$ {command}", width)
-    if not brief and rule.sources:
-        yield from labelled("source", rule.sources[0].url, width)
-
-
-def _short(one: RuleFinding, width: int) -> Iterator[str]:
-    """Yield another cause in two lines."""
-    lead = "Harmless" if one.rule.severity is Severity.HARMLESS else "Or"
-    yield from _wrapped(f"{lead}: {one.rule.title}", width, "", most=1)
-    yield from _wrapped(f"remedy    {one.rule.remedy}", width, most=1)
+    for source in rule.sources[:1]:
+        yield from labelled("source", source.url, width)
 
 
 # --- what would tell more -------------------------------------------------------------------
 
 
-def _more(diagnosis: Diagnosis, width: int) -> Iterator[str]:
-    """Yield the pieces of evidence that would decide most of what is open."""
-    wanted: dict[str, int] = {}
-    for one in diagnosis.findings:
-        if one.outcome.answer is Answer.UNKNOWN:
-            for text in one.outcome.missing:
-                wanted[text] = wanted.get(text, 0) + 1
-    best = sorted(wanted, key=lambda text: -wanted[text])[:3]
+def _more(diagnosis: Diagnosis, width: int) -> Iterator[_Block]:
+    """Yield the pieces of evidence that could change the first cause."""
+    first = diagnosis.problems[0].rule.id if diagnosis.explained else ""
+    open_texts = Counter(
+        text
+        for finding in diagnosis.findings
+        if finding.outcome.answer is Answer.UNKNOWN
+        and (not first or first in finding.rule.outranks)
+        for text in finding.outcome.missing
+    )
+    best = [text for text, _ in open_texts.most_common(3)]
     if best:
         text = f"To check more, give (--all: everything): {'; '.join(best)}"
-        yield from _wrapped(text, width, "", most=3)
+        yield _Block(lines=tuple(_wrapped(text, width, "", most=3)), weight=9)
 
 
 def _rest(findings: Sequence[RuleFinding], width: int) -> Iterator[str]:

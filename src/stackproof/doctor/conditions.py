@@ -43,7 +43,10 @@ class Answer(StrEnum):
 
 
 class Certainty(StrEnum):
-    """The kind of words that a cause rests on, the most particular first."""
+    """The kind of words that a cause rests on, the most particular first.
+
+    A message is one of its speaker, who is named beside the line.
+    """
 
     MESSAGE = "this message"
     NUMBER = "only an error number"

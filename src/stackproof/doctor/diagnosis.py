@@ -43,6 +43,11 @@ class Diagnosis(Value):
         certainty = self.problems[0].outcome.certainty if self.problems else Certainty.SPEAKER
         return certainty is not Certainty.SPEAKER
 
+    @property
+    def undecided(self) -> bool:
+        """Return true where something failed and no known problem explains it."""
+        return self.evidence.facts.get("failed") is True and not self.explained
+
 
 def data_of(diagnosis: Diagnosis) -> dict[str, object]:
     """Return a diagnosis as data for JSON, with its evidence."""

@@ -25,6 +25,7 @@ def of_spelling(variables: Mapping[str, str], knowledge: Knowledge) -> Evidence:
     for fact, found in (
         ("names-misspelt", list(_names(variables, knowledge))),
         ("values-unknown", list(_values(variables, knowledge))),
+        ("values-quoted", list(_quoted(variables))),
     ):
         facts[fact] = bool(found)
         origins[f"fact {fact}"] = "; ".join(found) or "every variable that is known"
@@ -52,6 +53,15 @@ def _values(variables: Mapping[str, str], knowledge: Knowledge) -> Iterator[str]
             value = variables.get(name)
             if value is not None and value.lower() not in setting.allowed:
                 yield f"{name}={value} is none of {', '.join(setting.allowed)}"
+
+
+def _quoted(variables: Mapping[str, str]) -> Iterator[str]:
+    for name, value in sorted(variables.items()):
+        if _IN_QUOTES.search(value):
+            yield f"{name}={value} has quotes in its value"
+
+
+_IN_QUOTES = re.compile(r"""^\s*["'].*["']\s*$|^[^"']*"[^"]*$|"'|'\"""")
 
 
 def one_slip(one: str, other: str) -> bool:

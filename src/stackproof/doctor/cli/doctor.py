@@ -17,9 +17,10 @@ from stackproof.knowledge.effects.load import load_knowledge
 
 
 def run(asked: DoctorRequest) -> int:
-    """Collect evidence, decide every known problem, and say what was found, the worst first.
+    """Collect evidence, decide every known problem, and print those that are there, worst first.
 
-    Findings do not change the exit code.
+    Exits with 0 where a cause is named or nothing failed, with 9 where something failed and no
+    known problem explains it.
     """
     collected, diagnosis = examine(asked.sources, asked.replay)
     text = text_of(diagnosis, text_width(), every=asked.all)
@@ -29,7 +30,7 @@ def run(asked: DoctorRequest) -> int:
         left_out = f"; `removed.json` in it lists {count} values that were left out" * bool(count)
         print(f"bundle: {asked.bundle}{left_out}", file=sys.stderr)
     print(json.dumps(data, indent=1, ensure_ascii=False) if asked.json else text)
-    return int(ExitCode.DONE)
+    return int(ExitCode.UNKNOWN if diagnosis.undecided else ExitCode.DONE)
 
 
 def examine(options: DoctorOptions, replay: str | None) -> tuple[Collected, Diagnosis]:

@@ -24,7 +24,7 @@ from stackproof.results.case import Locality
 from stackproof.results.measurement import Measurement, State
 from stackproof.results.metrics import METRICS
 from stackproof.results.model import Results
-from stackproof.site.model import FabricType, Site
+from stackproof.site.model import FabricType, Site, SiteLauncher
 
 _EXTERNALS = {
     "libfabric": "libfabric",
@@ -90,6 +90,7 @@ def of_site(site: Site, *, vendor: bool) -> Evidence:
     if "srun" in site.launchers:
         pieces.fact("scheduler", "slurm")
         pieces.version("slurm", site.launchers["srun"].version)
+        pieces.fact("pmix-loads", _pmix_loads(site.launchers["srun"]))
     for name, component in _EXTERNALS.items():
         if name in site.externals and (vendor or component != "libfabric"):
             pieces.version(component, site.externals[name].version)
@@ -98,6 +99,17 @@ def of_site(site: Site, *, vendor: bool) -> Evidence:
         if site.vendor_mpi.family:
             pieces.version(site.vendor_mpi.family, site.vendor_mpi.version)
     return Evidence(versions=pieces.versions, facts=pieces.facts, origins=pieces.origins)
+
+
+def _pmix_loads(srun: SiteLauncher) -> bool | None:
+    """Return false where a site says that its srun cannot start ranks by PMIx."""
+    lacks = _NO_PMIX.search(srun.note or "") or (
+        srun.pmi and not any(kind.startswith("pmix") for kind in srun.pmi)
+    )
+    return False if lacks else None
+
+
+_NO_PMIX = re.compile(r"\b(?:no|lacks|without) PMIx\b")
 
 
 def _machine(site: Site, pieces: _Pieces) -> None:

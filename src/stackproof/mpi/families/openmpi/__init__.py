@@ -44,7 +44,7 @@ OPENMPI = MpiFamily(
         r"|Process received signal|usock|oob_",
         words=r"OPAL ERROR|ORTE[_ ]|orted|MPI_ERRORS_ARE_FATAL|Local abort before MPI_INIT|OMPI"
         r"|Open ?MPI|Open RTE|mca_\w+|mtl[:_]ofi|PRTE|prterun|btl:|ompi_|opal_"
-        r"|libmpi\.so\.(?:20|40)|mpirun was unable|PMIX ERROR"
+        r"|libmpi\.so\.(?:20|40)|mpirun was unable|PMIX ERROR|\d singletons will be started"
         r"|An error occurred in MPI_\w+\b(?!.{0,40}MPICH)",
         version=r"Open MPI(?::| v| Version:?|\) )\s*v?(\d+\.\d+\.\d+)"
         r"|\(Open MPI\) (\d+\.\d+\.\d+)|Open MPI v?(\d+\.\d+\.\d+)",

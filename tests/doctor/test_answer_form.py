@@ -1,0 +1,141 @@
+"""The form of an answer: twelve lines, no line twice, commands of the MPI at hand, and its exit code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from knowing import KNOWLEDGE
+from stackproof import cli
+from stackproof.core.errors import ExitCode, Reason
+from stackproof.doctor.answer import MOST_LINES, text_of
+from stackproof.doctor.diagnosis import Diagnosis
+from stackproof.doctor.evidence.log import of_log
+from stackproof.doctor.remedies import fitting_commands
+from stackproof.doctor.rules import diagnose
+from stackproof.doctor.spelling import of_spelling
+from stackproof.knowledge.evidence import Evidence, merged
+
+RULES = {rule.id: rule for rule in KNOWLEDGE.rules}
+LONG = "x" * 300
+
+
+def answered(log: str, width: int = 96, **facts: str) -> str:
+    evidence = merged(Evidence(logs={"job.log": log}), of_log(log, "job.log"))
+    evidence = merged(evidence, Evidence(facts=dict(facts)))
+    return text_of(Diagnosis(evidence=evidence, findings=diagnose(KNOWLEDGE, evidence)), width)
+
+
+LOGS = {
+    "message": "[n1:7] PMIX ERROR: UNPACK-PAST-END in file unpack.c at line 206\n",
+    "number": "cp: error reading 'mesh.h5': Input/output error\n",
+    "speaker": "srun: error: switch plug-in says a new word\nsrun: Job step aborted\n",
+    "long": f"MPIDI_OFI_handle_cq_error(1): OFI poll failed (x: {LONG} Input/output error)\n"
+    f"slurmstepd: error: *** STEP 1.0 ON n1 CANCELLED AT 2026-01-02T03:04:05 DUE TO TIME LIMIT ***\n"
+    f"ssh: connect to host {LONG} port 22: Connection refused\n{LONG} No space left on device\n",
+    "many": "".join(
+        f"n{k}: error: thing {chr(97 + k)} failed to open {' '.join(f'w{k}of{i}' for i in range(60))}\n"
+        for k in range(20)
+    )
+    + "srun: error: n1: task 0: Aborted\n",
+    "healthy": "step 1\nstep 2\nfinished\n",
+}
+
+
+@pytest.mark.parametrize("name", LOGS)
+@pytest.mark.parametrize("width", [60, 96])
+def test_an_answer_has_twelve_lines_and_none_twice(name: str, width: int) -> None:
+    lines = answered(LOGS[name], width).splitlines()
+    assert len(lines) <= MOST_LINES == 12
+    assert len({*lines}) == len(lines)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("message", "[this message]"), ("number", "[only an error number]"),
+        ("speaker", "[speaker and stage only]"),
+    ],
+)  # fmt: skip
+def test_an_answer_says_how_sure_it_is(name: str, words: str) -> None:
+    text = " ".join(answered(LOGS[name]).split())
+    assert words in text
+    assert "remedy" in text
+
+
+def test_the_line_that_matters_is_printed_once() -> None:
+    text = answered(LOGS["message"])
+    assert " ".join(text.split()).count("UNPACK-PAST-END") == 1
+    assert "  seen " not in text
+
+
+def test_what_would_tell_more_is_left_out_where_it_cannot_change_the_cause() -> None:
+    assert "To check more" not in answered(LOGS["message"])
+    assert "To check more" in answered(LOGS["healthy"])
+
+
+@pytest.mark.parametrize(
+    ("rule", "facts", "first", "gone"),
+    [
+        ("K25", {"mpi": "openmpi"}, "srun --mpi=pmix", "pmi2"),
+        ("K25", {"mpi": "mpich"}, "srun --mpi=pmi2", "pmix"),
+        ("K25", {"mpi": "openmpi", "pmix-loads": False}, "mpirun", "--mpi=pmix"),
+        ("K25", {"pmix-loads": False}, "mpirun", "--mpi=pmix"),
+        ("K112", {"mpi": "openmpi"}, "ssh -o BatchMode", "I_MPI_"),
+        ("K112", {"mpi": "intel-mpi"}, "ssh -o BatchMode", "OMPI_"),
+        ("K67", {"mpi": "mpich"}, "stackproof run", "OMPI_MCA"),
+        ("K138", {"mpi": "openmpi"}, "export OMPI_MCA", "I_MPI_"),
+    ],
+)
+def test_commands_are_those_of_the_mpi_at_hand(
+    rule: str, facts: dict[str, str | bool], first: str, gone: str
+) -> None:
+    commands = fitting_commands(RULES[rule], Evidence(facts=facts))
+    assert commands[0].startswith(first)
+    assert not any(gone in command for command in commands)
+
+
+def test_a_rule_never_loses_all_its_commands() -> None:
+    for rule in KNOWLEDGE.rules:
+        for mpi in ("openmpi", "mpich", "cray-mpich", "intel-mpi", "mvapich", "of nobody"):
+            found = fitting_commands(rule, Evidence(facts={"mpi": mpi, "pmix-loads": False}))
+            assert bool(found) is bool(rule.commands)
+
+
+@pytest.mark.parametrize(
+    ("value", "quoted"),
+    [
+        ('"AWS Libfabric"', True), ("'AWS Libfabric'", True), ("\"'AWS Libfabric'\"", True),
+        ("'cxi", False), ('"cxi', True), ("AWS Libfabric", False), ("", False),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("name", ["NCCL_NET", "FI_PROVIDER", "OMPI_MCA_pml", "UCX_TLS"])
+def test_quotes_are_no_part_of_a_value(name: str, value: str, quoted: bool) -> None:
+    assert of_spelling({name: value}, KNOWLEDGE).facts["values-quoted"] is quoted
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [("message", ExitCode.DONE), ("number", ExitCode.DONE), ("speaker", ExitCode.UNKNOWN),
+     ("healthy", ExitCode.DONE), ("", Reason.INVALID_VALUE.exit_code)],
+)  # fmt: skip
+def test_the_exit_code_tells_a_cause_from_none(name: str, code: int, tmp_path: Path) -> None:
+    log = tmp_path / "job.log"
+    log.write_text(LOGS.get(name, ""))
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["doctor", "--log", str(log), "--site", "frontier"])
+    assert (ended.value.code or 0) == code
+
+
+def test_a_launcher_in_a_launcher_is_seen_in_the_line_that_was_typed(tmp_path: Path) -> None:
+    failed = "Host key verification failed.\nsrun: error: n1: task 0: Exited with exit code 1\n"
+    for typed in ("+ srun -n 8 mpirun -np 8 ./a", "$ srun --mpi=none /opt/x/bin/mpiexec -n 2 ./a"):
+        text = answered(f"{typed}\n{failed}")
+        assert "mpirun runs inside of srun" in text
+    for typed in (
+        "+ mpirun -np 8 ./a",
+        "+ srun ./mpirun_check",
+        "+ srun -n 2 ./a; mpirun -n 2 ./b",
+    ):
+        assert "mpirun runs inside of srun" not in answered(f"{typed}\n{failed}")
