@@ -139,3 +139,21 @@ def test_a_launcher_in_a_launcher_is_seen_in_the_line_that_was_typed(tmp_path: P
         "+ srun -n 2 ./a; mpirun -n 2 ./b",
     ):
         assert "mpirun runs inside of srun" not in answered(f"{typed}\n{failed}")
+
+
+@pytest.mark.parametrize("site", ["lumi-c", "lumi-g", "helios-cpu", "adastra"])
+def test_a_site_whose_slurm_lacks_pmix_is_not_told_to_use_it(
+    site: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "job.log"
+    log.write_text(
+        "No PMIx server was reachable, but a PMI1/2 was detected.\n"
+        "If srun is being used to launch application,  4 singletons will be started.\n"
+    )
+    for name, advised in ((site, False), ("alps-gh200", True)):
+        with pytest.raises(SystemExit):
+            cli.main(["doctor", "--log", str(log), "--site", name])
+        text = capsys.readouterr().out
+        assert "every rank thinks that it is alone" in text
+        assert ("$ srun --mpi=pmix" in text) is advised
+        assert ("$ mpirun" in text) is not advised

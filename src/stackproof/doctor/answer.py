@@ -43,15 +43,16 @@ class _Block(Value):
 def text_of(diagnosis: Diagnosis, width: int, *, every: bool = False) -> str:
     """Return a diagnosis as text of at most `width` columns; `every` also names what is unknown."""
     lines = [*_results(diagnosis, width, every=every)]
+    blocks = [*_printed(diagnosis, width)]
+    if not diagnosis.problems:
+        blocks.append(_Block(lines=tuple(_nothing(diagnosis, width))))
+    for finding in diagnosis.problems if every else diagnosis.problems[:1]:
+        blocks += _cause(finding, diagnosis, width, every=every)
     if every:
-        lines += [line for block in _printed(diagnosis, width) for line in block.lines]
-        for number, finding in enumerate(diagnosis.problems, 1):
-            lines += _whole(finding, width, number)
-        lines += () if diagnosis.problems else _nothing(diagnosis, width)
+        lines += [line for block in blocks for line in block.lines]
         lines += _rest(diagnosis.findings, width)
     else:
-        blocks = [*_printed(diagnosis, width), *_causes(diagnosis, width), *_more(diagnosis, width)]
-        lines += _fitted(blocks)
+        lines += _fitted([*blocks, *_others(diagnosis, width), *_more(diagnosis, width)])
     return "\n".join(map(harmless.line, lines))
 
 
@@ -198,38 +199,44 @@ def _who(event: LogEvent) -> str:
 # --- causes ---------------------------------------------------------------------------------
 
 
-def _causes(diagnosis: Diagnosis, width: int) -> Iterator[_Block]:
-    """Yield the first cause and the titles of two others, as blocks."""
-    problems = diagnosis.problems
-    if not problems:
-        yield _Block(lines=tuple(_nothing(diagnosis, width)))
-        return
-    finding = problems[0]
-    rule = finding.rule
+def _cause(
+    finding: RuleFinding, diagnosis: Diagnosis, width: int, *, every: bool
+) -> Iterator[_Block]:
+    """Yield a cause as blocks; with `every`, by its number and with all that it rests on."""
+    rule, outcome = finding.rule, finding.outcome
     lead = "Harmless" if rule.severity is Severity.HARMLESS else "Most likely cause"
-    words = f" [{finding.outcome.certainty}]" if finding.outcome.certainty else ""
-    yield _Block(lines=tuple(_wrapped(f"{lead}: {rule.title}{words}", width, "")))
+    lead = lead if finding is diagnosis.problems[0] else "Then"
+    name = f"{rule.id} {rule.name} ({rule.severity}): " * every
+    words = f" [{outcome.certainty}]" if outcome.certainty else ""
+    yield _Block(lines=tuple(_wrapped(f"{lead}: {name}{rule.title}{words}", width, "")))
     logs = diagnosis.evidence.logs
     quotes = [
-        quote for quote in finding.outcome.quotes
-        if not ((match := _PLACE.match(quote)) and match["file"] in logs)
+        quote for quote in outcome.quotes
+        if every or not ((match := _PLACE.match(quote)) and match["file"] in logs)
     ]  # fmt: skip
-    for place, quote in enumerate(quotes[:3]):
-        label = "seen" if not place else ""
-        lines = labelled(label, harmless.shorten(quote, 3 * width - 40), width)
-        yield _Block(lines=tuple(lines), weight=2 + 2 * place)
+    shown = [(quote, "" if place else "seen") for place, quote in enumerate(quotes)]
+    if every and finding.supported and finding.support is not None:
+        shown.append(("; ".join(finding.support.quotes), "shown by"))
+    for place, (quote, label) in enumerate(shown if every else shown[:3]):
+        text = quote if every else harmless.shorten(quote, 3 * width - 40)
+        yield _Block(lines=tuple(labelled(label, text, width)), weight=2 + 2 * place)
     if "inferred" in rule.evidence and diagnosis.explained:
         yield _Block(lines=tuple(labelled("note", _INFERRED, width)), weight=8)
     cause = labelled("cause", rule.cause, width) if rule.cause else []
     yield _Block(lines=tuple(cause[:2]), weight=3)
     yield _Block(lines=tuple(cause[2:]), weight=7, continues=True)
     yield _Block(lines=tuple(labelled("remedy", rule.remedy, width)))
-    for place, command in enumerate(fitting_commands(rule, diagnosis.evidence)):
+    commands = rule.commands if every else fitting_commands(rule, diagnosis.evidence)
+    for place, command in enumerate(commands):
         weight = (1, 4, 8)[min(place, 2)]
         yield _Block(lines=tuple(labelled("", f"$ {command}", width)), weight=weight)
     for source in rule.sources[:1]:
         yield _Block(lines=tuple(labelled("source", source.url, width)), weight=3)
-    for other in problems[1:MOST_CAUSES]:
+
+
+def _others(diagnosis: Diagnosis, width: int) -> Iterator[_Block]:
+    """Yield the titles and remedies of two other causes."""
+    for other in diagnosis.problems[1:MOST_CAUSES]:
         lead = "Harmless" if other.rule.severity is Severity.HARMLESS else "Or"
         title = _wrapped(f"{lead}: {other.rule.title}", width, "", most=1)
         yield _Block(lines=tuple(title), weight=6)
@@ -237,41 +244,17 @@ def _causes(diagnosis: Diagnosis, width: int) -> Iterator[_Block]:
         yield _Block(lines=tuple(remedy), weight=9)
 
 
-def _nothing(diagnosis: Diagnosis, width: int) -> Iterator[str]:
-    """Yield that no cause is known, and where to look."""
-    first = diagnosis.story.first
-    if first is None:
-        yield "No known problem is there, of those that can be told from this."
-        return
-    if not diagnosis.story.fatal:
-        yield "No known problem: lines that look so did not end the job, as far as they tell."
-        return
-    by = f" {first.component} printed it." if first.component else ""
-    who = diagnosis.story.first_failed
+def _nothing(diagnosis: Diagnosis, width: int) -> list[str]:
+    """Return that no cause is known, and where to look."""
+    story = diagnosis.story
+    if not story.fatal:
+        reason = "of those that can be told from this" if story.first is None else (
+            "and lines that look so did not end the job, as far as they tell"
+        )  # fmt: skip
+        return [f"No known problem is there, {reason}."]
+    who = story.first_failed
     look = f" Look first at {_who(who)}." if who is not None else ""
-    yield from _wrapped(f"No rule knows these lines, so no cause is claimed.{by}{look}", width, "")
-
-
-def _whole(finding: RuleFinding, width: int, number: int) -> Iterator[str]:
-    """Yield everything of a cause."""
-    rule = finding.rule
-    lead = "Harmless" if rule.severity is Severity.HARMLESS else "Most likely cause"
-    lead = lead if number == 1 else "Then"
-    words = f" [{finding.outcome.certainty}]" if finding.outcome.certainty else ""
-    title = f"{lead}: {rule.id} {rule.name} ({rule.severity}): {rule.title}{words}"
-    yield from _wrapped(title, width, "")
-    for place, quote in enumerate(finding.outcome.quotes):
-        yield from labelled("" if place else "seen", quote, width)
-    if finding.supported and finding.support is not None:
-        yield from labelled("shown by", "; ".join(finding.support.quotes), width)
-    if "inferred" in rule.evidence:
-        yield from labelled("note", _INFERRED, width)
-    yield from labelled("cause", rule.cause, width) if rule.cause else ()
-    yield from labelled("remedy", rule.remedy, width)
-    for command in rule.commands:
-        yield from labelled("", f"$ {command}", width)
-    for source in rule.sources[:1]:
-        yield from labelled("source", source.url, width)
+    return _wrapped(f"No rule knows these lines, so no cause is claimed.{look}", width, "")
 
 
 # --- what would tell more -------------------------------------------------------------------

@@ -364,18 +364,17 @@ def _program(one: Measurement) -> str:
 def _ended(launches: Sequence[Measurement]) -> str:
     bad = {
         check.reason: check.evidence
-        for one in launches
-        for check in one.checks
+        for launch in launches
+        for check in launch.checks
         if check.state is State.BAD
     }
-    if Reason.JOB_TIMEOUT in bad:
-        return "hang"
-    if Reason.RANK_CRASHED in bad:
-        # The check quotes the launcher's own words.
-        return "killed" if log.KILLED.search(bad[Reason.RANK_CRASHED]) else "crash"
-    if Reason.NODE_UNREACHABLE in bad:
-        return "node-lost"
-    return "crash" if Reason.JOB_FAILED in bad else "ok"
+    ends = {"hang": Reason.JOB_TIMEOUT, "crash": Reason.RANK_CRASHED,
+            "node-lost": Reason.NODE_UNREACHABLE}  # fmt: skip
+    # The check quotes the launcher's own words.
+    if log.KILLED.search(bad.get(Reason.RANK_CRASHED, "")) and Reason.JOB_TIMEOUT not in bad:
+        return "killed"
+    last = "crash" if Reason.JOB_FAILED in bad else "ok"
+    return next((name for name, reason in ends.items() if reason in bad), last)
 
 
 def _cut_short(launches: Sequence[Measurement]) -> bool:
