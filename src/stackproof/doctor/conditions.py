@@ -336,7 +336,9 @@ def _speaker(
     """Yield the answer to `speaker` and `stage`: who was the first to say that something failed."""
     story = story_of(evidence)
     opening = story.opening
-    if not evidence.logs or "logs" in evidence.partial:
+    if not evidence.logs:
+        yield _unknown("what the job printed: `--log FILE`")
+    elif "logs" in evidence.partial:
         yield _unknown("everything that the job printed: `--log FILE`")
     elif opening is None:
         yield Outcome(answer=Answer.NO, quotes=("no line says that something failed",))

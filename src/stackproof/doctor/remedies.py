@@ -8,15 +8,10 @@ from stackproof.knowledge.evidence import Evidence
 from stackproof.knowledge.model import Rule
 from stackproof.mpi import families
 
-_VARIABLES = {
-    "openmpi": r"\b(?:OMPI|PRTE)_",
-    "intel-mpi": r"\bI_MPI_",
-    "mpich": r"\bMPIR_CVAR_",
-    "cray-mpich": r"\bMPICH_",
-    "mvapich": r"\bMV[2P]_",
-}
 _MARKS = {
-    name: re.compile(rf"#.*(?<!Cray )\b{re.escape(family.title)}\b|{_VARIABLES.get(name, '(?!)')}")
+    name: re.compile(
+        rf"#.*(?<!Cray )\b{re.escape(family.title)}\b|\b{family.variable_prefix or '(?!)'}"
+    )
     for name, family in families.REGISTRY.items()
 }
 """An MPI by its name in the comment of a command, or by a variable that it alone reads."""

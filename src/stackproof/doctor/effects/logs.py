@@ -16,7 +16,7 @@ from stackproof.results.model import Results
 
 _PIECE = 1 << 20
 _LOG_HINT = "give the part that shows the fault"
-_MOST_LOGS = 3
+_LOGS_READ = 3
 """Logs of discarded launches that are read; the others mostly say the same."""
 
 
@@ -43,7 +43,7 @@ def of_discarded(folder: Path, results: Results, arm: str) -> Iterator[Evidence]
         for path in (folder / "logs").glob("*.log")
         if path.name.startswith(tuple(stems)) and path.is_file() and path.stat().st_size
     )
-    for path in files_of_logs[:_MOST_LOGS]:
+    for path in files_of_logs[:_LOGS_READ]:
         yield evidence_of(os.fspath(path), f"logs/{path.name}")
 
 

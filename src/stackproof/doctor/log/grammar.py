@@ -83,7 +83,7 @@ COMPONENTS: tuple[tuple[str, str], ...] = (
 SPEAKERS: Mapping[str, frozenset[str]] = {
     "fabric": frozenset({
         "libfabric", "UCX", "PSM2", "PSM3", "NCCL", "CUDA", "ROCm", "Cray PMI",
-        *(one.log.component for one in _FAMILIES if one.log and one.name != "openmpi"),
+        *(family.log.component for family in _FAMILIES if family.log and not family.ofi_plug_in),
     }),
     "container": frozenset({"pyxis", "enroot", "Apptainer", "Podman", "Sarus", "Charliecloud"}),
     "scheduler": frozenset({"Slurm"}),

@@ -88,9 +88,10 @@ class MpiFamily(Value):
     `pmi` is by which interface its ranks find each other, by launcher; `pmi_variables` are what
     keeps an exchange by PMI short enough for a launcher. `nic_variables` have it use one NIC,
     `{map}` standing for which ranks of a node use which (`0:0,1;1:2,3`); empty where libfabric
-    itself is told the NIC. `interface_variables` pin its own way to TCP to a network interface,
-    `provider_variables` are its own lists of libfabric's providers, and `libfabric_variable` names
-    the file of another libfabric than the one that it brings along.
+    itself is told the NIC. `variable_prefix` begins the names of variables that it alone reads.
+    `interface_variables` pin its own way to TCP to a network interface, `provider_variables` are
+    its own lists of libfabric's providers, and `libfabric_variable` names the file of another
+    libfabric than the one that it brings along.
 
     `paths` are how each transport in `stackproof.mpi.transports` is forced on it, `gpu_switches`
     what buffers of GPUs need, and `wheels_lack` the GPUs that its distributions were built without.
@@ -119,6 +120,7 @@ class MpiFamily(Value):
     pmi_variables: Mapping[str, Mapping[str, str]] = {}
     nic_variables: Mapping[str, str] = {}
     interface_variables: tuple[str, ...] = ()
+    variable_prefix: str = ""
     provider_variables: tuple[str, ...] = ()
     libfabric_variable: str = ""
     paths: Mapping[str, Forced] = {}

@@ -32,6 +32,7 @@ CRAY_MPICH = MpiFamily(
         path=re.compile(r"^/opt/cray/pe/mpich/(?P<release>[^/]+)/"),
         maker="CRAY MPICH",
     ),
+    variable_prefix="MPICH_",
     log=LogForms(
         component="Cray MPICH",
         speaks=r"MPICH ERROR \[Rank|MPICH WARNING|CRAY MPICH|libmpi_(?:cray|gnu|intel|nvidia|amd)\b"

