@@ -148,6 +148,11 @@ EXTERNAL = "  mpich:\n    externals: [{spec: mpich@4.3%gcc@12, prefix: /a}]\n"
     [
         ("packages.yaml", {"packages.yaml": PACKAGES}, "this file has no external MPI"),
         ("packages.yaml", {"packages.yaml": PACKAGES + EXTERNAL}, ""),
+        ("packages.yaml", {"packages.yaml": PACKAGES + EXTERNAL.replace("mpich", "hpcx-mpi")}, ""),
+        ("packages.yaml", {"packages.yaml": PACKAGES + EXTERNAL.replace("mpich", "mpt")
+                           + "  all: {providers: {mpi: [mpt@2]}}\n"}, ""),
+        ("packages.yaml", {"packages.yaml": PACKAGES + EXTERNAL.replace("mpich", "hdf5")},
+         "this file has no external MPI"),
         ("packages.yaml", {"packages.yaml": PACKAGES + EXTERNAL, "compilers.yaml": COMPILERS},
          "`mpich@4.3%gcc@12` is for another compiler than those here: gcc@8.3.1"),
         ("packages.yaml", {"packages.yaml": "packages: {}\n  mpich: {buildable: false}\n"},

@@ -100,7 +100,7 @@ def _mpi_problems(
     listed = [
         mapping(package).get("externals")
         for owner, package in packages.items()
-        if owner.rstrip(":") in conflicts.MPIS
+        if _is_mpi(owner.rstrip(":"), packages)
     ]
     entries = [
         entry
@@ -123,6 +123,13 @@ def _mpi_problems(
             "MPI be built; otherwise Spack gives up, or builds without MPI where it is optional"
         )
     yield document.problem((*start, "packages", name), message, hint)
+
+
+def _is_mpi(name: str, packages: Mapping[str, Any]) -> bool:
+    """Tell an MPI by our list, by its name, or by the file's own list of providers."""
+    providers = mapping(mapping(packages.get("all")).get("providers")).get("mpi")
+    named = [spec.name for text in strings(providers) for spec in parse_spec(text)]
+    return name in conflicts.MPIS or "mpi" in name or name in named
 
 
 def _takes_any(external: str, compilers: Sequence[str]) -> bool:
