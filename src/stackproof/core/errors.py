@@ -39,10 +39,7 @@ class ExitCode(IntEnum):
     IMAGE = 6, "An image cannot be read or mounted."
     JOB = 7, "A benchmark job failed or its output cannot be trusted."
     WORSE = 8, "The verdict is FAIL: of a comparison, or of the check of an injection."
-    UNKNOWN = (
-        9, "No decision: a comparison is INCONCLUSIVE, an injection may work or not, or no known "
-        "problem explains what failed.",
-    )  # fmt: skip
+    UNKNOWN = 9, "No decision: of a comparison, of an injection, or on the cause of a failure."
     STEPS = 10, "The injection works, but only with the steps that were printed."
     NO_WORK = 11, "The work was not done: nothing ran, or every rank was alone."
     INTERRUPTED = 130, "The user, or a signal, stopped the command."
