@@ -184,7 +184,7 @@ static int describe_object(struct dl_phdr_info *object, size_t size, void *data)
     return 0;
 }
 
-/* The value that a variable had at the start, NULL for none: what is preloaded may unset its own. */
+/* The value that a variable had at the start, NULL for none: a preload may unset its own. */
 static char *first_value(const char *name)
 {
     size_t length = strlen(name);
