@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -12,6 +13,7 @@ from stackproof.bench.effects import run as bench_run
 from stackproof.bench.pace import pace_of
 from stackproof.bench.patience import Patience, SpentPatienceError
 from stackproof.bench.spec import Arm, BenchSpec
+from stackproof.core.busy import MachineLoad
 from stackproof.core.command import Completed
 from stackproof.core.monitor import null_monitor
 from stackproof.core.value import replace
@@ -142,15 +144,42 @@ def test_a_sweep_and_a_batch_job_are_not_given_up() -> None:
     assert patience.of_bench(replace(spec, sweep=True), 5.0) is None
 
 
-def test_a_pair_is_made_where_there_would_be_nothing_to_compare() -> None:
-    pair = patience.closing_pair(PLAN, (), "base", "base-again")
-    assert {one.arm for one in pair} == {"base", "mpich"}
-    assert {(one.block, one.placement) for one in pair} == {(1, pair[0].placement)}
-    assert [one.order for one in pair] == sorted(one.order for one in pair)
-    names = [one.file_name for one in pair]
-    (left,) = patience.closing_pair(PLAN, names[:1], "base", "base-again")
-    assert left.file_name == names[1]
-    assert patience.closing_pair(PLAN, names, "base", "base-again") == ()
+def test_each_arm_has_an_estimate_where_a_bench_is_given_up() -> None:
+    groups = patience.closing_groups(PLAN, ())
+    assert sum(map(len, groups)) == sum(one.block == 1 for one in PLAN)
+    for group in groups:
+        assert {one.arm for one in group} == {"base", "base-again", "mpich"}
+        assert len({(one.block, one.placement) for one in group}) == 1
+        # Who compares times within a block must find them as they were planned.
+        assert [one.order for one in group] == sorted(one.order for one in group)
+    begun = groups[-1]
+    first, *_ = patience.closing_groups(PLAN, [begun[0].file_name])
+    assert first == begun[1:]
+    assert patience.closing_groups(PLAN, [one.file_name for one in PLAN]) == ()
+
+
+def test_closing_launches_are_made_and_end_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, kept = Clock(), list[schedule.Launch]()
+
+    def make(run: object, launch: schedule.Launch, *, last: bool) -> bool:
+        del run
+        clock.now += 20.0
+        kept.append(launch)
+        return last
+
+    monkeypatch.setattr(bench_run, "_run_launch", make)
+    monkeypatch.setattr(bench_run.quiet, "look", lambda: MachineLoad(average=9, running=9, cpus=2))
+    texts: list[str] = []
+    run = SimpleNamespace(
+        patience=Patience(began=0.0, told=3, hurt=3, example="rank 1 lost 80 %"),
+        clock=lambda: clock.now, monitor=lambda event: texts.append(event.text),
+        folder=Path("/nowhere"),
+    )  # fmt: skip
+    first, *rest = patience.closing_groups(PLAN, ())
+    assert rest
+    assert bench_run._give_up(run, PLAN) == len(first)  # type: ignore[arg-type]
+    assert tuple(kept) == first
+    assert "given up after" in texts[0]
 
 
 class Clock:

@@ -90,8 +90,8 @@ def test_a_wait_says_at_once_how_long_and_for_what_and_advises_no_option(kernel,
     begin, waited_s, end = said
     assert begin.startswith("load 14 on 2 CPUs")
     assert begin.endswith(
-        ": INCONCLUSIVE would be likely; waiting up to 4 min for a load below 0.75 by other "
-        "programs (Ctrl-C stops)"
+        ": INCONCLUSIVE would be likely; waiting for a quiet machine, up to 4 min: a load below "
+        "0.75 by other programs (Ctrl-C stops)"
     )
     assert "--wait-for-quiet" not in begin
     assert (waited_s, end[:11]) == ("240.0", "quiet after")

@@ -217,7 +217,10 @@ def test_text_and_json() -> None:
     assert (
         "latency, 8 B: FAIL  0.160  [0.150, 0.170]  slower by more than the margin of 10 %" in text
     )
-    assert "barrier: INCONCLUSIVE  cannot tell: too few launches; 10 are needed\n" in text
+    assert (
+        "barrier: INCONCLUSIVE  no number  an estimate that decides nothing: too few launches; 10 are needed\n"
+        in text
+    )
     assert "note: what ? others did" in text
     assert noun.from_json(Proof, noun.to_json(whole)) == whole
 

@@ -135,9 +135,9 @@ def require_a_bench(folder: Path, program: Path) -> None:
 
 
 def require_no_word_of_speed(text: str) -> None:
-    """Check that nothing printed says faster or slower, nor a ratio."""
+    """Check that nothing printed says faster or slower: ratios are estimates."""
     part = text[text.index("\nspeed") :]
-    assert not re.search(r"faster|slower|\[\d|: (?:PASS|FAIL)", part)
+    assert not re.search(r"faster|slower|: (?:PASS|FAIL)", part)
 
 
 def test_its_speed_is_what_compare_says(
@@ -151,16 +151,11 @@ def test_its_speed_is_what_compare_says(
     _, proof = prove(trees, folder, "intel-mpi", "mpich", words=[])
     require_a_bench(folder, trees["intel-mpi"].program)
     comparison = judged(folder)
-    trusted = comparison and all(
-        one.verdict is not Verdict.FAIL for one in comparison.verdicts if one.is_null
-    )
     cells = cells_of(comparison)
-    open_ = [not trusted or cell.verdict is Verdict.INCONCLUSIVE for cell in cells]
+    open_ = [cell.verdict is Verdict.INCONCLUSIVE for cell in cells]
     assert [(one["verdict"], one["ratio"], one["low"], one["high"]) for one in proof["speed"]] == [
-        ("INCONCLUSIVE", None, None, None) if undecided
-        else (cell.verdict.value, cell.ratio, cell.low, cell.high)
-        for cell, undecided in zip(cells, open_, strict=True)
-    ]  # fmt: skip
+        (cell.verdict.value, cell.ratio, cell.low, cell.high) for cell in cells
+    ]
     text = capsys.readouterr().out
     if all(open_):
         require_no_word_of_speed(text)
@@ -178,7 +173,8 @@ def test_no_factor_where_others_are_at_work(
         _, proof = prove(trees, folder, "intel-mpi", "mpich", words=[])
     assert disturbed(load_results(folder).measurements)
     require_a_bench(folder, trees["intel-mpi"].program)
-    assert {one["ratio"] for one in proof["speed"]} <= {None}
+    assert {one["verdict"] for one in proof["speed"]} == {"INCONCLUSIVE"}
+    assert all(one["low"] <= one["ratio"] <= one["high"] for one in proof["speed"])
     assert any("at the CPUs of its ranks" in note for note in proof["speed_notes"])
     require_no_word_of_speed(capsys.readouterr().out)
 
@@ -203,5 +199,6 @@ def test_others_are_seen_beside_a_program_that_does_not_look(
     made = load_results(folder).measurements
     assert {one.block for one in disturbed(made)} == {one.block for one in made}
     proof = json.loads((folder / "proof.json").read_text())
-    assert {one["ratio"] for one in proof["speed"]} <= {None}
+    assert {one["verdict"] for one in proof["speed"]} == {"INCONCLUSIVE"}
+    assert all(one["low"] <= one["ratio"] <= one["high"] for one in proof["speed"])
     require_no_word_of_speed(capsys.readouterr().out)

@@ -19,6 +19,9 @@ from stackproof.results.measurement import Measurement
 LEAST_S = 60.0
 """How long is measured before a bench is given up; with the launches that end it, two minutes."""
 
+CLOSING_S = 30.0
+"""How long launches are made at the end all the same, so that each arm has an estimate."""
+
 FEWEST = 3
 """How many launches must have told what disturbed them. Fewer are enough if all were disturbed and
 the machine is busy still: on such a machine the probes and a launch take half a minute each."""
@@ -82,25 +85,17 @@ def sentence(patience: Patience, now: float, load: str) -> str:
     )
 
 
-def closing_pair(
-    plan: Sequence[Launch], done: Iterable[str], baseline: str, null: str | None
-) -> tuple[Launch, ...]:
-    """Return the launches without which there would be nothing to compare, none where there is.
+def closing_groups(plan: Sequence[Launch], done: Iterable[str]) -> tuple[tuple[Launch, ...], ...]:
+    """Return the launches that show an estimate of every arm, those of each placement together.
 
-    These are the baseline's and a challenger's of the first timed block at one placement: that
-    which has a launch already, else the first. `done` are the files of launches that were made.
+    These are what is missing of the first timed block, as they would have been made: first where
+    there is a launch already. `done` are the files of launches that were made.
     """
     have = set(done)
-    first = [one for one in plan if one.block == 1]
-    begun = [one for one in first if one.file_name in have] or first
-    for start in begun[:1]:
-        group = [
-            one for one in first if (one.placement, one.program) == (start.placement, start.program)
-        ]
-        own = [one for one in group if one.arm == baseline]
-        rest = [one for one in group if one.arm != baseline]
-        # One that was made already, before a challenger, before the null arm.
-        rest.sort(key=lambda one: (one.file_name not in have, one.arm == null))
-        pair = sorted((*own, *rest[:1]), key=lambda one: one.order)  # as they would have been made
-        return tuple(one for one in pair if one.file_name not in have)
-    return ()
+    groups: dict[tuple[str, str], list[Launch]] = {}
+    for launch in plan:
+        if launch.block == 1:
+            groups.setdefault((launch.placement, launch.program), []).append(launch)
+    begun = sorted(groups.values(), key=lambda group: all(o.file_name not in have for o in group))
+    missing = (tuple(one for one in group if one.file_name not in have) for group in begun)
+    return tuple(filter(None, missing))

@@ -81,8 +81,8 @@ def busy_sentence(load: MachineLoad, expected: str, option: str = "--wait-for-qu
 def waiting_sentence(load: MachineLoad, expected: str, wait_s: float) -> str:
     """Return the sentence at the start of a wait: how long it may last, and for what."""
     return (
-        f"{load.text}: {expected} would be likely; waiting up to {_duration(wait_s)} for a load "
-        f"below {load.limit:.2g} by other programs (Ctrl-C stops)"
+        f"{load.text}: {expected} would be likely; waiting for a quiet machine, up to "
+        f"{_duration(wait_s)}: a load below {load.limit:.2g} by other programs (Ctrl-C stops)"
     )
 
 

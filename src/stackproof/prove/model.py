@@ -170,9 +170,9 @@ class Speed(Value):
     `verdict` is PASS, FAIL or INCONCLUSIVE: slower by more than `margin`, a fraction, or not;
     `reads` is the same with what is to be said of the tail.
     `ratio` is to the own MPI, more than 1 where the injected one is better; `low` and `high` are
-    its interval. These three are None where the verdict is INCONCLUSIVE; then `why` says why, and
-    `remedy` what would help. `why` also has the tail where it makes a size FAIL. `size` is in
-    bytes, None for a benchmark without messages.
+    its interval, None of a single pair of launches. They are an estimate alone where the verdict is
+    INCONCLUSIVE; then `why` says why, and `remedy` what would help. `why` also has the tail where it
+    makes a size FAIL. `size` is in bytes, None for a benchmark without messages.
     """
 
     benchmark: str
@@ -395,10 +395,12 @@ def _speed_lines(proof: Proof) -> Iterator[str]:
 
 def _speed_line(speed: Speed) -> str:
     where = speed.benchmark + ("" if speed.size is None else f", {size_text(speed.size)}")
-    if speed.ratio is None or speed.low is None or speed.high is None:
-        told = "; ".join(filter(None, (speed.why, speed.remedy)))
-        return f"{where}: {speed.reads}  cannot tell: {told}"
-    numbers = f"{speed.ratio:.3f}  [{speed.low:.3f}, {speed.high:.3f}]"
+    numbers = "no number" if speed.ratio is None else f"{speed.ratio:.3f}"
+    if speed.low is not None and speed.high is not None:
+        numbers += f"  [{speed.low:.3f}, {speed.high:.3f}]"
+    if speed.verdict == "INCONCLUSIVE":
+        reasons = "; ".join(filter(None, (speed.why, speed.remedy)))
+        return f"{where}: {speed.reads}  {numbers}  an estimate that decides nothing: {reasons}"
     what = f"the margin of {percent_text(speed.margin)}"
     meaning = "slower by more than" if speed.verdict == "FAIL" else "at least as fast within"
     if speed.why:

@@ -1,4 +1,4 @@
-"""A comparison to what a proof says of speed: the judge's own numbers, or none at all."""
+"""A comparison to what a proof says of speed: the judge's own numbers and words."""
 
 from __future__ import annotations
 
@@ -32,24 +32,19 @@ def notes_of(comparison: Comparison) -> Iterator[str]:
 
 
 def _speed(curve: Curve, cell: Cell, why: str, planned: int) -> Speed:
-    size = cell.size if curve.sized else None
-    if cell.verdict is Verdict.INCONCLUSIVE:
-        return Speed(
-            benchmark=curve.title,
-            size=size,
-            verdict=Verdict.INCONCLUSIVE.value,
-            reads=Verdict.INCONCLUSIVE.value,
-            margin=cell.margin,
-            why=why if cell.why is Why.WITHHELD else reason_text(cell.why) if cell.why else "",
-            remedy=_remedy(cell, planned),
-        )
+    is_open = cell.verdict is Verdict.INCONCLUSIVE
+    if not is_open or cell.why is None:
+        why = tail_text(cell) if cell.by_tail else ""
+    elif cell.why is not Why.WITHHELD:
+        why = reason_text(cell.why)
     return Speed(
         benchmark=curve.title,
-        size=size,
+        size=cell.size if curve.sized else None,
         verdict=cell.verdict.value,
         reads=cell.reads,
         margin=cell.margin,
-        why=tail_text(cell) if cell.by_tail else "",
+        why=why,
+        remedy=_remedy(cell, planned) if is_open else "",
         ratio=cell.ratio,
         low=cell.low,
         high=cell.high,

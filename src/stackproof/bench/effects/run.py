@@ -199,11 +199,14 @@ def _give_up(run: Run, plan: Sequence[Launch]) -> int:
         text = patience.sentence(spent, run.clock(), quiet.look().text)
         run.monitor(Event(what="note", name="bench", text=text))
     done = [path.name for path in (run.folder / LAUNCHES).glob("*.json")]
-    arms = run.bench.arms
-    pair = patience.closing_pair(plan, done, arms.baseline, arms.null)
-    for launch in pair:
-        _run_launch(run, launch, last=True)
-    return len(done) + len(pair)
+    began, made = run.clock(), len(done)
+    for group in patience.closing_groups(plan, done):
+        if run.clock() - began > patience.CLOSING_S:
+            break
+        for launch in group:
+            _run_launch(run, launch, last=True)
+        made += len(group)
+    return made
 
 
 def _shape(bench: Bench, launches: Sequence[Launch], left_s: float) -> Event:
@@ -444,7 +447,7 @@ def _made(run: Run, launch: Launch) -> tuple[Measurement, Completed, Event]:
         text=f"{launch.arm}, {launch.placement}, {launch.program}",
         done=launch.order + 1,
         total=run.total,
-        left_s=run.pace.left_s,
+        left_s=_left_s(run),
         left_of=_left_of(run.bench.spec),
     )
     run.monitor(event)
@@ -452,8 +455,14 @@ def _made(run: Run, launch: Launch) -> tuple[Measurement, Completed, Event]:
     measurement, done = _measure(run.bench, launch)
     seconds = time.monotonic() - started
     run.pace = run.pace.with_taken(launch, seconds)
-    told = replace(event, what="piece", seconds=seconds, left_s=run.pace.left_s)
+    told = replace(event, what="piece", seconds=seconds, left_s=_left_s(run))
     return measurement, done, told
+
+
+def _left_s(run: Run) -> float | None:
+    """Return about how long the rest takes, None where others disturb the launches."""
+    busy = run.patience is not None and 2 * run.patience.hurt > run.patience.told
+    return None if busy else run.pace.left_s
 
 
 def _logged(run: Run, launch: Launch, problem: Problem, done: Completed) -> Problem:

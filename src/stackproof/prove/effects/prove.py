@@ -54,8 +54,8 @@ def prove(options: ProveOptions, folder: Path, monitor: Monitor) -> Proof:
 def _prove(ready: Ready, monitor: Monitor) -> Proof:
     """Run the arms, compare the speed of the two that run, and conclude."""
     arms, outputs = {}, {}
+    monitor = prove_speed.look_around(ready.stage, monitor)
     monitor(prove_speed.announced(ready))
-    prove_speed.look_around(ready.stage, monitor)
     for name, arm in ready.arms.items():
         arms[name], outputs[name] = prove_arms.run_arm(ready.stage, arm, monitor)
     wanted = ready.stage.wanted

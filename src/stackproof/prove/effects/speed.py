@@ -60,6 +60,9 @@ _ANSWERS = frozenset({Reason.VALIDATION_FAILED, Reason.JOB_TIMEOUT})
 _PATIENCE_S = 60.0
 """Seconds that what is to come may take where nothing that was made is undisturbed."""
 
+_SHOWN_BLOCKS = 2
+"""Timed blocks that are made on the busiest machine: a ratio of fewer has no interval."""
+
 Block = Mapping[Launch, tuple[Measurement, ...]]
 """What the launches of a block measured; a program may print several tables."""
 
@@ -77,7 +80,7 @@ class Compared(Value):
 
 
 def announced(ready: Ready) -> Event:
-    """Return the announcement of all runs, and about how long they take where it is known."""
+    """Return the announcement of all runs, with the seconds they take on a quiet machine."""
     stage, spec = ready.stage, prove_arms.spec_of(ready.stage)
     plan = _plan(stage) if _is_timed(stage) else ()
     text = f"{len(ready.arms)} arms are run and watched"
@@ -93,14 +96,20 @@ def announced(ready: Ready) -> Event:
     return Event(what="note", name="prove", text=text, left_s=left)
 
 
-def look_around(stage: ProofRun, monitor: Monitor) -> None:
-    """Tell if this machine is busy before anything is timed, and wait if that was asked for."""
-    if _is_timed(stage):
-        quiet.watch(
-            lambda text: monitor(Event(what="note", name="load", text=text)),
-            Verdict.INCONCLUSIVE.value,
-            stage.wanted.wait_s,
-        )
+def look_around(stage: ProofRun, monitor: Monitor) -> Monitor:
+    """Tell if this machine is busy before anything is timed, and wait if that was asked for.
+
+    Returns the monitor for what follows. On a busy machine nobody knows how long that takes, so it
+    tells no time.
+    """
+    if not _is_timed(stage):
+        return monitor
+    load = quiet.watch(
+        lambda text: monitor(Event(what="note", name="load", text=text)),
+        Verdict.INCONCLUSIVE.value,
+        stage.wanted.wait_s,
+    )
+    return (lambda event: monitor(replace(event, left_s=None))) if load.is_busy else monitor
 
 
 def measure(ready: Ready, first: Mapping[str, Completed], monitor: Monitor) -> Compared:
@@ -169,7 +178,8 @@ def _made(
             made: dict[Launch, tuple[Measurement, ...]] = {}
             fault = None
             for launch in launches:
-                monitor(_progress(launch, len(plan), count, left))
+                left_s = None if disturbed(all_of_it) else left.left_s
+                monitor(_progress(launch, len(plan), count, left_s))
                 made[launch], fault = _tried(ready, launch)
                 if fault:
                     break
@@ -199,14 +209,14 @@ def _tried(ready: Ready, launch: Launch) -> tuple[tuple[Measurement, ...], Probl
     return made, _fault(made)
 
 
-def _progress(launch: Launch, total: int, count: int, left: pace.Pace) -> Event:
+def _progress(launch: Launch, total: int, count: int, left_s: float | None) -> Event:
     return Event(
         what="progress",
         name="speed",
         text=f"{launch.arm}, {launch.block} of {count}",
         done=launch.order + 1,
         total=total,
-        left_s=left.left_s,
+        left_s=left_s,
     )
 
 
@@ -214,11 +224,13 @@ def _hopeless(made: Sequence[Measurement], count: int, left_s: float) -> str:
     """Return the reason to end, empty where launches to come may decide something.
 
     So few blocks without disturbance could be left that none is judged by them, or there is none
-    yet and it would take long.
+    yet and it would take long. There is always enough to show an estimate with its interval.
     """
     hurt = disturbed(made)
     blocks = {one.block for one in hurt}
     none_yet = blocks == {one.block for one in made}
+    if max((one.block for one in made), default=0) < min(_SHOWN_BLOCKS, count):
+        return ""
     if count - len(blocks - {0}) >= FEWEST_BLOCKS and not (none_yet and left_s > _PATIENCE_S):
         return ""
     return (
