@@ -171,8 +171,8 @@ class Speed(Value):
     `reads` is the same with what is to be said of the tail.
     `ratio` is to the own MPI, more than 1 where the injected one is better; `low` and `high` are
     its interval, None of a single pair of launches. They are an estimate alone where the verdict is
-    INCONCLUSIVE; then `why` says why, and `remedy` what would help. `why` also has the tail where it
-    makes a size FAIL. `size` is in bytes, None for a benchmark without messages.
+    INCONCLUSIVE; then `why` says why, and `remedy` what would help. `why` also has the tail where
+    that makes a size FAIL. `size` is in bytes, None for a benchmark without messages.
     """
 
     benchmark: str
