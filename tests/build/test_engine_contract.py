@@ -6,9 +6,7 @@ STACKPROOF_WRITE_GOLDEN=1 python -m pytest tests/build/test_engine_contract.py w
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import subprocess
 import sys
 from functools import cache
@@ -34,14 +32,10 @@ from stackproof.build.engines.wheel.engine import wants
 from stackproof.build.engines.wheel.recipe import parse_recipe, resolve
 from stackproof.build.engines.wheel.stack import Lock
 from stackproof.build.plan import Plan
-from stackproof.build.provenance import BuildRecord, provenance_of
 from stackproof.build.stack import Artefact
-from stackproof.core import document, ids, noun
-from stackproof.core.errors import Reason, StackproofError
+from stackproof.core import document, noun
+from stackproof.core.errors import StackproofError
 from stackproof.core.value import Value, replace
-from stackproof.image.model import Image
-from stackproof.share.attested import attestation
-from stackproof.share.attested import provenance as provenances
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "step-ids"
 RECIPE = 'name: small\nmpi: {family: mpich, version: "5.0.2"}\nviews: {default: {description: a}}\n'
@@ -208,69 +202,6 @@ def test_the_image_has_its_stack_its_lock_and_its_bill(name: str) -> None:
     written = {path for step in planned(name).steps for path in step.files}
     assert {"meta/stack.json", "meta/lock.json"} <= written
     assert any("bom" in path for path in written)
-
-
-@EVERY
-def test_of_every_lock_a_provenance_is_made(name: str) -> None:
-    """Of what the image holds: each file of the lock by its digest, each clone by its commit."""
-    made = sample(name)
-    files = {path: text for step in planned(name).steps for path, text in step.files.items()}
-    bill = next(text for path, text in files.items() if "bom" in path)
-    record = BuildRecord(
-        lock=noun.to_json(made.lock).encode(),
-        configure=files["meta/configure.json"].encode(),
-        bill=bill.encode(),
-        recipe={"r.yaml": RECIPE.encode(), "a.patch": PATCH},
-    )
-    image = Image(path="a", name="a", mount="/m", size=1, stack_id="s", lock_digest="l")
-    said = provenance_of(image, record, builder="urn:x:y")
-    text = noun.to_json(made.lock)
-    found = {one.uri.partition(":")[0]: one for one in said.materials}
-    assert set(found) == URIS[name]
-    wanted = set(re.findall(r'"sha256": "([0-9a-f]{64})"', text))
-    wanted -= {file.sha256 for rpm in getattr(made.lock, "packages", ()) for file in rpm.files}
-    assert {one.sha256 for one in said.materials if one.sha256} == wanted
-    wanted = set(re.findall(r'"commit": "([0-9a-f]{40})"', text))
-    assert {one.commit for one in said.materials if one.commit} == wanted
-    assert said.recipe == {"r.yaml": RECIPE, "a.patch": f"sha256:{ids.digest(PATCH)}"}
-    assert said.inside["engine"] == name
-    about = (("a", "e" * 64),)
-    again = attestation.parse(attestation.render(provenances.attest(said, about)), file="p")
-    assert again is not None
-    assert provenances.parse(again, file="p") == said
-
-
-PATCH = b"\xff"
-URIS = {
-    "wheel": {"pkg"}, "easybuild": {"pkg"}, "spack": {"pkg", "git+https"}, "vendor": {"pkg"},
-    "guix": {"pkg", "git+https"},
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("bad", [b"", b"[]", b"null", b"\xff", b"[" * 10_000])
-@pytest.mark.parametrize("part", ["lock", "configure", "bill"])
-def test_no_provenance_of_what_cannot_be_read(part: str, bad: bytes) -> None:
-    record = replace(BuildRecord(lock=b"{}", configure=b"{}", bill=b"{}"), **{part: bad})
-    image = Image(path="a", name="a", mount="/m", size=1)
-    with pytest.raises(StackproofError) as caught:
-        provenance_of(image, record, builder="urn:x:y")
-    assert caught.value.reason is Reason.IMAGE_NO_META
-
-
-def test_hostile_records_are_passed_over() -> None:
-    odd = {"filename": 1, "sha256": [], "name": {}, "version": None, "accepted": [1, [], {}]}
-    deep: Any = {"url": "u", "name": "n", "commit": "c"}
-    for _ in range(500):
-        deep = [deep]
-    bill = {"components": [1, {}, {"purl": 1}, {"purl": "p", "hashes": [1, {"content": []}]}]}
-    record = BuildRecord(
-        lock=json.dumps({"a": [odd, {"accepted": {}}, deep]}).encode(),
-        configure=b'{"stackproof": []}',
-        bill=json.dumps(bill).encode(),
-    )
-    image = Image(path="a", name="a", mount="/m", size=1)
-    said = provenance_of(image, record, builder="urn:x:y")
-    assert [one.uri for one in said.materials] == ["git+u@c"]
 
 
 _REFUSED = [(name, option) for name in builders.REGISTRY for option in builders.find(name).refused]

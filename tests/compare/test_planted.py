@@ -218,6 +218,11 @@ UNTRUE = {
 }  # fmt: skip
 
 
+def test_warm_ups_need_no_checks() -> None:
+    warm = changed(measured(), lambda m: replace(m, block=0, checks=()), lambda m: m.block == 1)
+    assert exit_code(compare(warm, FAST)) != 7
+
+
 @pytest.mark.parametrize("name", UNTRUE)
 def test_results_that_are_not_what_they_say_are_not_judged(name, capsys):
     change, wanted, kind = UNTRUE[name]

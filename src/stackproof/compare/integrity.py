@@ -160,9 +160,9 @@ def _unprobed(results: Results) -> Iterator[Doubt]:
 
 
 def _unchecked(results: Results) -> Iterator[Doubt]:
-    """Yield launches without a check: `bench` keeps none without."""
+    """Yield timed launches without a check: `bench` makes none without; warm-ups may have none."""
     for launch in _ours(results):
-        if not launch.checks:
+        if launch.block and not launch.checks:
             text = f"the checks of {_name(launch)} are missing"
             yield Doubt(kind=DoubtKind.MISSING, text=text)
 

@@ -28,6 +28,7 @@ _TITLES: Mapping[Reason, str] = {
     Reason.JOB_FAILED: "launches ended with an error",
     Reason.GARBAGE_OUTPUT: "what was printed is no result of this benchmark",
     Reason.TRUNCATED_OUTPUT: "the output stops before the end of the program",
+    Reason.NOT_LOADED: "ranks lack a library that their arm preloads, or the folder it puts first",
     Reason.WRONG_MPI: "another MPI answered than the one under test",
     Reason.WRONG_TRANSPORT: "messages took another path than was asked for",
     Reason.CLOCK_JUMPED: "a clock jumped, or the clocks of ranks disagree",
