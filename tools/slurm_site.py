@@ -38,7 +38,7 @@ for folder in /mnt/*; do
   [ ! -r "$folder/meta/env.json" ] || names="$names${names:++}${folder##*/}"
 done
 rank=${PMI_RANK:-${SLURM_PROCID:-0}}
-echo "seen $(uname -n) $rank ${names:--} ${STACKPROOF_MOUNTED:--} $VIEW_ONE$VIEW_TWO"
+echo "seen $(uname -n) $rank ${names:--} ${STACKPROOF_MOUNTED:--} $MPI_VIEW_ONE$MPI_VIEW_TWO"
 [ -z "$HOLD" ] || {
   : >"$HOLD/$(uname -n).$SLURM_JOB_ID.$SLURM_STEP_ID.$rank"
   while [ ! -e "$HOLD/go" ]; do sleep 0.05; done
@@ -198,7 +198,7 @@ class Site:
     def make_image(self, name: str, *, mount: str | None = None) -> Path:
         """Make an image for /mnt/NAME with the views `default` and `other`."""
         mount = mount or f"/mnt/{name}"
-        variable = f"VIEW_{name.upper()}"
+        variable = f"MPI_VIEW_{name.upper()}"
         views = {
             view: {"root": mount, "env": {"values": {"scalar": {variable: f"{name}-{view}"}}}}
             for view in ("default", "other")

@@ -388,7 +388,7 @@ def test_other_variables_need_a_word(
     code, out, err = call(capfd, image)
     assert (code, out) == (4, "")
     names = ",".join(sorted((name, "MORE")))
-    assert f"hint: if that is right: --allow-variable {names}, or {view_variables.ALLOW}" in err
+    assert f"hint: if that is right: export {view_variables.ALLOW}={names}, or" in err
     options = ["--allow-variable", names] if form == "option" else []
     if form == "environment":
         monkeypatch.setenv(view_variables.ALLOW, names)

@@ -111,8 +111,8 @@ def require_permission(
         Reason.NOT_PERMITTED,
         f"a view of `{foreign[0][1]}` changes what programs outside of the image may obey: "
         f"`{'`, `'.join(names)}`",
-        hint=f"if that is right: --allow-variable {','.join(names)}, or {ALLOW} in the "
-        "environment; --no-view leaves views out",
+        hint=f"if that is right: export {ALLOW}={','.join(names)}, or `--allow-variable` of "
+        "`stackproof`; `--no-view` (srun: --view=none) leaves views out",
     )
 
 
