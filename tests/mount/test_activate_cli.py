@@ -346,9 +346,9 @@ def test_what_a_shell_runs_at_once_is_refused(
     "What others wrote",
     "Views change search paths, compilers, and what MPIs and their parts read.",
     "Another variable needs `--allow-variable` or `STACKPROOF_ALLOW_VARIABLES`, unless it "
-    "holds paths of its own image and is none that a shell or a program outside of the "
-    "image obeys. `run`, `start`, `activate`, `bench` and the plug-in use one table. "
-    "Tried: every variable that the shells of the machine have.",
+    "says where something is (`GSL_ROOT`) and holds paths of its own image. `run`, `start`, "
+    "`activate`, `bench` and the plug-in use one table. Tried: every variable that the "
+    "shells of the machine have, and values with quotes and backslashes in four shells.",
 )
 @pytest.mark.parametrize(
     ("shell", "script"),
