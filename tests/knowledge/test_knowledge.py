@@ -87,7 +87,7 @@ def test_everything_that_is_shipped_is_read() -> None:
     assert len(KNOWLEDGE.settings) == 219
     numbers = {rule.number for rule in KNOWLEDGE.rules}
     assert set(range(1, 91)) <= numbers
-    assert len(KNOWLEDGE.rules) == len(numbers) == 232
+    assert len(KNOWLEDGE.rules) == len(numbers) == 233
     assert {rule.id for rule in KNOWLEDGE.curve_rules} == {f"S{n:02}" for n in range(1, 23)}
 
 
