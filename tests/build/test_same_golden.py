@@ -42,7 +42,7 @@ def fields(one: object, other: object) -> set[str]:
 
 
 def files_of(stack: SpackStack) -> dict[str, object]:
-    """Return what is copied into the image, without the documents that the recipe is written in."""
+    """Return the files that go into the image, without the documents of the recipe."""
     documents = OWN_FILES | {*reader.HOOKS}
     return {path: entry for path, entry in stack.recipe_files.items() if path not in documents}
 

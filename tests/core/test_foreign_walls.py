@@ -190,7 +190,6 @@ def test_nobody_writes_where_everybody_may(home: Path, user: int) -> None:
     home.chmod(0o777)
     (home.parent / "open").mkdir()
     (home.parent / "open").chmod(0o777)
-    os.mkfifo(home.parent / "open/fifo")
     program = home.parent / "own/unsquashfs"
     program.parent.mkdir()
     mine = home.parent / "open/file"

@@ -49,7 +49,7 @@ CASES = [
 
 
 def diagnosed(log: str) -> tuple[Evidence, list[RuleFinding]]:
-    """Return what a log tells, and what is there of known problems."""
+    """Return the facts in a log, and the known problems in it."""
     evidence = merged(Evidence(logs={"job.log": log}), of_log(log, "job.log"))
     findings = diagnose(KNOWLEDGE, evidence)
     return evidence, [one for one in findings if one.outcome.answer is Answer.YES]

@@ -397,6 +397,14 @@ def test_other_variables_need_a_word(
     assert view_variables.ALLOW not in out
 
 
+@pytest.mark.parametrize("name", ["", "A=B", "A,B=c"])
+def test_what_is_no_name_of_a_variable_cannot_be_allowed(
+    capfd: pytest.CaptureFixture[str], image: Path, name: str
+) -> None:
+    code, out, err = call(capfd, f"--allow-variable={name}", image)
+    assert (code, out, f"`{name}` is no name of a variable" in err) == (2, "", True)
+
+
 def test_an_image_for_the_root_folder_owns_no_path(
     capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -77,7 +77,7 @@ def _strangers(before: Results) -> list[Problem]:
 
 
 def _clashes(before: Results, more: Results) -> list[Problem]:
-    """Return what cannot be put beside what is there."""
+    """Return the problems of files that cannot be put beside those that are there."""
     paths = {(m.arm, m.case.placement.name, m.case.program): m for m in before.measurements}
     seen = {(m.arm, m.case.placement.name, m.output.series) for m in before.measurements}
     found: dict[Problem, None] = {}

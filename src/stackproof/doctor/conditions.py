@@ -69,7 +69,7 @@ class Outcome(Value):
 def evaluate(
     condition: Mapping[str, Any], evidence: Evidence, newest: Mapping[str, str]
 ) -> Outcome:
-    """Return whether a condition holds, see `schemas/rules.json`; all its parts must."""
+    """Return the outcome of a condition, see `schemas/rules.json`; all its parts must hold."""
     parts = [outcome for key in condition for outcome in _PARTS[key](condition, evidence, newest)]
     return _all(parts)
 

@@ -65,10 +65,14 @@ class ViewOptions(Options):
         return view_variables.read_permitted(environment, self.allow_variable)
 
     def refuse(self) -> None:
-        """Raise `StackproofError` (USAGE) for views that are named and not wanted."""
-        if self.view and self.no_view:
+        """Raise `StackproofError` (USAGE) for views that are named and not wanted, or no names."""
+        wrong = [text for text in self.allow_variable if not text or "=" in text]
+        if wrong or (self.view and self.no_view):
             from stackproof.core.errors import Reason, fail  # noqa: PLC0415 - users wait
 
+            if wrong:
+                hint = "name it alone: --allow-variable NAME"
+                raise fail(Reason.USAGE, f"`{wrong[0]}` is no name of a variable", hint=hint)
             raise fail(Reason.USAGE, "`--view` and `--no-view` exclude each other")
 
 

@@ -33,7 +33,7 @@ _FOLDER_HINT = "give the folder that `stackproof bench` wrote, the one with `ben
 def load_results(
     folder: os.PathLike[str] | str, *, signed_by: str | None = None, probes: bool = False
 ) -> Results:
-    """Return what a results folder holds; with `probes`, these alone are results as well.
+    """Return the results in a folder; with `probes`, these alone are results as well.
 
     `signed_by` is a file of `ssh-keygen`'s allowed signers, one of whom must have signed. A launch
     or a probe that cannot be read becomes one of `Results.problems`, so that one broken file does

@@ -29,7 +29,7 @@ def evidence_of(path: str, name: str) -> Evidence:
 
 
 def of_discarded(folder: Path, results: Results, arm: str) -> Iterator[Evidence]:
-    """Yield what failed launches of an arm printed, or its probes where no launch was made."""
+    """Yield the output of failed launches of an arm, or of its probes where no launch was made."""
     failed = launches.find_failures(results, arm)
     stems = [
         Path(file).stem + end

@@ -96,9 +96,9 @@ def examine(case: JobCase, links: str) -> Examined:
 
 
 def _own_view(injected: MountedImage) -> EnvPatch:
-    """Return what an injected image sets by itself, where it has an MPI; its paths are judged.
+    """Return the variables that an injected image sets by itself, where it has an MPI.
 
-    Its variables were judged by the verb that mounts it.
+    Its paths are judged here, its variables by the verb that mounts it.
     """
     described = injected.described
     if described is None or described.mpi is None or described.default_view is None:
