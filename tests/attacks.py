@@ -101,8 +101,6 @@ NAMED: dict[str, tuple[str, ...]] = {
         "image/test_rootfs.py::test_a_name_of_gigabytes_costs_nothing",
         "image/test_rootfs.py::test_changed_sif_headers",
         "doctor/test_rules.py::test_variables_with_secrets_are_not_kept",
-        "doctor/test_doctor.py::test_a_bundle_gives_the_same_answers_and_holds_no_secret",
-        "doctor/test_doctor.py::test_a_bundle_does_not_say_where_a_key_lies",
         "doctor/test_bundle.py::test_paths_that_lead_out_are_refused",
         "doctor/test_bundle.py::test_what_is_no_plain_file_is_refused",
         "doctor/test_bundle.py::test_a_bomb_is_refused_before_it_is_expanded",

@@ -5,8 +5,6 @@ Run as a program (`main`) in a process with bounds; `tests/house/test_hostile_in
 
 from __future__ import annotations
 
-import gzip
-import io
 import json
 import struct
 import tarfile
@@ -17,7 +15,6 @@ from stackproof.bench.programs import imb_tables, osu
 from stackproof.build.engines.vendor import rpm
 from stackproof.core import document, mountlist, noun
 from stackproof.core.errors import StackproofError
-from stackproof.doctor import bundle
 from stackproof.doctor.evidence import log as evidence_log
 from stackproof.image import described, superblock
 from stackproof.image.container import cpio, sif, tar
@@ -84,18 +81,6 @@ def _tar(**fields: object) -> bytes:
 
 def _entries(content: bytes) -> Callable[[], object]:
     return lambda: list(tar.entries(tar.MemoryStream(content, "f")))
-
-
-def _bundle(content: bytes) -> Callable[[], object]:
-    return lambda: bundle.unpack(content, file="f")
-
-
-def _members(count: int) -> bytes:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as archive:
-        for number in range(count):
-            archive.addfile(tarfile.TarInfo(f"m{number}"))
-    return gzip.compress(buffer.getvalue())
 
 
 def _cpio(*, length: int = 2, size: int = 0) -> Callable[[], object]:
@@ -184,10 +169,6 @@ CASES: dict[str, tuple[Callable[[], object], str]] = {
     "output: a line of 8 MiB": (lambda: osu.read("1 " * (4 * _MIB)), "read"),
     "output: titles": (lambda: osu.read("# OSU MPI Latency Test v7.0\n" * 100_000), "read"),
     "output: blanks": (lambda: imb_tables.read("#" + " " * (8 * _MIB) + "\n#---"), "read"),
-    "bundle: 256 MiB of zeros": (lambda: bundle.unpack(gzip.compress(bytes(1 << 28)), file="f"), "too-large"),
-    "bundle: a thousand members": (_bundle(_members(1000)), "too-large"),
-    "bundle: a sparse member": (_bundle(_tar(type=tarfile.GNUTYPE_SPARSE)), "invalid-value"),
-    "bundle: a device": (_bundle(_tar(type=tarfile.CHRTYPE)), "invalid-value"),
     "tar: a name of eight GiB": (_entries(_tar(type=b"L", size=(8 << 30) - 1)), "too-large"),
     "tar: a header of eight GiB": (_entries(_tar(type=b"x", size=(8 << 30) - 1)), "too-large"),
     "tar: a sparse file": (_entries(_tar(type=b"S")), "unsupported"),

@@ -34,7 +34,7 @@ SECTIONS = {
     "[How it is used](../how-to/containers-on-slingshot.md).",
     "The plug-in for Slurm": "The adversary is a user who submits jobs. "
     "[How it is installed](../how-to/slurm-plug-in.md).",
-    "What others wrote": "The adversary sent a file, a log, a bundle or an image.",
+    "What others wrote": "The adversary sent a file, a log or an image.",
 }
 
 

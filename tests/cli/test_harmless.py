@@ -65,7 +65,6 @@ VERBS = {
     "compare": ["compare", f"{{folder}}/{EVIL}"],
     "report": ["report", f"{{folder}}/{EVIL}"],
     "import": ["import", f"{{folder}}/{EVIL}"],
-    "doctor-replay": ["doctor", "--replay", "{folder}/bundle.json"],
     "doctor-log": ["doctor", "{folder}/job.log"],
     "recipe": ["recipe", "show", EVIL],
     "inject": ["inject", "check", f"{{folder}}/{EVIL}", "--mpi", f"/{EVIL}"],
@@ -84,7 +83,6 @@ def folder(tmp_path: Path) -> Path:
     for name in ("recipe.yaml", f"{EVIL}.yaml", "site.yaml", "bench.yaml"):
         (tmp_path / name).write_text(text)
     (tmp_path / f"{EVIL}.squashfs").write_text("hsqs")
-    (tmp_path / "bundle.json").write_text(json.dumps({"schema": EVIL, EVIL: EVIL}))
     (tmp_path / "job.log").write_text(f"cxil_map: write error {EVIL}\n{EVIL} Bus error\n")
     return tmp_path
 

@@ -16,7 +16,6 @@ from stackproof import cli
 from stackproof.cli import commandtree
 from stackproof.core.effects import outputs
 from stackproof.core.errors import Reason, StackproofError
-from stackproof.doctor import bundle
 
 COMMANDS = {
     " ".join(command.words): command for command in commandtree.load().all() if not command.commands
@@ -29,7 +28,6 @@ MORE = {
     "inject manifest": ["place"],
     "inject container": ["program", "--with", "prefix", "--form", "cdi"],
     "report": ["results"],
-    "doctor": [],
     "pack": ["r.squashfs"],
     "plan": ["r.yaml"],
 }
@@ -50,7 +48,7 @@ FOLDERS = {
 READ = {
     "--accepted", "--arm", "--base", "--baseline", "--builder-base", "--fact", "--challenger", "--capture", "--cluster", "--complete", "--env", "--from",
     "--hook", "--image", "--inject", "--keyring", "--launcher", "--library-path", "--log",
-    "--manifest", "--mirror", "--own", "--mount", "--place", "--plugstack", "--probe", "--profile", "--program", "--replay",
+    "--manifest", "--mirror", "--own", "--mount", "--place", "--plugstack", "--probe", "--profile", "--program",
     "--results", "--root", "--share", "--signed-by", "--site", "--spank", "--target", "--upgrade", "--with", "--wrong", "--topology",
     "--ca", "--key", "--signers", "--token", "--placement", "--workdir", "--with-source", "--with-patch",
 }  # fmt: skip
@@ -161,17 +159,12 @@ def test_no_command_makes_the_folder_of_a_file(
     assert not target.parent.exists()
 
 
-def _bundle() -> bytes:
-    return bundle.pack({"a.txt": "x"}, {"stackproof": "0"})
-
-
 SAMPLES = {
     "image": b"hsqs" + bytes(200),
     "report": b'<!doctype html>\n<html><head><meta name="generator" content="stackproof 0.1">',
     "comparison": b'{\n "schema": "stackproof/comparison/1",',
     "points": b"challenger,baseline,null_arm,placement\r\n",
     "verdicts": b"# demo: INCONCLUSIVE\n\n",
-    "bundle": _bundle(),
     "containerfile": b"# x: written by `stackproof image containerfile`; plan 1\n",
     "edf": b'# written by `stackproof image edf`\nimage = "a"\n',
     "manifest": b'{"schema": "stackproof/abi-manifest/1",',
@@ -205,14 +198,14 @@ def test_a_file_of_its_own_kind_may_be_replaced(tmp_path: Path, kind: str) -> No
             assert caught.value.reason is Reason.NOT_REPLACED
 
 
-def test_archives_of_others_are_no_bundles(tmp_path: Path) -> None:
+def test_archives_of_others_are_no_packs(tmp_path: Path) -> None:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
         archive.addfile(tarfile.TarInfo("photo.raw"), io.BytesIO())
     for content in (buffer.getvalue(), gzip.compress(b"x"), b"\x1f\x8bbroken"):
         (tmp_path / "own.tar.gz").write_bytes(content)
         with pytest.raises(StackproofError):
-            outputs.claim(tmp_path / "own.tar.gz", "bundle")
+            outputs.claim(tmp_path / "own.tar.gz", "pack")
 
 
 def test_a_device_is_no_place(capsys: pytest.CaptureFixture[str]) -> None:

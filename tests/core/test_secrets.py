@@ -5,8 +5,6 @@ The word `hunter2` stands for what nobody may read.
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,10 +14,9 @@ from stackproof.core import secrets
 pytestmark = [
     pytest.mark.guarantee(
         "What others wrote",
-        "A bundle of `doctor` leaves out what looks like a secret,",
-        "by its name or its form, and lists file, line and kind of what it left out. Tried: "
-        "90 lines that must go and 70 that must stay. Rules can miss one: read a bundle "
-        "before you send it.",
+        "Lines that `doctor` quotes leave out what looks like a secret,",
+        "by its name or its form. Tried: 90 lines that must go and 70 that must stay. Rules can "
+        "miss one: read an answer before you send it.",
     ),
 ]
 
@@ -150,7 +147,7 @@ def test_secrets_go(text: str) -> None:
     assert "hunter2" not in clean.lower()
     assert clean.startswith("before\n")
     assert clean.endswith("\nafter=1") or "PRIVATE" in text
-    assert secrets.removed("x", clean)
+    assert " left out)" in clean
     assert secrets.without_secrets(clean) == clean
 
 
@@ -164,30 +161,9 @@ def test_the_tables_are_long_enough() -> None:
     assert len(STAY) >= 20
 
 
-def test_what_was_left_out_is_listed_without_its_value() -> None:
-    clean = secrets.without_secrets(
-        "a=1\nDB_PASS=hunter2\nx --token hunter2 https://u:hunter2@h/\n"
-    )
-    assert [(one.file, one.line, one.kind) for one in secrets.removed("log", clean)] == [
-        ("log", 2, "password"), ("log", 3, "token"), ("log", 3, "password"),
-    ]  # fmt: skip
-    assert clean.splitlines()[2] == "x --token (token left out) https://(password left out)@h/"
-
-
-def test_documents_by_the_names_of_their_keys() -> None:
-    data = {
-        "dbPassword": "hunter2", "pin": {"password": 7002002}, "list": {"tokens": ["kept"]},
-        "credentials": ["hunter2", "hunter2"], "argv": ["a", "--auth-key", "hunter2", "--token=hunter2"],
-        "rank": 1, "key": "kept", "env": {"PMI_KEY": "hunter2", "PMI_RANK": "0", "EMPTY_TOKEN": ""},
-        "text": "PMI_KEY=hunter2",
-    }  # fmt: skip
-    clean = secrets.data_without_secrets(data)
-    assert "hunter2" not in json.dumps(clean)
-    assert "7002002" not in json.dumps(clean)
-    assert clean["list"] == {"tokens": ["kept"]}
-    assert (clean["rank"], clean["key"], clean["env"]["PMI_RANK"]) == (1, "kept", "0")
-    assert clean["env"]["EMPTY_TOKEN"] == ""
-    assert secrets.data_without_secrets(clean) == clean
+def test_a_mark_says_what_was_left_out() -> None:
+    clean = secrets.without_secrets("x --token hunter2 https://u:hunter2@h/\n")
+    assert clean == "x --token (token left out) https://(password left out)@h/\n"
 
 
 @given(st.text(alphabet="password=token: \"'\\\n-(){}|>key left out", max_size=200))
@@ -209,20 +185,3 @@ FRAGMENTS = (
 def test_cleaning_twice_is_cleaning_once(text: str) -> None:
     clean = secrets.without_secrets(text)
     assert secrets.without_secrets(clean) == clean
-    data = secrets.data_without_secrets({"text": text, text: [text, "--token", text]})
-    assert secrets.data_without_secrets(data) == data
-
-
-def test_keys_and_groups_and_pairs_of_documents() -> None:
-    data = {
-        "ghp_hunter2hunter2hunter2hunter2": 1, "ghp_hunter2hunter2hunter2hunter3": 2,
-        "secrets": {"db": "hunter2", "more": {"x": ["hunter2"]}}, "token": {"kept": "yes"},
-        "env": [{"name": "DB_PASSWORD", "value": "hunter2"}, {"name": "HOME", "value": "/kept"}],
-        "argv": ["sed", "-i", "/kept"], "ssh": ["/usr/bin/ssh", "-i", "/hunter2"],
-        "nested": '{"token": "hunter2"}', "bait": {"password": "(password left out)hunter2"},
-    }  # fmt: skip
-    clean = secrets.data_without_secrets(data)
-    assert "hunter2" not in json.dumps(clean)
-    assert [value for key, value in clean.items() if "left out" in key] == [1, 2]
-    assert json.dumps(clean).count("kept") == 3
-    assert secrets.data_without_secrets(clean) == clean

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
-import re
 import subprocess
 import sys
-import tarfile
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from images import env_json, make_image
+from images import make_image
 from need import need
 from stackproof import cli
 from stackproof.compare.effects.results import load_results
 from stackproof.core import noun
 from stackproof.core.effects import files, shipped
-from stackproof.doctor import bundle
 from stackproof.knowledge.effects.load import load_curves
-from stackproof.knowledge.evidence import Evidence
 from stackproof.results.case import Placement, Rank
 from stackproof.results.path import MessagePaths, Statement, Topic
 
@@ -153,11 +148,9 @@ def test_the_probe_before_a_bench_tells_what_was_used(
     files.write(tmp_path / "r" / "probes" / "one.json", noun.to_json(probe))
     capsys.readouterr()
     words = ("--results", tmp_path / "r", "--arm", arm, "--fact", "fabric=slingshot-11")
-    data = told(capsys, *words, "--bundle", tmp_path / "b.tar.gz")
+    data = told(capsys, *words)
     assert data["evidence"]["versions"] == {"libfabric": "2.4.0", "openmpi": "5.0.8"}
     assert data["evidence"]["origins"]["version libfabric"] == f"probe of {arm}, inter-node"
-    again = told(capsys, "--replay", tmp_path / "b.tar.gz")
-    assert again["findings"] == data["findings"]
     assert run("doctor", "--results", tmp_path / "r", "--arm", f"{arm}x") == 2
     assert f"hint: did you mean `{arm}`? arms are: " in capsys.readouterr().err
 
@@ -171,144 +164,6 @@ def test_device_results_show_the_bounce(tmp_path: Path, capsys: pytest.CaptureFi
     text = capsys.readouterr().out
     assert "fault: device messages up to 192 bytes go over the host" in text
     assert "256 B" in text
-
-
-def test_a_bundle_gives_the_same_answers_and_holds_no_secret(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv(LNX, "shm+cxi:lnx")
-    monkeypatch.setenv("FI_MY_TOKEN", "hunter2")
-    monkeypatch.setenv("HOME_PASSWORD", "hunter2")
-    log = tmp_path / "job.err"
-    log.write_text("API_TOKEN=hunter2\npassword: hunter2\ncxil_map: write error\n")
-    archive = tmp_path / "bundle.tar.gz"
-    first = told(capsys, "--have", "libfabric=2.3.1", "--log", log, "--bundle", archive)
-    assert b"hunter2" not in gzip.decompress(archive.read_bytes())
-    assert archive.stat().st_mode & 0o777 == 0o600
-    monkeypatch.delenv(LNX)
-    second = told(capsys, "--replay", archive)
-    assert second["findings"] == first["findings"]
-    assert {"K01", "K47"} <= set(fired(second))
-
-
-def test_a_bundle_does_not_say_where_a_key_lies(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("OMPI_MCA_plm_rsh_args", "-i /home/user/.ssh/hunter2")
-    archive = tmp_path / "bundle.tar.gz"
-    told(capsys, "--bundle", archive)
-    content = gzip.decompress(archive.read_bytes())
-    assert b"OMPI_MCA_plm_rsh_args" in content
-    assert b"hunter2" not in content
-
-
-def test_a_bundle_holds_what_a_supporter_asks_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    need("mksquashfs")
-    meta = env_json()
-    meta["views"]["default"]["env"]["values"]["scalar"]["CI_JOB_TOKEN"] = "hunter2"
-    image = make_image(tmp_path / "tiny.squashfs", meta=meta)
-    osu(tmp_path / "bw.txt", "alps-gh200-openmpi-without-cxi-inter-host-bandwidth")
-    assert run("import", tmp_path / "bw.txt", "--placement", "inter-node", "--site", "alps-gh200",
-               "-o", tmp_path / "r") == 0  # fmt: skip
-    capsys.readouterr()
-    monkeypatch.setenv("GITHUB_TOKEN", "hunter2")
-    log = tmp_path / "home of anna.log"
-    log.write_text("Authorization: Bearer hunter2\ncxil_map: write error\n")
-    words = (image, "--results", tmp_path / "r", "--log", log, "--fact", "mpi=openmpi")
-    first = told(capsys, *words, "--bundle", tmp_path / "b.tar.gz")
-    assert run("doctor", *words, "--bundle", tmp_path / "b2.tar.gz") == 0
-    shown = capsys.readouterr().out
-    with tarfile.open(tmp_path / "b.tar.gz") as archive:
-        names = archive.getnames()
-        texts = {name: archive.extractfile(name).read().decode() for name in names}
-    assert names == [
-        "bundle.json", "capture.json", "curves.json", "diagnosis.json", "diagnosis.txt",
-        "evidence.json", "image.json", "logs.json", "logs/001.txt", "removed.json", "results.json",
-        "site.json",
-    ]  # fmt: skip
-    assert not [name for name, text in texts.items() if "hunter2" in text]
-    removed = json.loads(texts["removed.json"])
-    assert {"file": "logs/001.txt", "line": 1, "kind": "credential"} in removed
-    assert "image.json" in {entry["file"] for entry in removed}
-    assert "cxil_map: write error" in texts["logs/001.txt"]
-    assert json.loads(texts["results.json"])["launches"] == 1
-    image.unlink()
-    log.unlink()
-    second = told(capsys, "--replay", tmp_path / "b.tar.gz")
-    assert second["findings"] == first["findings"]
-    assert second["curves"] == first["curves"]
-    assert {"S01"} <= {one["rule"] for one in second["curves"]}
-    assert run("doctor", "--replay", tmp_path / "b2.tar.gz") == 0
-    assert capsys.readouterr().out == shown
-
-
-def test_a_replayed_bundle_can_be_told_more(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "b.tar.gz"
-    assert run("doctor", "--site", "lumi-g", "--bundle", path) == 0
-    log = tmp_path / "job.err"
-    log.write_text("cxil_map: write error\n")
-    capsys.readouterr()
-    assert "K47" not in fired(told(capsys, "--replay", path))
-    assert "K47" in fired(told(capsys, "--replay", path, "--log", log))
-
-
-def test_the_same_evidence_is_the_same_archive(tmp_path: Path) -> None:
-    for name in ("one", "two"):
-        assert run("doctor", "--site", "lumi-g", "--bundle", tmp_path / name) == 0
-    first, second = (gzip.decompress((tmp_path / name).read_bytes()) for name in ("one", "two"))
-    stamp = rb"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ"
-    assert re.sub(stamp, b"", first) == re.sub(stamp, b"", second)
-
-
-def test_a_bundle_of_one_json_text_is_still_read(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    old = tmp_path / "bundle.json"
-    evidence = Evidence(
-        versions={"libfabric": "2.3.1"}, variables={LNX: "shm+cxi:lnx"}, logs={"x": "nothing"}
-    )
-    old.write_text(noun.to_json(evidence))
-    assert fired(told(capsys, "--replay", old))[0] == "K01"
-
-
-@pytest.mark.parametrize(
-    ("members", "code"),
-    [
-        ({}, 3),
-        ({"evidence.json": "no json"}, 3),
-        ({"evidence.json": '{"schema": "stackproof/image/1"}'}, 3),
-        ({"evidence.json": "[" * 100_000}, 3),
-        ({"evidence.json": '{"schema": "stackproof/evidence/1"}', "logs.json": "[1"}, 0),
-        (
-            {
-                "evidence.json": '{"schema": "stackproof/evidence/1"}',
-                "curves.json": '[{"rule": 3}]',
-            },
-            0,
-        ),
-    ],
-)
-def test_a_bundle_of_wrong_texts_is_refused_or_read_without_them(
-    tmp_path: Path, members: dict[str, str], code: int
-) -> None:
-    path = tmp_path / "b.tar.gz"
-    path.write_bytes(bundle.pack(members, {}))
-    assert run("doctor", "--replay", path) == code
-
-
-def test_a_bundle_that_is_a_bomb_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "b.tar.gz"
-    with path.open("wb") as stream:
-        stream.write(b"\x1f\x8b")
-        stream.truncate(1 << 30)
-    assert run("doctor", "--replay", path) == 3
-    assert "error" in capsys.readouterr().err
 
 
 def test_an_image_is_looked_into_without_running_it(
@@ -364,29 +219,12 @@ def test_a_program_that_hangs_when_it_is_asked_costs_its_time_and_no_more(
 
 
 @pytest.mark.parametrize(
-    ("content", "code"),
-    [
-        ("", 3),
-        ("not json", 3),
-        ("[" * 100_000, 3),
-        ('{"schema": "stackproof/image/1"}', 3),
-        ('{"schema": "stackproof/evidence/1", "versions": 3}', 3),
-    ],
-)
-def test_a_bundle_that_is_none_is_refused(tmp_path: Path, content: str, code: int) -> None:
-    path = tmp_path / "bundle.json"
-    path.write_text(content)
-    assert run("doctor", "--replay", path) == code
-
-
-@pytest.mark.parametrize(
     "argv",
     [
         ("--have", "libfabrik=2"),
         ("--have", "libfabric"),
         ("--fact", "memroy=device"),
         ("--fact", "=x"),
-        ("--replay", "x.json", "--site", "lumi-g"),
     ],
 )
 def test_words_that_are_wrong_are_wrong_usage(argv: tuple[str, ...]) -> None:
@@ -396,7 +234,7 @@ def test_words_that_are_wrong_are_wrong_usage(argv: tuple[str, ...]) -> None:
 def test_files_that_are_not_there_are_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for option in ("--log", "--env", "--replay", "--results"):
+    for option in ("--log", "--env", "--results"):
         assert run("doctor", option, tmp_path / "nothing") != 0
         assert "nothing" in capsys.readouterr().err
 

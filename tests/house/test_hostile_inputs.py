@@ -29,7 +29,6 @@ VERBS = {
     "site": ("site", "check", "{}"),
     "import": ("import", "-o", "out", "--placement", "intra-node", "{}"),
     "log": ("doctor", "--log", "{}"),
-    "replay": ("doctor", "--replay", "{}"),
     "environment": ("doctor", "--env", "{}"),
     "image": ("inspect", "{}"),
     "run": ("run", "{}", "--", "true"),

@@ -59,7 +59,7 @@ _KINDS = {
     "image": ("a SquashFS image", "`stackproof inspect {path}` and `run {path}` take it"),
     "program": ("a program or a library", "`stackproof inject check --with MPI {path}` takes it"),
     "sif": ("an image of Apptainer (SIF)", "`stackproof inject check --root sif:{path}` takes it"),
-    "packed": ("an archive or a compressed file", "unpack it; `doctor --replay` takes a bundle"),
+    "packed": ("an archive or a compressed file", "unpack it"),
     "lock": ("a lock of stackproof", "`stackproof build RECIPE` finds it beside its recipe"),
     "spack-lock": ("a lock of Spack (spack.lock)", _SPACK),
     "capture": ("a capture of a machine", "`stackproof site probe --from {path}` takes it"),

@@ -137,11 +137,6 @@ SAID = Limit(
 STATEMENT = Limit("one of its lines", "longer ones are tables", bytes=2000)
 STATEMENTS = Limit("what is kept of them", "tens a rank", count=(20_000, "statements"))
 RESULTS = Limit("JSON: results, ledgers", "megabytes a hundred launches", bytes=256 * MIB)
-BUNDLE = Limit("bundles of `doctor`, packed", "megabytes; a plain .tar has more", bytes=64 * MIB)
-BUNDLE_EXPANDED = Limit(
-    "bundles of `doctor`, expanded", "tens of members", bytes=128 * MIB, count=(256, "members")
-)
-BUNDLE_MEMBER = Limit("a member of a bundle", "a log is the largest", bytes=32 * MIB)
 MANIFEST = Limit(
     "JSON: manifests of `inject manifest` and of artefacts' variants",
     "every symbol of every library", bytes=512 * MIB,

@@ -1,6 +1,6 @@
-"""What looks like a secret in a text, a variable or a document, and what stands in its place.
+"""What looks like a secret in a text or a variable, and what stands in its place.
 
-One idea for all that leaves the house: evidence, logs, command lines, documents. A value goes by
+Lines of logs and variables that an answer quotes are passed on to others. A value goes by
 the name before it (`DB_PASS=…`, `"token": …`, `--password …`, `Cookie: …`), or by its own form (a
 private key, a token of a known kind, a password in an address).
 
@@ -12,10 +12,7 @@ again as a whole, and hides nothing beside it, so that a text may be cleaned twi
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
-
-from stackproof.core.value import Value
+from collections.abc import Callable, Iterator
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _KINDS = {
@@ -151,22 +148,12 @@ _NETRC = re.compile(
     r"\b(?:machine|login|account)[ \t]+\S{1,200}\s{1,40}password[ \t]+(\S+)"
     r"|(?<![\w-])pass:(?!//)([^\s\"',;]+)"
 )
-_LARGEST_AMOUNT = 999
-_GROUPS = {"secrets", "passwords", "credentials"}
 _MARK = r"\((token|secret|password|credential|cookie|key|proxy command) left out\)"
 _LEFT_OUT = re.compile(_MARK)
 _ONLY_MARKS = re.compile(rf"[\s\"'\\]*(?:{_MARK}[\s\"'\\,;)}}\]]*)+".replace("(token", "(?:token"))
 _MASK = "\ue000"
 _LONGEST_BRACKET = 2000
 _PASSES = 9
-
-
-class RemovedSecret(Value):
-    """A value that was left out of a file: in which line, and what it looked like."""
-
-    file: str
-    line: int
-    kind: str
 
 
 _Span = tuple[int, int, str]
@@ -217,68 +204,6 @@ def without_secrets(text: str) -> str:
 def without_long_secrets(text: str) -> str:
     """Return a text without secrets of several lines, which must go before lines are cut."""
     return _cut(text, lambda masked: [*_of_shape(masked), *_in_blocks(masked)])
-
-
-def data_without_secrets(value: Any, kind: str = "") -> Any:
-    """Return JSON-ready data without values that look like secrets, whatever holds them.
-
-    A value goes by the name of its key, in a list by the option before it, and beside `value` by
-    the `name`. Keys are texts, too.
-    """
-    if isinstance(value, int | float) and kind and abs(value) > _LARGEST_AMOUNT:
-        return left_out(kind)
-    if isinstance(value, str):
-        clean = not kind or not value or bool(_LEFT_OUT.fullmatch(value))
-        return without_secrets(value) if clean else left_out(kind)
-    if isinstance(value, Mapping):
-        return _mapping_without_secrets(value, kind)
-    if isinstance(value, list | tuple):
-        before = [None, *value]
-        of_ssh = any(isinstance(word, str) and _OF_SSH.fullmatch(word) for word in value)
-        return [
-            data_without_secrets(inner, kind or _asked(last, of_ssh=of_ssh))
-            for last, inner in zip(before, value, strict=False)
-        ]
-    return value
-
-
-def _mapping_without_secrets(mapping: Mapping[Any, Any], kind: str) -> dict[Any, Any]:
-    """Return a mapping without secrets; all that a group of secrets holds is one of them."""
-    named = mapping.get("name", mapping.get("key"))
-    of_name = _kind_without_marks(named)
-    clean: dict[Any, Any] = {}
-    for key, inner in mapping.items():
-        inner_kind = kind or _kind_without_marks(key) or (of_name if key == "value" else "")
-        if isinstance(inner, Mapping) and not kind and str(key).lower() not in _GROUPS:
-            inner_kind = ""
-        shown = without_secrets(key) if isinstance(key, str) else key
-        while shown in clean:
-            shown = f"{shown} again"
-        clean[shown] = data_without_secrets(inner, inner_kind)
-    return clean
-
-
-def removed(file: str, text: str) -> tuple[RemovedSecret, ...]:
-    """Return the secrets left out of a text, by what stands in their place."""
-    return tuple(
-        RemovedSecret(file=file, line=number, kind=match[1])
-        for number, line in enumerate(text.split("\n"), 1)
-        for match in _LEFT_OUT.finditer(line)
-    )
-
-
-def _asked(word: object, *, of_ssh: bool) -> str:
-    """Return the kind that an option asks for in the next word of a list."""
-    if not isinstance(word, str) or not word.startswith("-") or "=" in word:
-        return ""
-    if word == "-i":
-        return "key" if of_ssh else ""
-    return _kind_without_marks(word.lstrip("-"))
-
-
-def _kind_without_marks(name: object) -> str:
-    """Return the kind of a name; what is left out of it gives it none."""
-    return kind_of(_LEFT_OUT.sub("", without_secrets(name))) if isinstance(name, str) else ""
 
 
 def _spans(text: str) -> list[_Span]:

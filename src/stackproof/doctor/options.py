@@ -37,14 +37,9 @@ class DoctorOptions(Options):
 
 
 class DoctorRequest(Options, run="doctor.cli.doctor:run"):
-    """A diagnosis, how it is shown, and the archive that it is of or that is written."""
+    """A diagnosis, and how it is shown."""
 
     sources: DoctorOptions = part(DoctorOptions)
-    bundle: str | None = option(
-        "FILE", "write the evidence and what it was taken from to one archive (.tar.gz), without "
-        "secrets", output="bundle",
-    )  # fmt: skip
-    replay: str | None = option("FILE", "take the evidence from such an archive")
     all: bool = flag("show also what cannot be told, by rule")
     json: bool = flag("print as JSON")
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import stat
-import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -36,15 +35,14 @@ KINDS: dict[str, tuple[str, bytes]] = {
     "comparison": ("a comparison of ours (JSON)", _schema("comparison")),
     "points": ("a table of ours (CSV)", rb"challenger,baseline,|placement,locality,"),
     "verdicts": ("verdicts of ours (Markdown)", rb"# [^\n]*: (?:PASS|FAIL|INCONCLUSIVE)\n"),
-    "bundle": ("a bundle of doctor", rb'[\s\S]*"schema": "stackproof/bundle/'),
     "containerfile": ("a Containerfile of ours", rb"# [^\n]*`stackproof image containerfile`"),
     "edf": ("an environment definition of ours", rb"# [^\n]*`stackproof image edf`"),
     "manifest": ("an ABI manifest", _schema("abi-manifest")),
     "injection": ("a definition that `inject container` wrote", _INJECTION),
     "digest": ("a digest", rb"[0-9a-f]{64}  [^\n]*\n\Z"),
     "lock": ("a lock", _schema("(?:[a-z]+-)?lock")),
-    # Of zstd; of gzip at its usual level, without name and time, where a bundle is at the highest;
-    # an OCI layout as an archive; a program that mounts itself.
+    # Of zstd; of gzip at its usual level, without name and time; an OCI layout as an archive; a
+    # program that mounts itself.
     "pack": (
         "a pack",
         rb"\x28\xb5\x2f\xfd|\x1f\x8b\x08\0\0\0\0\0\0\xff|blobs\0|\x7fELF[\s\S]*--pack-extract",
@@ -83,7 +81,7 @@ def claim(
         why = "it is no plain file"
     elif any(_same(found, one) for one in inputs):
         why = "it is an input of this command"
-    elif found.st_size and not re.match(begin, _head(real, kind)):
+    elif found.st_size and not re.match(begin, _head(real)):
         why = f"it is not {title}"
     if not why:
         return real
@@ -131,11 +129,9 @@ def _same(found: os.stat_result, other: os.PathLike[str] | str) -> bool:
         return False
 
 
-def _head(path: str, kind: str) -> bytes:
-    """Return the beginning of a file, unpacked where its kind is packed."""
+def _head(path: str) -> bytes:
     try:
         with Path(path).open("rb") as stream:
-            head = stream.read(_HEAD)
-        return zlib.decompressobj(wbits=31).decompress(head, _HEAD) if kind == "bundle" else head
-    except (OSError, zlib.error):
+            return stream.read(_HEAD)
+    except OSError:
         return b"\0"

@@ -9,8 +9,7 @@ from stackproof.core.errors import ExitCode
 from stackproof.doctor.answer import text_of
 from stackproof.doctor.cli.explain import text_width
 from stackproof.doctor.diagnosis import Diagnosis, data_of
-from stackproof.doctor.effects import bundle
-from stackproof.doctor.effects.collect import Collected, collect
+from stackproof.doctor.effects.collect import collect
 from stackproof.doctor.options import DoctorOptions, DoctorRequest
 from stackproof.doctor.rules import diagnose
 from stackproof.knowledge.effects.load import load_knowledge
@@ -22,24 +21,21 @@ def run(asked: DoctorRequest) -> int:
     Exits with 0 where a cause is named or nothing failed, with 9 where something failed and no
     known problem explains it.
     """
-    collected, diagnosis = examine(asked.sources, asked.replay)
-    text = text_of(diagnosis, text_width(), every=asked.all)
-    data = data_of(diagnosis)
-    if asked.bundle:
-        count = bundle.write(asked.bundle, collected, data, text)
-        left_out = f"; `removed.json` in it lists {count} values that were left out" * bool(count)
-        print(f"bundle: {asked.bundle}{left_out}", file=sys.stderr)
-    print(json.dumps(data, indent=1, ensure_ascii=False) if asked.json else text)
+    diagnosis = examine(asked.sources)
+    if asked.json:
+        print(json.dumps(data_of(diagnosis), indent=1, ensure_ascii=False))
+    else:
+        print(text_of(diagnosis, text_width(), every=asked.all))
     return int(ExitCode.UNKNOWN if diagnosis.undecided else ExitCode.DONE)
 
 
-def examine(options: DoctorOptions, replay: str | None) -> tuple[Collected, Diagnosis]:
-    """Return the evidence, that of a bundle where one is named, and the diagnosis of it."""
+def examine(options: DoctorOptions) -> Diagnosis:
+    """Collect the evidence that the options name, and return the diagnosis of it."""
     knowledge = load_knowledge()
-    collected = bundle.replay(replay, options, knowledge) if replay else collect(options, knowledge)
+    collected = collect(options, knowledge)
     for problem in collected.results.problems if collected.results else ():
         print(problem.worded("warning"), file=sys.stderr)
-    return collected, Diagnosis(
+    return Diagnosis(
         evidence=collected.evidence,
         findings=diagnose(knowledge, collected.evidence),
         marks=collected.marks,

@@ -53,23 +53,19 @@ from stackproof.mount.effects.mount_exec import MARKER
 from stackproof.mpi.effects import fabric
 from stackproof.results.model import Results
 from stackproof.share.effects import naming
-from stackproof.site.capture import Capture, read_capture
+from stackproof.site.capture import read_capture
 from stackproof.site.effects import probe
 from stackproof.site.model import Site
 
 
 class Collected(Value):
-    """The evidence, what the curves show, and what it was taken from."""
+    """The evidence, what the curves show, and the results that it was taken from."""
 
     evidence: Evidence
     marks: tuple[Mark, ...] = ()
     paths: tuple[str, ...] = ()
     fallbacks: tuple[str, ...] = ()
     ratios: tuple[str, ...] = ()
-    site: Site | None = None
-    capture: Capture | None = None
-    image: Image | None = None
-    bill: str = ""
     results: Results | None = None
 
 
@@ -84,12 +80,10 @@ def collect(options: DoctorOptions, knowledge: Knowledge) -> Collected:
         options = options.changed(image=image_file)
     given = said(options, knowledge)
     results = load_results(Path(options.results), probes=True) if options.results else None
-    capture = None
     if options.site is not None:
         site = probe.load_site(options.site)
     else:
-        capture = probe.take_capture()
-        site = read_capture(capture, name=probe.LOCAL)
+        site = read_capture(probe.take_capture(), name=probe.LOCAL)
     job, variables = _job(options, results)
     mounted = _mounted(variables) if options.site is None else ()
     chosen = options.image or _with_mpi(mounted)
@@ -123,10 +117,6 @@ def collect(options: DoctorOptions, knowledge: Knowledge) -> Collected:
         paths=path_words.differences(results) if results is not None else (),
         fallbacks=launches.fallbacks(results, options.arm) if results is not None else (),
         ratios=launches.ratios(results, options.arm) if results is not None else (),
-        site=site,
-        capture=capture,
-        image=image,
-        bill=bill,
         results=results,
     )
 

@@ -1,6 +1,6 @@
 """A tar archive to its entries, one after another, without ever holding a file's content.
 
-It is the one reader of archives that others made, layers of images and bundles alike.
+It is the one reader of archives that others made, layers of images and packages alike.
 
 Formats: ustar and pax (POSIX.1-2017, pax, "ustar Interchange Format") and GNU tar's long names and
 large numbers ("GNU tar: Basic Tar Format"). Sparse files are refused: no tool writes them into a

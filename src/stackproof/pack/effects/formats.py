@@ -19,7 +19,7 @@ BESIDE = "beside"
 """The folder next to a tree that holds what an archive has next to the pack's folder."""
 _TIMEOUT_S = 3600.0
 _LEVEL = "-10"
-_GZIP_LEVEL = 6  # that of gzip itself; by it the header tells a pack from a bundle
+_GZIP_LEVEL = 6  # that of gzip itself; by its header a pack is known
 
 
 def write_folder(tree: Path, output: Path, pack: Pack) -> None:
