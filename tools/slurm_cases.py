@@ -270,7 +270,7 @@ CASES: dict[str, Case] = {
         login_session, start_session, two_images, two_users, overlap, many_steps, array, het_job,
         slurm_endings.requeued, slurm_endings.cancelled, slurm_endings.crashing,
         slurm_endings.srun_killed, slurm_endings.slurmd_killed, slurm_endings.slurmstepd_killed,
-        slurm_endings.node_rebooted, slurm_refusals.variables, slurm_refusals.bad_syntax,
+        slurm_endings.node_lost, slurm_refusals.variables, slurm_refusals.bad_syntax,
         slurm_refusals.bad_image, slurm_refusals.not_on_the_node,
         slurm_refusals.mount_point_missing, slurm_refusals.private_image,
         slurm_refusals.unchecked_lists,

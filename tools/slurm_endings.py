@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import subprocess
 
-from slurm_expect import all_saw, one
+from slurm_expect import one
 from slurm_site import Site, expect, names, read_seen
+
+KILL_SLURMD = "kill -KILL $(cat /var/spool/slurmd/slurmd.pid)"
 
 
 def requeued(site: Site) -> None:
@@ -69,9 +71,9 @@ def slurmd_killed(site: Site) -> None:
     job, out = site.batch(f"HOLD={hold.folder} srun {site.seen}", f"--image={one(site)}")
     hold.await_tasks(site.nodes)
     node = site.node_names[-1]
-    site.slurmd("kill", node)
+    site.run("sh", "-c", KILL_SLURMD, user=None, node=node)
     expect(1 <= len(site.loops()) <= site.nodes + 1, f"loop devices: {site.loops()}")
-    site.slurmd("restart", node)
+    site.run("setsid", "--fork", "slurmd", "-D", user=None, node=node)
     hold.go()
     site.await_job(job, "COMPLETED")
     seen = read_seen(out.read_text())
@@ -91,14 +93,14 @@ def slurmstepd_killed(site: Site) -> None:
         process.kill()
 
 
-def node_rebooted(site: Site) -> None:
-    """A node that is gone has left nothing, and a job after its start sees its image there."""
+def node_lost(site: Site) -> None:
+    """A node that is gone has left nothing."""
     node = site.node_names[-1]
     count = str(site.nodes)
     words = ("srun", "-N", count, "-n", count, f"--image={one(site)}", site.seen)
     with site.held(*words, tasks=site.nodes):
-        site.reboot(node)
+        site.kill(node)
         expect(len(site.loops()) <= site.nodes - 1, f"loop devices: {site.loops()}")
         site.run("scancel", "-u", "alice", user=None)
     site.settle()
-    all_saw(site.srun(f"--image={one(site)}", site.seen), "one", tasks=site.nodes)
+    site.renew()

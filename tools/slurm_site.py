@@ -172,15 +172,9 @@ class Site:
         script = "mount -t tmpfs -o mode=755 tmpfs /mnt && mkdir /mnt/one /mnt/two /mnt/mpi"
         self.run("sh", "-c", script, user=None, node=node)
 
-    def reboot(self, node: str) -> None:
-        """Take a node away at once and start it again."""
+    def kill(self, node: str) -> None:
+        """Take a node away at once."""
         self._cluster("kill", node)
-        self._cluster("restart", node)
-        self.prepare_node(node)
-
-    def slurmd(self, action: str, node: str) -> None:
-        """`kill` or `restart` the slurmd of a node."""
-        self._cluster(action, "--daemon", node)
 
     def _cluster(self, *words: str) -> str:
         argv = [sys.executable, "-m", "stackproof", "cluster", *words, "--name", self.name]

@@ -25,7 +25,6 @@ from need import need
 from stackproof.build.engines.spack.effects import machine
 from stackproof.build.engines.spack.effects import nodes as spack_nodes
 from stackproof.build.engines.spack.workers import Workers
-from stackproof.cluster.effects import power as cluster_power
 from stackproof.cluster.effects import up as cluster_up
 from stackproof.cluster.model import ClusterSpec, ClusterState
 from stackproof.cluster.slurm import MUNGE_SOCKET, SlurmSpec
@@ -198,7 +197,7 @@ def test_a_lost_node_leaves_the_work_to_the_other(cluster: ClusterState, tmp_pat
 
     def kill() -> None:
         if wait_until(lambda: len(list(tmp_path.glob("began.*"))) == 2, 30):
-            cluster_power.kill(cluster.name, "node2")
+            cluster_up.kill(cluster.name, "node2")
 
     killer = threading.Thread(target=kill)
     killer.start()

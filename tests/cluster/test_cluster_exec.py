@@ -16,7 +16,6 @@ import pytest
 
 from clusters import SOURCE, told, wait_until
 from need import need
-from stackproof.cluster.effects import power as cluster_power
 from stackproof.cluster.effects import up as cluster_up
 from stackproof.cluster.model import ClusterSpec, ClusterState
 from stackproof.cluster.slurm import SlurmSpec, parse_user
@@ -181,12 +180,12 @@ def test_another_user_cannot_type_into_the_terminal(up: ClusterState) -> None:
 @pytest.mark.usefixtures("runtime")
 def test_what_is_left_of_a_cluster_can_be_used() -> None:
     state = cluster_up.up(ClusterSpec())
-    cluster_power.kill("default", "node1")
+    cluster_up.kill("default", "node1")
     assert execute(state, "hostname").stdout == "head\n"
     assert execute(state, "--on", "node2", "hostname").stdout == "node2\n"
     done = execute(state, "--on", "node1", "hostname")
     assert done.returncode == ExitCode.JOB
-    assert "cluster restart" in done.stderr
+    assert "cluster up" in done.stderr
 
 
 @pytest.mark.usefixtures("runtime")

@@ -122,17 +122,8 @@ class ClusterKillOptions(
     """Which node goes."""
 
     node: str = argument("NODE", "node1, node2, …")
-    daemon: bool = flag("only its Slurm daemon: slurmd, or slurmctld of `head`; jobs stay")
     name: str = _NAME
     json: bool = _JSON
-
-
-class ClusterRestartOptions(
-    ClusterKillOptions,
-    run="cluster.cli.cluster:run_restart",
-    text="start a node again, as after a reboot",
-):
-    """Which node starts again."""
 
 
 ACTIONS = {
@@ -142,5 +133,4 @@ ACTIONS = {
     "ls": ClusterListOptions,
     "exec": ClusterExecOptions,
     "kill": ClusterKillOptions,
-    "restart": ClusterRestartOptions,
 }

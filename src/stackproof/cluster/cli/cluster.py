@@ -9,7 +9,7 @@ from typing import Any
 
 from stackproof.cluster import model
 from stackproof.cluster.effects import exec as cluster_exec
-from stackproof.cluster.effects import plugin, power, rights, up
+from stackproof.cluster.effects import plugin, rights, up
 from stackproof.cluster.effects import slurm as cluster_slurm
 from stackproof.cluster.effects import state as cluster_state
 from stackproof.cluster.model import ClusterSpec, ClusterState
@@ -18,7 +18,6 @@ from stackproof.cluster.options import (
     ClusterExecOptions,
     ClusterKillOptions,
     ClusterListOptions,
-    ClusterRestartOptions,
     ClusterStatusOptions,
     ClusterUpOptions,
 )
@@ -136,21 +135,13 @@ def _brief(name: str, state: ClusterState | None) -> dict[str, object]:
 
 
 def run_kill(asked: ClusterKillOptions) -> int:
-    """Kill a node or its daemon; that it was dead already is worth a word, not an error."""
-    killed = power.kill(asked.name, asked.node, daemon=asked.daemon)
-    what = "its Slurm daemon" if asked.daemon else "it"
+    """Kill a node; that it was dead already is worth a word, not an error."""
+    killed = up.kill(asked.name, asked.node)
     if asked.json:
         print(json.dumps({"name": asked.name, "node": asked.node, "killed": killed}, indent=1))
     else:
-        said = f"{what} was killed" if killed else f"{what} was not running"
-        print(f"{asked.node} of cluster `{asked.name}`: {said}", file=sys.stderr)
-    return int(ExitCode.DONE)
-
-
-def run_restart(asked: ClusterRestartOptions) -> int:
-    """Start a node or its daemon again and print the cluster."""
-    state = power.restart(asked.name, asked.node, daemon=asked.daemon)
-    _show(state, as_json=asked.json)
+        end = "was killed" if killed else "was not running"
+        print(f"{asked.node} of cluster `{asked.name}`: it {end}", file=sys.stderr)
     return int(ExitCode.DONE)
 
 

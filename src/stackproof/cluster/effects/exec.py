@@ -71,7 +71,7 @@ def execute(
         raise fail(
             Reason.NODE_UNREACHABLE,
             f"`{target.name}` of the cluster `{state.name}` has died",
-            hint=f"stackproof cluster restart --name {state.name} {target.name}",
+            hint=f"bring the cluster up again: stackproof cluster up --name {state.name}",
         )
     if who and state.rootless:
         raise fail(

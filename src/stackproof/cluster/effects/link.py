@@ -69,29 +69,6 @@ def shape(state: ClusterState, spec: ClusterSpec) -> ClusterState:
     raise _no_delay(facts)
 
 
-def connect(state: ClusterState, node: ClusterNode) -> None:
-    """Join a node that was started again to the bridge; raises `StackproofError`."""
-    # The end of the old link goes when the kernel has cleared the old node away, which takes time.
-    words = (tool("ip"), "link", "del", model.port_of(node.name))
-    run(Command(argv=model.enter_network_argv(state, None, words), timeout_s=_TOOL_S))
-    _batch(state, model.HEAD, "ip", model.link_lines(node.name, node.pid))
-
-
-def reshape(state: ClusterState) -> ClusterState:
-    """Give links the rate and delay that the cluster has, after one of them was made again.
-
-    The delay is made as before and not measured another time. Raises `StackproofError`.
-    """
-    if state.delay is None:
-        _set_queues(state, state.spec.rate, None)
-        return state
-    bare = _without_delay(state)
-    _set_queues(bare, state.spec.rate, None)
-    facts = _add_delay(bare, state.delay.asked_us)
-    delay = replace(state.delay, pid=facts.pid, started=facts.started, alive=True)
-    return replace(state, delay=delay)
-
-
 def _alive(state: ClusterState) -> tuple[ClusterNode, ...]:
     return tuple(node for node in state.nodes if node.alive)
 

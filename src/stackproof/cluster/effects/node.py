@@ -205,10 +205,10 @@ def _overlay_below(mounted: list[str], folder: str, options: str) -> None:
         mount(f"{folder}/{number}", path, None, _MS_BIND | _MS_REC)
 
 
-def mounted_below(prefix: str, table: str = "/proc/self/mountinfo") -> list[str]:
+def mounted_below(prefix: str) -> list[str]:
     """Return the places below a folder where something is mounted, the inner ones left out."""
     found: list[str] = []
-    with open(table, encoding="utf-8", errors="surrogateescape") as stream:
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as stream:
         for line in stream:
             # The kernel writes blanks, tabs, newlines and backslashes as octal numbers.
             place = re.sub(r"\\([0-7]{3})", lambda m: chr(int(m[1], 8)), line.split(" ")[4])

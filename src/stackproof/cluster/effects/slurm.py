@@ -129,53 +129,11 @@ class _NotReadyError(Exception):
 # ----------------------------------------------------------------------------------------- daemons
 
 
-def start_controller(state: ClusterState) -> None:
-    """Start slurmctld on the head and wait until it has heard of every slurmd that runs.
-
-    Raises `StackproofError` (CLUSTER_FAILED).
-    """
-    try:
-        _start_slurmctld(state)
-        for node in state.nodes:
-            if node.alive and _listens(node, slurm.NODE_PORT):
-                _await_node(state, node)
-    except _NotReadyError as error:
-        raise _failure(state, str(error)) from None
-
-
 def _start_slurmctld(state: ClusterState) -> None:
     _daemon(state, None, (_find("slurmctld"), "-D", "-i"))
     # A slurmd that finds no controller tries again only seconds later.
     log = _logs(Path(state.folder)) / f"{model.HEAD}.err"
     _await("slurmctld", log, lambda: _listens(state.head, slurm.CONTROLLER_PORT))
-
-
-def start_node(state: ClusterState, name: str) -> None:
-    """Start slurmd on a node and wait until Slurm can use it; raises `StackproofError`."""
-    _start_slurmd(state, name)
-    try:
-        _await_node(state, state.node(name))
-    except _NotReadyError as error:
-        raise _failure(state, str(error)) from None
-
-
-def kill_daemon(state: ClusterState, name: str) -> bool:
-    """Kill the Slurm daemon of the head or of a node; return whether there was one."""
-    node = state.node(name)
-    path, program = (
-        (f"{slurm.CONTROLLER_SPOOL}/slurmctld.pid", "slurmctld")
-        if name == model.HEAD
-        else (f"{slurm.NODE_SPOOL}/slurmd.pid", "slurmd")
-    )
-    pid = _daemon_pid(node, path, program)
-    if pid is None:
-        return False
-    argv = model.enter_argv(state, name, ("sh", "-c", f"kill -KILL {pid}"))
-    run(Command(argv=argv, timeout_s=_ASK_S))
-    end = time.monotonic() + _ASK_S
-    while _daemon_pid(node, path, program) is not None and time.monotonic() < end:
-        time.sleep(_PAUSE_S)
-    return True
 
 
 def dead(state: ClusterState) -> tuple[str, ...]:

@@ -27,6 +27,7 @@ from stackproof.cluster.effects.state import (
     base,
     checked_name,
     describe_owner,
+    end_process,
     locked,
     look,
     own_folder,
@@ -101,6 +102,25 @@ def down(name: str = "default") -> bool:
     if not existed and name != ClusterSpec().name:  # who names none does not mean root's
         refuse_of_root(name, "down")
     return existed
+
+
+def kill(name: str, node: str) -> bool:
+    """Kill a node as a lost power supply does; return whether it was alive.
+
+    Raises `StackproofError` (CLUSTER_DOWN, NODE_UNREACHABLE, INVALID_VALUE for the head, BUSY).
+    """
+    with locked(name):
+        state = reach(name)
+        target = state.node(node)
+        if target.name == model.HEAD:
+            raise fail(
+                Reason.INVALID_VALUE,
+                "the head is what the whole cluster stands on",
+                hint=f"stackproof cluster down --name {state.name}; or name a node",
+            )
+        if target.alive:
+            end_process(target.pid)
+        return target.alive
 
 
 def status(name: str = "default") -> ClusterState | None:
