@@ -73,7 +73,7 @@ def slurmd_killed(site: Site) -> None:
     node = site.node_names[-1]
     site.run("sh", "-c", KILL_SLURMD, user=None, node=node)
     expect(1 <= len(site.loops()) <= site.nodes + 1, f"loop devices: {site.loops()}")
-    site.run("setsid", "--fork", "slurmd", "-D", user=None, node=node)
+    site.run("slurmd", user=None, node=node)
     hold.go()
     site.await_job(job, "COMPLETED")
     seen = read_seen(out.read_text())
