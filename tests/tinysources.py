@@ -10,7 +10,6 @@ import zlib
 from pathlib import Path
 
 from need import SPACK_TAGS
-from stackproof.build.effects import source_mirror
 
 LIBRARY = {
     "two.c": "int two(void) { return 2; }\n",
@@ -112,11 +111,9 @@ def fill(mirror: Path) -> dict[str, str]:
     ):
         content = archive(name, texts)
         digest = hashlib.sha256(content).hexdigest()
-        mirror.mkdir(parents=True, exist_ok=True)
-        source = mirror / f"{name}-1.0.tar.gz"
+        source = mirror / f"_source-cache/archive/{digest[:2]}/{digest}.tar.gz"
+        source.parent.mkdir(parents=True, exist_ok=True)
         source.write_bytes(content)
-        source_mirror.put(mirror, source, digest)
-        source.unlink()
         found[f"packages/{name.replace('-', '_')}/package.py"] = _PACKAGE.format(
             class_name=class_name, text=f"{name} for tests.", name=name, sha256=digest, more=more
         )

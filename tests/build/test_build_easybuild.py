@@ -139,8 +139,6 @@ def test_a_header_that_the_machine_lacks_is_named_with_its_package(
 def test_what_is_for_other_engines(stackproof: Run, tmp_path: Path) -> None:
     done = stackproof("build", "--on", "slurm", "libfabric.yaml")
     assert done.returncode == 2
-    done = stackproof("mirror", "add-os-sources", "libfabric.yaml")
-    assert (done.returncode, "sources: [debian-" in done.stderr) == (3, True)
 
 
 def test_externals_that_are_not_there(stackproof: Run, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import http.server
+import os
 import subprocess
 import tarfile
 import threading
@@ -12,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from aptarchive import AptArchive
 from need import need
 from servers import QuietServer
 from stackproof.build.effects.workspace import download_path
@@ -25,7 +25,6 @@ from stackproof.build.engines.easybuild.effects.sources import (  # fmt: skip
     obtain_all,
 )
 from stackproof.build.engines.easybuild.stack import pinned
-from stackproof.build.engines.spack.effects import os_sources
 from stackproof.build.stack import Digest, OsPackage, OtherPlace, SourceFile
 from stackproof.core.effects import files
 from stackproof.core.errors import Reason, StackproofError
@@ -162,29 +161,6 @@ def test_what_vanished_or_was_changed_is_taken_from_the_next_place(
     assert "--mirror DIR" in (problem.hint or "")
 
 
-def test_an_older_file_of_the_archive_that_the_index_names_no_more(
-    tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A point release brings a newer version: the index forgets the old one before the pool does."""
-    package = OsPackage(name="two", version="1.0-1", suite="trixie")
-    newer = os_sources.SourcePackage(
-        name="two", version="1.1-1", suite="trixie", filename="two_1.1.orig.tar.gz",
-        sha256=digest(GOOD), dsc="", url="",
-    )  # fmt: skip
-    known = os_sources.Archive(url=address, suite="trixie", keyring=os_sources.KEYRINGS["Debian"])
-    monkeypatch.setattr(os_sources, "system_archive", lambda: known)
-    monkeypatch.setattr(os_sources.Archive, "update", lambda *_: None)
-    monkeypatch.setattr(os_sources.Archive, "versions", lambda *_: (newer,))
-    locked = pinned(source(filename="two_1.0.orig.tar.gz", os_package=package), digest(OTHER))
-    with pytest.raises(StackproofError) as caught:
-        looking().obtain(locked)
-    assert caught.value.reason is Reason.FILE_MISSING
-    pool = tmp_path / "web" / "pool" / "main" / "t" / "two"
-    pool.mkdir(parents=True)
-    (pool / "two_1.0.orig.tar.gz").write_bytes(OTHER)
-    assert looking().obtain(locked).read_bytes() == OTHER
-
-
 @pytest.mark.parametrize("place", ["ftp://example.org/two-1.0.tar.gz", "/etc/passwd"])
 def test_only_addresses_of_the_web(place: str) -> None:
     with pytest.raises(StackproofError) as caught:
@@ -192,22 +168,32 @@ def test_only_addresses_of_the_web(place: str) -> None:
     assert caught.value.reason is Reason.NO_NETWORK
 
 
-def test_a_source_package_of_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def fake_apt(folder: Path, monkeypatch: pytest.MonkeyPatch, *targets: str) -> None:
+    """Put an `apt-get` first on PATH that knows these archives: address, component, origin, label."""
+    folder.mkdir(exist_ok=True)
+    lines = "\n".join(targets)
+    (folder / "apt-get").write_text(f"#!/bin/sh\ncat <<'END'\n{lines}\nEND\n")
+    (folder / "apt-get").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+
+def test_a_source_package_of_the_system(
+    tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     need("apt")
-    archive = AptArchive(tmp_path)
-    archive.add("two", "1.0-1", OTHER)
-    monkeypatch.setattr(os_sources, "system_archive", lambda: archive.known)
-    monkeypatch.setitem(os_sources.KEYRINGS, "Debian", archive.known.keyring)
-    package = OsPackage(name="two", version="1.0-1", suite=archive.suite)
+    fixes = f"{address}/debian-security/|main|Debian|Debian-Security"
+    fake_apt(tmp_path / "bin", monkeypatch, fixes, f"{address}/debian/|main|Debian|Debian")
+    package = OsPackage(name="two", version="1.0-1", suite="trixie")
     locked = pinned(source(os_package=package), digest(OTHER))
+    pool = tmp_path / "web" / "debian" / "pool" / "main" / "t" / "two"
+    pool.mkdir(parents=True)
+    (pool / "two-1.0.tar.gz").write_bytes(OTHER)
     assert looking().obtain(locked).read_bytes() == OTHER
-    wrong = pinned(source(os_package=package), digest(GOOD))
     with pytest.raises(StackproofError) as caught:
-        looking().obtain(wrong)
+        looking().obtain(pinned(source(os_package=package), digest(GOOD)))
     assert caught.value.reason is Reason.DIGEST_MISMATCH
     assert digest(OTHER) in (caught.value.problems[0].detail or "")
-    # An index may name what the archive has not any more.
-    next((tmp_path / "archive").rglob("*.orig.tar.gz")).unlink()
+    (pool / "two-1.0.tar.gz").unlink()
     monkeypatch.setenv("STACKPROOF_CACHE", str(tmp_path / "other"))
     with pytest.raises(StackproofError) as caught:
         looking().obtain(locked)
@@ -215,21 +201,24 @@ def test_a_source_package_of_the_system(tmp_path: Path, monkeypatch: pytest.Monk
     assert problem.reason is Reason.FILE_MISSING
     assert "--mirror DIR" in (problem.hint or "")
     assert digest(OTHER) in (problem.detail or "")
+    fake_apt(tmp_path / "bin", monkeypatch, "none://x/|main|Debian|Debian")
+    with pytest.raises(StackproofError) as caught:
+        looking().obtain(locked)
+    assert caught.value.reason is Reason.NO_NETWORK
 
 
 def test_a_system_that_is_not_debian(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its own archive is not asked for a package of Debian; what else would do is said."""
-    need("apt")
-    archive = AptArchive(tmp_path)
-    archive.add("two", "1.0-1", OTHER)
-    monkeypatch.setattr(os_sources, "system_archive", lambda: archive.known)
-    package = OsPackage(name="two", version="1.0-1", suite=archive.suite)
-    with pytest.raises(StackproofError) as caught:
-        looking().obtain(pinned(source(os_package=package), digest(OTHER)))
-    problem = caught.value.problems[0]
-    assert problem.reason is Reason.TOOL_MISSING
-    assert "--mirror DIR" in (problem.hint or "")
-    assert f"{ARCHIVE}=URL" in (problem.hint or "")
+    fake_apt(tmp_path / "bin", monkeypatch, "http://ubuntu.example.org/|main|Ubuntu|Ubuntu")
+    package = OsPackage(name="two", version="1.0-1", suite="trixie")
+    for path in (os.environ["PATH"], str(tmp_path / "nothing")):  # with another apt, without one
+        monkeypatch.setenv("PATH", path)
+        with pytest.raises(StackproofError) as caught:
+            looking().obtain(pinned(source(os_package=package), digest(OTHER)))
+        problem = caught.value.problems[0]
+        assert problem.reason is Reason.TOOL_MISSING
+        assert "--mirror DIR" in (problem.hint or "")
+        assert f"{ARCHIVE}=URL" in (problem.hint or "")
 
 
 def test_an_archive_of_debian_that_is_named_needs_no_apt(

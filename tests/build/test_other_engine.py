@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+import documented
 import stackproof
 from need import need
 from stackproof import cli
 from stackproof.build.effects import builders
+from stackproof.core.cli.examples import OUTPUTS
 
 ENGINE = """
 from typing import ClassVar
@@ -129,8 +131,13 @@ def test_every_verb_on_recipes(folder: Path, capsys: pytest.CaptureFixture[str])
     capsys.readouterr()
     assert run("image", "containerfile", "toy.yaml", "--base", BASE) == 0
     assert 'LABEL toy="hello"' in capsys.readouterr().out
-    assert run("mirror", "create", "mirror", "toy.yaml") == 0
-    assert (folder / "mirror" / "toy.src").read_text() == "hello"
+    assert run("mirror", "create", "sources", "toy.yaml") == 0
+    assert (folder / "sources" / "toy.src").read_text() == "hello"
+    shown = [
+        line.replace("easybuild/libfabric_2.1.0.orig.tar.xz", "toy.src")
+        for line in OUTPUTS["mirror create"][1:]
+    ]
+    assert documented.is_like(shown, capsys.readouterr().out)
     (folder / "toy.yaml").write_text("engine: toy\nname: toy\ntext: bad\n")
     capsys.readouterr()
     assert run("check", "toy.yaml") == 3

@@ -1,21 +1,15 @@
-"""Folders of sources and clones, and the package that a stack would use, on disk."""
+"""Folders of sources and clones on disk."""
 
 from __future__ import annotations
 
-import hashlib
 import subprocess
 from pathlib import Path
 
 import pytest
 
-import spackstacks
 from stackproof.build.effects import git, source_mirror
-from stackproof.build.engines.spack import os_sources
-from stackproof.build.engines.spack.effects.packages import Packages
-from stackproof.build.engines.spack.stack import FileEntry, LocalRepository, LockedClone, SpackStack
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.core.monitor import null_monitor
-from stackproof.core.value import replace
 
 ADDRESS = "https://example.org/owner/tool.git"
 
@@ -79,62 +73,16 @@ def test_a_commit_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert not (tmp_path / "taken").exists()
 
 
-def test_sources_lie_by_their_digest(tmp_path: Path):
-    source = tmp_path / "thing_1.0.orig.tar.xz"
-    source.write_bytes(b"content")
-    digest = hashlib.sha256(b"content").hexdigest()
+def test_what_a_mirror_holds(tmp_path: Path):
     mirror = source_mirror.prepare(tmp_path / "new" / "mirror")
-    assert not source_mirror.holds(mirror, digest)
-    path = source_mirror.put(mirror, source, digest)
-    name = f"{source_mirror.ARCHIVES}/{digest[:2]}/{digest}.tar.xz"
-    assert str(path.relative_to(mirror)) == name
-    assert source_mirror.holds(mirror, digest)
+    name = "_source-cache/archive/ab/abcd.tar.xz"
+    (mirror / name).parent.mkdir(parents=True)
+    (mirror / name).write_bytes(b"content")
     assert source_mirror.prepare(mirror) == mirror
-    (mirror / "readable").symlink_to(path)
+    (mirror / "readable").symlink_to(mirror / name)
     (mirror / "git").mkdir()
     (mirror / "git" / "pack").write_bytes(b"12345")
-    found = source_mirror.contents(mirror)
-    assert found.sources == {name: 7}
-    assert found.git_bytes == 5
-    path.write_bytes(b"damaged")
-    assert source_mirror.put(mirror, source, digest).read_bytes() == b"content"
+    contents = source_mirror.contents(mirror)
+    assert contents.sources == {name: 7}
+    assert contents.git_bytes == 5
     assert source_mirror.contents(tmp_path / "nowhere").sources == {}
-
-
-def stack_of(tmp_path: Path, generation: int) -> tuple[SpackStack, Packages]:
-    """Return a stack with `tool` in the recipe and in Spack, `other` only in Spack."""
-    stack = spackstacks.stack(generation)
-    base = "var/spack/repos/builtin" if generation == 1 else "repos/spack_repo/builtin"
-    texts = {
-        f"{base}/{os_sources.package_path(name, generation)}": 'version("1")\n'
-        for name in ("tool", "py-other")
-    }
-    text = b'version("2")\n'
-    digest = hashlib.sha256(text).hexdigest()
-    (tmp_path / "tool.py").write_bytes(text)
-    entry = FileEntry(sha256=digest)
-    path = os_sources.package_path("tool", generation)
-    local = LocalRepository(namespace="recipe", files={path: entry})
-    clones = []
-    for clone in spackstacks.clones(stack):
-        has = "spack" if generation == 1 else "builtin"
-        folder = tmp_path / "clones" / clone.name
-        made = commit(folder, texts if clone.name == has else {"x": "x"})
-        clones.append(LockedClone(name=clone.name, url=str(folder), ref="main", commit=made,
-                                  folder=clone.folder))  # fmt: skip
-    stack = replace(stack, local_repositories=(local,))
-    blobs = {digest: tmp_path / "tool.py"}
-    return stack, Packages(stack, blobs, tuple(clones), null_monitor)
-
-
-@pytest.mark.parametrize("generation", [1, 2])
-def test_the_package_is_the_one_that_spack_would_use(tmp_path: Path, generation: int):
-    _, packages = stack_of(tmp_path, generation)
-    namespace, facts = packages.find("tool")
-    assert namespace == "recipe"
-    assert set(facts.versions) == {"2"}
-    assert packages.find("py-other")[0] == "builtin"
-    with pytest.raises(StackproofError) as raised:
-        packages.find("py-otter")
-    assert raised.value.reason is Reason.INVALID_VALUE
-    assert "`py-other`" in str(raised.value.problems[0].hint)

@@ -10,7 +10,7 @@ from spackstacks import clones, entry, environment, lock_files, stack
 from stackproof.build.engines import spack
 from stackproof.build.engines.spack import configuration
 from stackproof.build.engines.spack.engine import ENGINE
-from stackproof.build.engines.spack.stack import GitSource, LocalRepository, OsSource, SpackStack
+from stackproof.build.engines.spack.stack import GitSource, LocalRepository, SpackStack
 from stackproof.core.value import replace
 
 DECIDES: dict[str, Callable[[SpackStack], SpackStack]] = {
@@ -77,10 +77,6 @@ def test_every_field_of_a_stack_decides_it_or_does_not(name: str) -> None:
     made = replace(
         stack(1 if name == "compilers_yaml" else 3),
         concretizer={"unify": True}, transports=("tcp",), notes=("a note",),
-        os_sources=(
-            OsSource(name="a", version="1", sha256="0" * 64, url="u", suite="trixie", source="a",
-                     source_version="1-1", dsc="1" * 64),
-        ),
     )  # fmt: skip
     value = getattr(made, name)
     compilers = tuple(replace(one, specs=("gcc@15",)) for one in made.compilers)

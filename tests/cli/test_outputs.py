@@ -42,13 +42,13 @@ OUTPUTS = [
 FOLDERS = {
     ("bench", "--output"), ("bench", "--resume"), ("import", "--output"),
     ("inject apply", "--eessi"), ("inject apply", "--wrapper"), ("inject artefact", "--output"),
-    ("inject prove", "--output"), ("mirror add-os-sources", "--to"), ("site spack-config", "--output"),
+    ("inject prove", "--output"), ("site spack-config", "--output"),
     ("build", "--build-dir"), ("install", "--to"), ("image containerfile", "--folder"),
 }  # fmt: skip
 READ = {
     "--accepted", "--arm", "--base", "--baseline", "--builder-base", "--fact", "--challenger", "--capture", "--cluster", "--complete", "--env", "--from",
-    "--hook", "--image", "--inject", "--keyring", "--launcher", "--library-path", "--log",
-    "--manifest", "--mirror", "--own", "--mount", "--place", "--plugstack", "--probe", "--profile", "--program",
+    "--hook", "--image", "--inject", "--launcher", "--library-path", "--log", "--manifest",
+    "--mirror", "--own", "--mount", "--place", "--plugstack", "--probe", "--profile", "--program",
     "--results", "--root", "--share", "--signed-by", "--site", "--spank", "--target", "--upgrade", "--with", "--wrong", "--topology",
     "--ca", "--key", "--signers", "--token", "--placement", "--workdir", "--with-source", "--with-patch",
 }  # fmt: skip

@@ -95,7 +95,7 @@ ELSEWHERE_SHOWN = {
     "check": "cli/test_usage.py", "plan": "cli/test_usage.py", "recipe ls": "cli/test_usage.py",
     "explain": "cli/test_usage.py", "site ls": "cli/test_usage.py",
     "completion": "cli/test_usage.py", "shell": "build/test_shell.py",
-    "mirror add-os-sources": "build/test_mirror.py",
+    "mirror create": "build/test_other_engine.py",
 }  # fmt: skip
 """Outputs of commands that a test of their room compares, and where that is."""
 

@@ -166,25 +166,6 @@ class MirrorOptions(
     json: bool = flag("print the result as JSON")
 
 
-class SourceOptions(
-    Options,
-    run="build.cli.os_sources:run",
-    text="accept sources of the operating system's source packages, fetched by apt without root",
-):
-    """Packages whose sources are accepted, from which archive; `to` is a mirror."""
-
-    recipe: RecipeOptions = part(RecipeOptions)
-    packages: tuple[str, ...] = argument(
-        "PACKAGE", "package of Spack, or PACKAGE=SOURCE where the source package has another "
-        "name; default: everything that the lock names and that is not here yet", default=(),
-    )  # fmt: skip
-    suite: str | None = option("NAME", "suite of the archive; default: this system's release")
-    archive: str | None = option("URL", "archive of packages; default: that of this system")
-    keyring: str | None = option("FILE", "keys that the archive is signed with; default: its own")
-    to: str | None = option("DIR", "mirror that gets the files; default: this machine's cache")
-    json: bool = flag("print the result as JSON")
-
-
 class ImageListOptions(
     Options,
     run="build.cli.image_ls:run",
@@ -312,7 +293,7 @@ class EdfOptions(
     swap: tuple[str, ...] = SWAP
 
 
-MIRROR_ACTIONS = {"create": MirrorOptions, "add-os-sources": SourceOptions}
+MIRROR_ACTIONS = {"create": MirrorOptions}
 IMAGE_ACTIONS = {
     "ls": ImageListOptions,
     "du": DiskOptions,

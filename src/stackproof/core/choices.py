@@ -33,8 +33,8 @@ NO_IMAGES = "none"
 IMPORTED = "imported"
 CACHE_KINDS = (
     "images", "builds", "memory", "downloads", "uploads", "listings", "components", "packages",
-    "sources", "solutions", "indices", "clones", "checkouts", "apt", "os-sources", "keys", "trees",
-    "layers", "archives", "elf", "injections", "programs", "delay-switch", "native", "digests",
+    "sources", "solutions", "indices", "clones", "checkouts", "keys", "trees", "layers",
+    "archives", "elf", "injections", "programs", "delay-switch", "native", "digests",
     "locks",
 )  # fmt: skip
 SHELLS = ("bash", "zsh", "fish")

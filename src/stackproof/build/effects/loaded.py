@@ -87,12 +87,6 @@ class Loaded(Value):
         return str(self.path.resolve().parent / self.new_lock_path.name)
 
     @property
-    def os_sources_path(self) -> Path:
-        """Return where the accepted sources of the operating system are listed, as the lock is."""
-        stem = replace(self, variant="", site="").new_lock_path.name.removesuffix(".lock.json")
-        return self.new_lock_path.with_name(f"{stem}.os-sources.json")
-
-    @property
     def sources(self) -> Sources:
         """Return the texts that go into the image; a folder's are part of the stack itself."""
         texts = (self.path,) if self.path.is_file() else ()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,11 +19,10 @@ from stackproof.core.errors import Location, Reason, fail
 from stackproof.core.monitor import Monitor
 from stackproof.core.value import Value
 
-ARCHIVES = "_source-cache/archive"
+SOURCES = "_source-cache"
 GIT = "git"
 EASYBUILD = "easybuild"
 """The folder of source files for EasyBuild, under their names."""
-_EXTENSION = re.compile(r"(?:\.tar)?\.[A-Za-z0-9]+$")
 
 
 class Contents(Value):
@@ -63,7 +61,7 @@ def prepare(folder: Path) -> Path:
         raise fail(Reason.INVALID_VALUE, f"`{folder}` is a file, not a folder") from None
     except OSError as error:
         raise files.translate(error, folder) from error
-    if names and not {"_source-cache", GIT, EASYBUILD} & set(names):
+    if names and not {SOURCES, GIT, EASYBUILD} & set(names):
         raise fail(
             Reason.INVALID_VALUE,
             f"`{folder}` holds something else than a mirror",
@@ -83,24 +81,6 @@ def exclusive(folder: Path, monitor: Monitor) -> Iterator[None]:
     cache_kinds.in_use()
     with locked(cache_kinds.locks_of("mirrors") / key, monitor, busy):
         yield
-
-
-def holds(folder: Path, sha256: str) -> bool:
-    """Return whether a source is in a mirror or a source cache."""
-    return any((folder / ARCHIVES / sha256[:2]).glob(f"{sha256}*"))
-
-
-def put(folder: Path, source: Path, sha256: str) -> Path:
-    """Copy a source whose digest was checked into a mirror or a source cache; return its path.
-
-    Raises `StackproofError` (DISK_FULL, NOT_PERMITTED); nothing half-written stays.
-    """
-    found = _EXTENSION.search(source.name)
-    target = folder / ARCHIVES / sha256[:2] / f"{sha256}{found[0] if found else ''}"
-    if target.is_file() and files.sha256(target) == sha256:
-        return target
-    files.copy(source, target)
-    return target
 
 
 def _files(folder: Path, *left_out: str) -> list[Path]:

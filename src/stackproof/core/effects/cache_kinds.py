@@ -150,18 +150,6 @@ KINDS = (
         folders=("git/trees",),
     ),
     Kind(
-        name="apt",
-        title="indices and sources of the operating system's archives",
-        again="downloaded again",
-        folders=("apt",),
-    ),
-    Kind(
-        name="os-sources",
-        title="Spack packages of accepted sources",
-        again="written again",
-        folders=("os-sources",),
-    ),
-    Kind(
         name="keys",
         title="GPG keys that mirrors give in base64",
         again="written again",

@@ -127,9 +127,6 @@ def _rows(stack: SpackStack, lock: SpackLock | None) -> Iterator[tuple[str, str]
     for local in stack.local_repositories:
         names = dict.fromkeys(path.split("/")[1] for path in local.files)
         yield "packages", f"{local.namespace}  {', '.join(names)}"
-    for accepted in stack.os_sources:
-        origin = f"{accepted.suite}: {accepted.source} {accepted.source_version}"
-        yield "os source", f"{accepted.name} {accepted.version}  {origin}, {short(accepted.sha256)}"
     for compiler in stack.compilers:
         specs = "  ".join(compiler.specs)
         yield "compiler", f"{compiler.name}  {specs or 'of the machine'}"

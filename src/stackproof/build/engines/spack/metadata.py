@@ -16,10 +16,8 @@ from stackproof.build.engines.spack import compilers, locks
 from stackproof.build.engines.spack.layout import environment_folder, replacement_folder
 from stackproof.build.engines.spack.locks import SolvedPackage
 from stackproof.build.engines.spack.mpis import FAMILIES
-from stackproof.build.engines.spack.os_sources import NAMESPACE
 from stackproof.build.engines.spack.stack import (
     GitSource,
-    OsSource,
     SpackEnvironment,
     SpackLock,
     SpackStack,
@@ -137,27 +135,23 @@ def render_bom(stack: SpackStack, lock: SpackLock) -> str:
     """
     known = locks.everything(lock, stack.mount)
     roots = tuple(key for c in lock.environments.values() for key in locks.roots(c))
-    parts = (*_packages(stack, known, roots), *_repositories(lock))
+    parts = (*_packages(known, roots), *_repositories(lock))
     needs = [_ref(known[key]) for key in roots]
     return bom.render(stack, lock, parts, needs=needs, facts=stack.site_facts)
 
 
 def _packages(
-    stack: SpackStack, known: Mapping[str, SolvedPackage], roots: tuple[str, ...]
+    known: Mapping[str, SolvedPackage], roots: tuple[str, ...]
 ) -> Iterator[bom.BillEntry]:
     running = {node.hash for node in locks.needed(roots, known)}
-    accepted = {(source.name, source.version): source for source in stack.os_sources}
     for key, node in known.items():
-        own = node.namespace == NAMESPACE
-        source = accepted.get((node.name, node.version)) if own else None
         needs = (*node.linked, *node.built_with)
         yield bom.BillEntry(
             name=node.name,
             version=node.version,
             ref=_ref(node),
             scope="required" if key in running else "excluded",
-            sha256=source.sha256 if source else "",
-            properties={key: value for key, value in _properties(node, source).items() if value},
+            properties={key: value for key, value in _properties(node).items() if value},
             needs=tuple(_ref(known[other]) for other in needs if other in known),
         )
 
@@ -166,9 +160,8 @@ def _ref(node: SolvedPackage) -> str:
     return f"spack:{node.name}@{node.version}/{node.hash}"
 
 
-def _properties(node: SolvedPackage, source: OsSource | None) -> dict[str, str]:
-    """Return what is said of a package; `source` is that of the operating system it is made of."""
-    found = {
+def _properties(node: SolvedPackage) -> dict[str, str]:
+    return {
         "spack:hash": node.hash,
         "spack:namespace": node.namespace,
         "spack:package-hash": node.package_hash,
@@ -177,12 +170,6 @@ def _properties(node: SolvedPackage, source: OsSource | None) -> dict[str, str]:
         "spack:external": node.prefix if node.external else "",
         **{f"spack:variant:{key}": _text(value) for key, value in node.variants.items()},
     }
-    if source is not None:
-        found["source:url"] = source.url
-        found["source:os-suite"] = source.suite
-        found["source:os-package"] = f"{source.source} {source.source_version}"
-        found["source:os-dsc-sha256"] = source.dsc
-    return found
 
 
 def _text(value: Any) -> str:

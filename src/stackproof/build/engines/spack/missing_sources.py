@@ -57,8 +57,8 @@ def _away(package: str, block: list[str]) -> Problem:
         reason=Reason.NO_NETWORK,
         message=f"the source of `{package}` cannot be had",
         detail="\n".join(shown[:_SHOWN]) or None,
-        hint="connect to a network, name a mirror that has it (--mirror), or accept the operating "
-        f"system's: stackproof mirror add-os-sources RECIPE {package.partition('@')[0]}",
+        hint="connect to a network, or name a mirror that has it (--mirror); `stackproof mirror "
+        "create` fills one where there is a network",
     )
 
 

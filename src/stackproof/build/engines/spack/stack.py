@@ -51,37 +51,6 @@ class LocalRepository(Value):
     files: Mapping[str, FileEntry]
 
 
-class OsSource(Value):
-    """The source of a package as the operating system has it, accepted by its own digest.
-
-    `name` and `version` are Spack's. `sha256` is that of the file at `url`; Spack knows another
-    one, since the operating system repacks what upstream publishes. `suite`, `source` and
-    `source_version` say which source package it is of (Debian trixie, libfabric, 2.1.0-1.1), `dsc`
-    is the SHA-256 of that package's signed description, as the signed index of the archive states
-    it. `extends` is the package repository whose package builds it, `needs` are the tools that
-    make what upstream's release has and this file lacks (autoconf for `configure`).
-    """
-
-    name: str
-    version: str
-    sha256: str
-    url: str
-    suite: str
-    source: str
-    source_version: str
-    dsc: str
-    extends: str = "builtin"
-    needs: tuple[str, ...] = ()
-
-
-class OsSources(Value):
-    """The operating system's sources that a recipe accepts, kept as `<recipe>.os-sources.json`."""
-
-    SCHEMA: ClassVar[str] = "stackproof/os-sources/1"
-
-    sources: tuple[OsSource, ...] = ()
-
-
 class Compiler(Value):
     """A compiler of the stack.
 
@@ -187,7 +156,6 @@ class SpackStack(Value):
     `modules.yaml` (None: none). `compilers_yaml` and `concretizer` are the site's `compilers:` and
     `concretizer:` for generation 1. `pre_install` and `post_install` are rendered hooks.
     `recipe_files` and `extra_files` become `meta/recipe` and `meta/extra` of the image.
-    `os_sources` are sources of the operating system that are accepted beside upstream's.
     `site_facts` are the facts of the site that mattered. `architecture` is as `uname -m` gives it,
     `target` Spack's name of the microarchitecture when one was asked for. `source` says what was
     read (format and name); it is not part of what the stack means.
@@ -221,7 +189,6 @@ class SpackStack(Value):
     compression: str = "zstd"
     compression_level: int = 6
     transports: tuple[str, ...] = ()
-    os_sources: tuple[OsSource, ...] = ()
     source: str = ""
     notes: tuple[str, ...] = ()
 

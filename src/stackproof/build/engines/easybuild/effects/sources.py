@@ -1,4 +1,4 @@
-"""Source files for EasyBuild: found in folders, the system's archive of sources, or at upstream.
+"""Source files for EasyBuild: found in folders, in the archive of Debian, or at upstream.
 
 Whatever a file is from, only its digest decides whether it is taken. What was taken stays in the
 cache, by digest, so that a build needs no network for what it has had before.
@@ -7,10 +7,11 @@ cache, by digest, so that a build needs no network for what it has had before.
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,10 +19,9 @@ from stackproof.build.effects import git, source_mirror
 from stackproof.build.effects.pip import index_command
 from stackproof.build.effects.workspace import download_path
 from stackproof.build.engines.easybuild import tool
-from stackproof.build.engines.spack.effects import os_sources
-from stackproof.build.engines.spack.effects.os_sources import Archive, SourcePackage
-from stackproof.build.stack import Artefact, OsPackage, SourceFile
+from stackproof.build.stack import Artefact, SourceFile
 from stackproof.core import limits
+from stackproof.core.command import Command, EnvPatch
 from stackproof.core.effects import cache_kinds, files
 from stackproof.core.effects.downloads import Transfer, downloading, run_watched
 from stackproof.core.effects.run import Runner, run
@@ -31,11 +31,19 @@ from stackproof.core.value import replace
 
 # The address of an archive of Debian, where this system's own is of another distribution.
 ARCHIVE = "STACKPROOF_DEBIAN_ARCHIVE"
+# apt's own program for one file: it knows the proxies and certificates on the way to its archive.
+_APT_HELPER = "/usr/lib/apt/apt-helper"
+_APT_TIMEOUT_S = 600.0
+_PROXIES = ("http_proxy", "https_proxy", "no_proxy")
 _TIMEOUT_S = 60.0
 _CHUNK = 1 << 20
 _GONE_CODES = (404, 410)
-# What apt says of a file that its index names and the archive has not any more.
+# What apt says of a file that the archive has not any more.
 _GONE = ("404  Not Found", "File not found")
+
+
+Fetch = Callable[[str, Path, Transfer], None]
+"""What writes the content of an address into a file; it raises as `_fetch` does."""
 
 
 class SourceFinder:
@@ -96,13 +104,13 @@ class SourceFinder:
         wanted = source.accepted[0].sha256
         if source.commit:
             self._pack(source)
-        elif source.os_package is not None and os.environ.get(ARCHIVE):
-            address = f"{os.environ[ARCHIVE].rstrip('/')}/{source.pool}"
-            self._download(replace(source, address=address), target)
         elif source.os_package is not None:
-            self._from_system(source, target)
+            named = os.environ.get(ARCHIVE, "")
+            archive = named or _system_archive(source)
+            fetch = _fetch if named else _fetch_by_apt
+            self._download(source, f"{archive.rstrip('/')}/{source.pool}", fetch, target)
         elif source.address:
-            self._download(source, target)
+            self._download(source, source.address, _fetch, target)
         else:
             raise _missing(source)
         digest = files.sha256(target) if target.is_file() else ""
@@ -167,82 +175,24 @@ class SourceFinder:
             raise _wrong(source, str(found[0]), self._digest(found[0]))
         return None
 
-    def _from_system(self, source: SourceFile, target: Path) -> None:
-        """Put the upstream tarball of a source package of the operating system into the cache.
-
-        The index of a suite names its newest package alone; the archive may have older files still.
-        """
-        package = source.os_package
-        assert package is not None  # noqa: S101 - asked for such a source only
-        own = os_sources.system_archive()
-        if own is None or own.keyring != os_sources.KEYRINGS["Debian"]:
-            raise fail(
-                Reason.TOOL_MISSING,
-                f"`{source.filename}` is of a source package of Debian {package.suite}, and apt "
-                "knows no archive of Debian here",
-                detail=_accepted(source),
-                hint="on Debian run `apt-get update` once as root; elsewhere name an archive of "
-                f"Debian (http://HOST/debian) by {ARCHIVE}=URL, or {_advice(source)}",
-            )
-        archive = replace(own, suite=package.suite)
-        try:
-            one = self._indexed(archive, package, source)
-            if one is not None:
-                self._monitor(Event(what="note", name="apt", text=one.filename))
-                files.copy(archive.fetch(one), target)
-                return
-        except StackproofError as error:
-            if error.reason not in {Reason.NO_NETWORK, Reason.TOOL_MISSING}:
-                raise
-            first = error.problems[0]
-            if any(sign in (first.detail or "") for sign in _GONE):
-                raise _vanished(source, f"{own.url} {package.suite}") from error
-            offline = error.reason is Reason.NO_NETWORK
-            raise fail(
-                error.reason,
-                f"`{source.filename}` cannot be had: {first.message}",
-                detail="\n".join(filter(None, (first.detail, _accepted(source)))),
-                hint=f"{'connect to a network' if offline else first.hint}, or {_advice(source)}",
-            ) from error
-        self._download(replace(source, address=f"{own.url}/{source.pool}"), target)
-
-    def _indexed(
-        self, archive: Archive, package: OsPackage, source: SourceFile
-    ) -> SourcePackage | None:
-        """Return what the index of a suite has of a file; None where it names other versions alone.
-
-        Raises `StackproofError`: DIGEST_MISMATCH for the same version with other bytes.
-        """
-        archive.update(self._monitor)
-        accepted = {digest.sha256 for digest in source.accepted}
-        every = archive.versions(package.name)
-        for one in every:
-            if one.sha256 in accepted:
-                return one
-        if any(one.version == package.version for one in every):
-            listed = ", ".join(f"{one.version} ({one.sha256})" for one in every)
-            raise _wrong(source, f"{archive.url} {archive.suite}", f"{package.name}: {listed}")
-        return None
-
-    def _download(self, source: SourceFile, target: Path) -> None:
-        with _folder() as folder, downloading(source.address, self._monitor) as download:
+    def _download(self, source: SourceFile, address: str, fetch: Fetch, target: Path) -> None:
+        """Put what is at an address into the cache; raises as `obtain`."""
+        with _folder() as folder, downloading(address, self._monitor) as download:
             got = folder / source.filename
             try:
-                _fetch(source.address, got, download)
+                fetch(address, got, download)
+            except FileNotFoundError as error:
+                raise _vanished(source, address) from error
             except (OSError, ValueError) as error:
-                if isinstance(error, urllib.error.HTTPError):
-                    error.close()  # it is the answer as well
-                    if error.code in _GONE_CODES:
-                        raise _vanished(source, source.address) from error
                 raise fail(
                     Reason.NO_NETWORK,
-                    f"`{source.address}` cannot be downloaded: {error}",
+                    f"`{address}` cannot be downloaded: {error}",
                     hint=f"connect to a network, or {_advice(source)}",
                     detail=_accepted(source),
                 ) from error
             digest = files.sha256(got)
             if digest not in {one.sha256 for one in source.accepted}:
-                raise _wrong(source, source.address, digest)
+                raise _wrong(source, address, digest)
             files.copy(got, target)
 
     def _pack(self, source: SourceFile) -> Path:
@@ -330,8 +280,6 @@ def fetched(address: str) -> str:
         try:
             _fetch(address, got, download)
         except (OSError, ValueError) as error:
-            if isinstance(error, urllib.error.HTTPError):
-                error.close()  # it is the answer as well
             message = f"`{address}` cannot be downloaded: {error}"
             raise fail(Reason.NO_NETWORK, message, hint="or name a file") from error
         digest = files.sha256(got)
@@ -340,20 +288,68 @@ def fetched(address: str) -> str:
 
 
 def _fetch(address: str, target: Path, download: Transfer) -> None:
-    """Write what is at an address into a file; raises `OSError`, `ValueError`."""
+    """Write what is at an address into a file.
+
+    Raises `FileNotFoundError` where it is no more, `OSError` and `ValueError` where it cannot be
+    had.
+    """
     if not address.startswith(("https://", "http://", "file://")):
         raise ValueError("not an address of the web")
-    with (
-        urllib.request.urlopen(address, timeout=_TIMEOUT_S) as answer,  # noqa: S310 - see above
-        target.open("wb") as stream,
-    ):
-        length = str(answer.headers.get("Content-Length", ""))
-        total = int(length) if length.isdecimal() else None
-        while chunk := answer.read1(_CHUNK):
-            stream.write(chunk)
-            download.at(stream.tell(), total)
-            if stream.tell() > limits.SOURCE.bytes:
-                raise ValueError(f"the file has more than {limits.SOURCE.bytes} bytes")
+    try:
+        with (
+            urllib.request.urlopen(address, timeout=_TIMEOUT_S) as answer,  # noqa: S310 - see above
+            target.open("wb") as stream,
+        ):
+            length = str(answer.headers.get("Content-Length", ""))
+            total = int(length) if length.isdecimal() else None
+            while chunk := answer.read1(_CHUNK):
+                stream.write(chunk)
+                download.at(stream.tell(), total)
+                if stream.tell() > limits.SOURCE.bytes:
+                    raise ValueError(f"the file has more than {limits.SOURCE.bytes} bytes")
+    except urllib.error.HTTPError as error:
+        error.close()  # it is the answer as well
+        if error.code in _GONE_CODES:
+            raise FileNotFoundError(str(error)) from error
+        raise
+
+
+def _fetch_by_apt(address: str, target: Path, download: Transfer) -> None:
+    """Write what is at an address into a file, as `_fetch` does, by apt."""
+    argv = (_APT_HELPER, "-oAPT::Sandbox::User=", "download-file", address, str(target))
+    given = {name: os.environ[name] for name in _PROXIES if name in os.environ}
+    env = EnvPatch(set={**given, "LC_ALL": "C.UTF-8"})
+    command = Command(argv=argv, env=env, timeout_s=_APT_TIMEOUT_S)
+    done = run_watched(command, target.parent, run, download.at)
+    text = done.stderr.decode(errors="replace").strip()
+    if any(sign in text for sign in _GONE):
+        raise FileNotFoundError(text)
+    if done.returncode != 0 or not target.is_file():
+        raise OSError(text)
+
+
+def _system_archive(source: SourceFile) -> str:
+    """Return the address of the archive of Debian that this system's packages are from.
+
+    Raises `StackproofError` (TOOL_MISSING) on a system that is no Debian.
+    """
+    form = "$(REPO_URI)|$(COMPONENT)|$(ORIGIN)|$(LABEL)"
+    if shutil.which("apt-get"):
+        done = run(
+            Command(argv=("apt-get", "indextargets", "--format", form), timeout_s=_TIMEOUT_S)
+        )
+        for line in done.stdout.decode(errors="replace").splitlines():
+            address, _, rest = line.partition("|")
+            if rest == "main|Debian|Debian":  # security fixes have an archive of their own
+                return address
+    raise fail(
+        Reason.TOOL_MISSING,
+        f"`{source.filename}` is from a source package of Debian, and this system's apt knows no "
+        "archive of Debian",
+        detail=_accepted(source),
+        hint="on Debian run `apt-get update` once as root; elsewhere name an archive of Debian "
+        f"(http://HOST/debian) by {ARCHIVE}=URL, or {_advice(source)}",
+    )
 
 
 def _accepted(source: SourceFile) -> str:

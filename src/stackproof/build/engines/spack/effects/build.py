@@ -18,7 +18,7 @@ from stackproof.build.effects import executor, git, workspace
 from stackproof.build.effects.workspace import BuildSetup, Installing
 from stackproof.build.engines import spack
 from stackproof.build.engines.spack import configuration, together
-from stackproof.build.engines.spack.effects import nodes, packages
+from stackproof.build.engines.spack.effects import nodes
 from stackproof.build.engines.spack.effects import progress as spack_progress
 from stackproof.build.engines.spack.engine import repositories
 from stackproof.build.engines.spack.stack import Caches, LockedClone, Mirror, SpackLock, SpackStack
@@ -36,6 +36,7 @@ from stackproof.core.value import Value, replace
 OWN_CACHE = "stackproof"
 """The name of the cache of packages that every build on this machine fills and uses."""
 _INDICES = "cache/misc"
+_COMPILE_TIMEOUT_S = 1800.0
 # How much memory a build tree may want, in bytes: a rule of thumb and generous, since a build
 # that runs out of memory starts again on disk.
 _BYTES_PER_PACKAGE = 500_000_000
@@ -276,7 +277,7 @@ def _setup(request: Request, clones: tuple[LockedClone, ...]) -> BuildSetup:
         network=settings.network,
         passed=request.place.passed,
         install=partial(install, request.place.workers),
-        prepare=packages.compiled,
+        prepare=compiled,
         explained=_source_problems,
         origin=request.origin,
         indices=workspace.Indices(
@@ -285,6 +286,17 @@ def _setup(request: Request, clones: tuple[LockedClone, ...]) -> BuildSetup:
             names=("builtin", *names),
         ),
     )
+
+
+def compiled(tree: Path) -> None:
+    """Compile Spack's own modules in its clone: nothing can be written beside them in the sandbox.
+
+    A module that this Python cannot compile (test inputs) is left as it is.
+    """
+    folder = tree / "lib" / "spack"
+    if folder.is_dir():
+        words = ("-I", "-S", "-m", "compileall", "-q", "-j", "0", str(folder))
+        run(Command(argv=(sys.executable, *words), timeout_s=_COMPILE_TIMEOUT_S))
 
 
 def of_machine(stack: SpackStack) -> Iterator[Bind]:

@@ -18,7 +18,6 @@ from stackproof.build.plan import Plan
 from stackproof.build.swap import Swapper
 from stackproof.core.errors import Problem, Reason, StackproofError, fail
 from stackproof.core.monitor import Event, Monitor
-from stackproof.core.value import replace
 
 if TYPE_CHECKING:  # `check` and `plan` build nothing
     from stackproof.build.effects.workspace import BuildSetup
@@ -44,26 +43,17 @@ class SpackBuilder:
         return swap
 
     def load(self, reading: Reading) -> Loaded:
-        """See `Builder`; sources of the operating system that were accepted are part of it."""
-        from stackproof.build.engines.spack.effects import accepted_sources  # noqa: PLC0415 - of its only use
-
+        """See `Builder`."""
         composed = reading.composed
-        loaded = _folder(reading) if composed is None else _file(reading, composed)
-        stack, blobs = accepted_sources.accept(loaded.stack, loaded.blobs, loaded.os_sources_path)
-        return replace(loaded, stack=stack, blobs=blobs)
+        return _folder(reading) if composed is None else _file(reading, composed)
 
     def check(self, loaded: Loaded, lock: SpackLock | None, *, whole: bool) -> Findings:
         """See `Builder`: versions known not to work together are refused before hours of work."""
-        from stackproof.build.engines.spack.effects import accepted_sources, known  # noqa: PLC0415 - slow
+        from stackproof.build.engines.spack.effects import known  # noqa: PLC0415 - slow
 
+        del whole
         problems, notes = known.conflict_problems(loaded, lock)
-        hidden = tuple(known.shadow_notes(loaded, lock))
-        if not whole:
-            return Findings(problems=problems, notes=(*notes, *hidden))
-        changed, unused = accepted_sources.accepted_problems(
-            loaded.stack, loaded.os_sources_path, lock
-        )
-        return Findings(problems=(*problems, *changed), notes=(*notes, *unused, *hidden))
+        return Findings(problems=problems, notes=(*notes, *known.shadow_notes(loaded, lock)))
 
     def solve(self, loaded: Loaded, options: BuildOptions, monitor: Monitor) -> SpackLock:
         """See `Builder`."""
