@@ -29,7 +29,6 @@ pytestmark = pytest.mark.machine
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "tests" / "osustandin"
 CLUSTER = "bench-slurm"
-PER_KIB = "STACKPROOF_SLOWSEND_NS_PER_KIB"
 # A lost node is noticed, and a requeued job starts again, as soon as this release can.
 SETTINGS = ("SlurmdTimeout=5", "KillWait=1", f"AuthInfo=socket={MUNGE_SOCKET},cred_expire=5")
 SPY = """#!/bin/sh
@@ -245,30 +244,6 @@ def test_launches_are_made_until_all_is_decided(room: Room) -> None:
     # where more than it may make would be needed.
     assert cell["verdict"] != "PASS"
     assert cell["verdict"] == "FAIL" or last == 20 or (cell["launches_needed"] or 21) > 20
-
-
-def test_a_sweep_is_one_job_and_ends_when_one_setting_is_left(room: Room) -> None:
-    """Each send waits 5 ms, one of 64 KiB 40 ms more but with the setting that is tried."""
-    room.run("run", "mpich.squashfs", "--", "mpicc", "-shared", "-fPIC", "-O1", "-o", "slowsend.so",
-             ROOT / "tests" / "csrc" / "slowsend.c")  # fmt: skip
-    slow = {"LD_PRELOAD": str(room.folder / "slowsend.so"), "STACKPROOF_SLOWSEND_NS": "5000000",
-            PER_KIB: "640000"}  # fmt: skip
-    spec = room.spec("swept", baseline={"name": "as-it-is", "image": "mpich.squashfs", "env": slow},
-                     sweep={"env": {PER_KIB: ["0"]}}, launches=11, sizes=[65536])  # fmt: skip
-    done = room.run("bench", spec, "-o", "swept")
-    best = f"{PER_KIB.lower()}-0"
-    assert done.stdout.startswith(f"`{best}` serves most sizes (")
-    assert f"\nlatency at inter-node: {best}, " in done.stdout
-    found = json.loads(room.run("compare", "swept", "--json", ok=(0, 8, 9)).stdout)["sweep"]
-    assert (found["best"], found["grid"]) == (best, 22)
-    assert found["launches"] < 22
-    assert found["choices"][0]["low"] > 1
-    assert len(room.launches("swept")) == found["launches"] + 2
-    job = json.loads((room.folder / "swept" / "job" / "job.json").read_text())
-    assert (room.folder / "swept" / "profile.yaml").exists()
-    again = room.run("bench", "--resume", "swept")
-    assert again.stdout == done.stdout
-    assert json.loads((room.folder / "swept" / "job" / "job.json").read_text()) == job
 
 
 def test_a_cancelled_job_is_told_and_completed(room: Room) -> None:

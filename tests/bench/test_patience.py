@@ -137,11 +137,10 @@ def test_it_says_why_and_what_helps() -> None:
     assert "--no-give-up" in text
 
 
-def test_a_sweep_and_a_batch_job_are_not_given_up() -> None:
+def test_a_batch_job_is_not_given_up() -> None:
     spec = BenchSpec(baseline=Arm(image="a"))
     assert patience.of_bench(spec, 5.0) == Patience(began=5.0)
     assert patience.of_bench(replace(spec, on="slurm"), 5.0) is None
-    assert patience.of_bench(replace(spec, sweep=True), 5.0) is None
 
 
 def test_each_arm_has_an_estimate_where_a_bench_is_given_up() -> None:
@@ -200,7 +199,7 @@ def test_launches_end_when_patience_does_and_all_that_was_made_is_kept(
         return made(0.8), Completed(argv=(), returncode=0, stdout=b"", stderr=b"", seconds=10.0)
 
     monkeypatch.setattr(bench_run, "_measure", measure)
-    spec = SimpleNamespace(launches=10, looks_between=True)
+    spec = SimpleNamespace(launches=10, until_decided=True)
     run = bench_run.Run(
         bench=SimpleNamespace(spec=spec, arms=None),  # type: ignore[arg-type]
         record=SimpleNamespace(keep=lambda name, _: kept.append(name)),  # type: ignore[arg-type]

@@ -79,9 +79,10 @@ def test_a_specification_finds_the_same(tmp_path: Path) -> None:
     assert spec.baseline.transports["inter-node"] == "auto"
     short, again = found(f"vendor:{tmp_path}/site.yaml")
     assert (short, again) == (replace(spec.baseline, env={}), said)
-    swept, said = written(tmp_path, entry, sweep={"env": {"A": ["c", "d"]}}, challengers=[])
+    settings = [{**entry, "name": value, "env": {"A": value}} for value in ("c", "d")]
+    spec, said = written(tmp_path, entry, challengers=settings)
     assert len(said) == 1
-    assert {one.prefix for one in swept.challengers} == {str(prefix)}
+    assert {one.prefix for one in spec.challengers} == {str(prefix)}
 
 
 def test_a_vendor_s_mpi_that_is_not_there(tmp_path: Path) -> None:

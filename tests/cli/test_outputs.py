@@ -48,7 +48,7 @@ FOLDERS = {
 READ = {
     "--accepted", "--arm", "--base", "--baseline", "--builder-base", "--fact", "--challenger", "--capture", "--cluster", "--complete", "--env", "--from",
     "--hook", "--image", "--inject", "--launcher", "--library-path", "--log", "--manifest",
-    "--mirror", "--own", "--mount", "--place", "--plugstack", "--probe", "--profile", "--program",
+    "--mirror", "--own", "--mount", "--place", "--plugstack", "--probe", "--program",
     "--results", "--root", "--share", "--signed-by", "--site", "--spank", "--target", "--upgrade", "--with", "--wrong", "--topology",
     "--ca", "--key", "--signers", "--token", "--placement", "--workdir", "--with-source", "--with-patch",
 }  # fmt: skip

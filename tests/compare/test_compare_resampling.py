@@ -232,3 +232,12 @@ def test_crossing():
 def test_normal_quantile(tail, value):
     """Tabulated values, to more digits than any size needs."""
     assert resampling.normal_quantile(tail) == pytest.approx(value, rel=1e-13, abs=1e-13)
+
+
+def test_below_is_where_the_interval_ends():
+    random = np.random.default_rng(5)
+    rows = random.normal(0.02, 0.03, (200, 12))
+    _, high = resampling.intervals(rows, 0.01)
+    limits = random.normal(0.03, 0.03, 200)
+    clear = np.abs(high - limits) > 1e-4
+    assert (resampling.below(rows, limits, 0.01) == (high < limits))[clear].all()

@@ -1,6 +1,5 @@
 /* Preloaded into an MPI program, this makes its sends slow: MPI_Send and MPI_Isend of at least
- * STACKPROOF_SLOWSEND_MIN bytes busy-wait STACKPROOF_SLOWSEND_NS nanoseconds before they start,
- * and STACKPROOF_SLOWSEND_NS_PER_KIB more for each KiB, which may be fewer than none.
+ * STACKPROOF_SLOWSEND_MIN bytes busy-wait STACKPROOF_SLOWSEND_NS nanoseconds before they start.
  * It is the planted cause that a comparison must find, at the sizes it affects and only there.
  * All default to 0. Compile with the mpicc of the MPI: -shared -fPIC.
  */
@@ -27,18 +26,16 @@ static void wait_for(int count, MPI_Datatype type)
 {
     static long long wait_ns = -1;
     static long long smallest;
-    static long long per_kib;
     int size = 0;
     if (wait_ns < 0) {
         smallest = setting("STACKPROOF_SLOWSEND_MIN");
-        per_kib = setting("STACKPROOF_SLOWSEND_NS_PER_KIB");
         wait_ns = setting("STACKPROOF_SLOWSEND_NS");
     }
     PMPI_Type_size(type, &size);
     if (wait_ns == 0 || (long long)count * size < smallest) {
         return;
     }
-    long long end = now_ns() + wait_ns + (long long)count * size * per_kib / 1024;
+    long long end = now_ns() + wait_ns;
     while (now_ns() < end) {
     }
 }

@@ -69,10 +69,9 @@ class Patience(Value):
 def of_bench(spec: BenchSpec, began: float) -> Patience | None:
     """Return the patience with a bench that began then, None for what is never given up.
 
-    Whoever waits for a batch job would begin it again, and a sweep has no verdicts that
-    disturbance keeps open.
+    Whoever waits for a batch job would begin it again.
     """
-    return None if spec.sweep or REGISTRY[spec.on].queues else Patience(began=began)
+    return None if REGISTRY[spec.on].queues else Patience(began=began)
 
 
 def sentence(patience: Patience, now: float, load: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from msgspec import field
 
-from stackproof.bench import arms, sweep
+from stackproof.bench import arms
 from stackproof.bench.amounts import parse_duration, parse_size, power_sizes
 from stackproof.bench.arms.paths import absolute
 from stackproof.bench.program_spec import Program, program_problems, programs_of
@@ -17,7 +17,7 @@ from stackproof.compare.model import DEFAULT_MARGINS, MOST_LAUNCHES
 from stackproof.core import document as documents
 from stackproof.core.document import Document
 from stackproof.core.errors import Problem, Reason, StackproofError
-from stackproof.core.value import Value, replace
+from stackproof.core.value import Value
 from stackproof.launch import layout
 from stackproof.results.case import Locality, Placement, Rank, Timing
 
@@ -99,8 +99,8 @@ class BenchSpec(Value):
     empty value for an option that has none and `no` for one that must not be set. `cluster` None is
     the default cluster, or the machine's own scheduler. With `until_decided`, `launches` are the
     most that are made, and `budget_s` how many seconds all of them may take. `memory` is as in
-    `results.case.Case`. With `sweep` the challengers are settings of the baseline, of which the
-    best are looked for; with `equal` they must be neither slower nor faster than it.
+    `results.case.Case`. With `equal` challengers must be neither slower nor faster than the
+    baseline.
     """
 
     SCHEMA: ClassVar[str] = "stackproof/bench/1"
@@ -131,13 +131,7 @@ class BenchSpec(Value):
     memory: tuple[str, ...] = ()
     until_decided: bool = False
     budget_s: float | None = None
-    sweep: bool = False
     equal: bool = False
-
-    @property
-    def looks_between(self) -> bool:
-        """Return whether the launches that are made depend on those before."""
-        return self.until_decided or self.sweep
 
 
 def parse_bench(document: Document, *, folder: str = "") -> BenchSpec:
@@ -153,7 +147,6 @@ def parse_bench(document: Document, *, folder: str = "") -> BenchSpec:
         found += _name_problems(document) + _allocation_problems(document)
         found += _arm_placement_problems(document) + _size_problems(document)
         found += program_problems(document)
-        found += sweep.problems(document)
     if found:
         raise StackproofError(*found)
     return _build(document.data, folder)
@@ -366,35 +359,7 @@ def _build(data: dict[str, Any], folder: str) -> BenchSpec:
         given["margins"] = {**DEFAULT_MARGINS, **data["margins"]}
     baseline = arm_of(data["baseline"], folder)
     challengers = tuple(arm_of(arm, folder) for arm in data.get("challengers", ()))
-    found = BenchSpec(baseline=baseline, challengers=challengers, **given)
-    return _with_settings(found, data)
-
-
-def _with_settings(spec: BenchSpec, data: dict[str, Any]) -> BenchSpec:
-    """Return the specification with an arm for each setting of its sweep, if it has one."""
-    if "sweep" not in data:
-        return spec
-    return replace(
-        spec,
-        sweep=True,
-        null_arm=False,
-        launches=data.get("launches", sweep.LAUNCHES),
-        challengers=_swept(spec.baseline, data["sweep"]),
-    )
-
-
-def _swept(baseline: Arm, asked: dict[str, Any]) -> tuple[Arm, ...]:
-    """Return an arm for each setting of a sweep, with what else is asked of the baseline."""
-    name = baseline.name or os.path.splitext(os.path.basename(baseline.image))[0]
-    return tuple(
-        replace(
-            baseline,
-            name=one.name,
-            env={**baseline.env, **one.env},
-            transports={**baseline.transports, **one.transports},
-        )
-        for one in sweep.settings(asked, name)
-    )
+    return BenchSpec(baseline=baseline, challengers=challengers, **given)
 
 
 def _source(entry: Any, folder: str) -> str:

@@ -9,9 +9,6 @@ SITE = option(
     "SITE", "site file, name of a shipped site, or folder of a cluster configuration as "
     "Stackinator has it; default: this machine",
 )  # fmt: skip
-PROFILE = option(
-    "FILE", "a profile that `bench` wrote: its views come into the image; default: none"
-)
 FACT = option(
     "NAME=VALUE", "a fact that conditions of the recipe ask for, in the place of what the site "
     "says (architecture=aarch64, gpu=cuda)",
@@ -37,7 +34,6 @@ class RecipeOptions(Options):
         "recipe (`stackproof recipe ls`)",
     )  # fmt: skip
     site: str | None = SITE
-    profile: str | None = PROFILE
     fact: tuple[str, ...] = FACT
     swap: tuple[str, ...] = SWAP
     with_source: tuple[str, ...] = WITH_SOURCE

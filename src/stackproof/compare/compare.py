@@ -10,7 +10,7 @@ import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
-from stackproof.compare import halo, integrity, overrule, sweep
+from stackproof.compare import halo, integrity, overrule
 from stackproof.compare.collect import CollectedResults, arm_launches, collect, curves_of
 from stackproof.compare.disturbance import Disturbed, disturbed, untold
 from stackproof.compare.judge import (
@@ -89,7 +89,6 @@ def compare(results: Results, options: CompareOptions | None = None) -> Comparis
         paths=results.paths,
         rankings=() if silent or not trust.trusted else rank(panels, spec.baseline, spec.null),
         validated=collected.validated,
-        sweep=sweep.found(results, collected, rules.margins) if trust.trusted else None,
     )
     return integrity.withheld(found, trust)
 
@@ -99,13 +98,6 @@ def panels_of(results: Results) -> tuple[Panel, ...]:
     results = halo.check_residuals(results)
     hurt = disturbed(results.measurements)
     return judged_panels(collect(results), results, _rules(results, CompareOptions()), hurt)
-
-
-def settings_left(results: Results, block: int) -> dict[tuple[str, str, str], tuple[str, ...]]:
-    """Return which settings of a sweep are left on each curve after a block."""
-    collected = collect(halo.check_residuals(results))
-    plan = sweep.plan_of(results.spec, _rules(results, CompareOptions()).margins)
-    return sweep.remaining(collected.table, curves_of(collected), plan, block)
 
 
 def _rules(results: Results, options: CompareOptions) -> Rules:

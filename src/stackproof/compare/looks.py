@@ -8,7 +8,6 @@ FIRST_LOOK = 8
 """With fewer pairs no swap of arms is as rare as a look's level, so that nothing can be decided."""
 
 _GROWTH = 1.38  # 8, 11, 15, 20, 28, 40: whoever looks more often has less to spend on each
-_SMALL_GROWTH = 1.15
 
 
 def planned(most: int) -> tuple[int, ...]:
@@ -18,20 +17,6 @@ def planned(most: int) -> tuple[int, ...]:
         found.append(round(look))
         look /= _GROWTH
     return tuple(reversed(found))
-
-
-def growing(first: int, most: int) -> tuple[int, ...]:
-    """Return looks from the `first` on, each after about a seventh more launches, `most` last.
-
-    For who gives something up at each look, so that one more look saves launches at once.
-    """
-    found, look = [], float(first)
-    while round(look) < most:
-        found.append(round(look))
-        look *= _SMALL_GROWTH
-    if len(found) > 1 and 2 * (most - found[-1]) < found[-1] - found[-2]:
-        found.pop()
-    return (*found, most)
 
 
 def taken(looks: Sequence[int], launches: int) -> tuple[int, ...]:

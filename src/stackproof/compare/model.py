@@ -398,40 +398,6 @@ class Note(Value):
     text: str
 
 
-class Choice(Value):
-    """The best setting at one size of a curve.
-
-    `ratio` is to the baseline, above 1 where the setting is better; `low` and `high` are the ends
-    of its interval, at a level that holds for all looks and settings together; None for the
-    baseline itself. `equal` are settings that are not told from it.
-    """
-
-    placement: str
-    program: str
-    benchmark: str
-    title: str
-    size: int
-    arm: str
-    equal: tuple[str, ...] = ()
-    ratio: float | None = None
-    low: float | None = None
-    high: float | None = None
-
-
-class SweepOutcome(Value):
-    """What a sweep found: the best setting by size, and the one that serves most sizes.
-
-    `left` are the settings that nothing gave up, by placement, program and benchmark; `launches`
-    are those that were made and timed, `grid` how many all settings in all blocks would have been.
-    """
-
-    choices: tuple[Choice, ...]
-    best: str
-    launches: int
-    grid: int
-    left: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-
-
 class Comparison(Value):
     """The verdict and everything behind it.
 
@@ -455,7 +421,6 @@ class Comparison(Value):
     family_error: float
     paths: tuple[MessagePaths, ...] = ()
     rankings: tuple[Ranking, ...] = ()
-    sweep: SweepOutcome | None = None
     validated: tuple[Validated, ...] = ()
     integrity: Integrity | None = None
     words: str = ""

@@ -109,9 +109,6 @@ class RunOptions(
 ):
     """Images, and the command that sees them."""
 
-    profile: str | None = option(
-        "FILE", "set what a profile that `bench` wrote found best; default: none"
-    )
     rest: tuple[str, ...] = argument("COMMAND", "what to run", rest=True, between=True, must=True)
 
 

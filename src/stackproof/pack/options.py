@@ -45,7 +45,6 @@ class PackOptions(Options, run="pack.cli.pack:run"):
     explain: bool = flag("show what would be moved and how, every text, and write nothing")
     json: bool = flag("print the provenance as JSON")
     site: str | None = build_options.SITE
-    profile: str | None = build_options.PROFILE
     fact: tuple[str, ...] = build_options.FACT
     swap: tuple[str, ...] = build_options.SWAP
     with_source: tuple[str, ...] = build_options.WITH_SOURCE

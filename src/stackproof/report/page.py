@@ -35,7 +35,6 @@ from stackproof.report.ranking import (
 from stackproof.report.shapes import shapes_part
 from stackproof.report.side_by_side import side_by_side_part
 from stackproof.report.summary import facts_part, headlines_part, picture_part
-from stackproof.report.sweep import sweep_part
 from stackproof.report.tables import curve_label, placements
 from stackproof.report.verdict import badge, regimes_part, tables_part, unit_text, verdict_part
 
@@ -84,7 +83,6 @@ def render_page(comparison: Comparison, page: Page) -> str:
 
 def _main(comparison: Comparison, page: Page) -> tuple[Markup | None, ...]:
     return (
-        sweep_part(comparison),
         verdict_part(comparison),
         tables_part(comparison),
         _curves_part(comparison, page),

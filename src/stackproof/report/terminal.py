@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from stackproof.compare.model import Comparison
 from stackproof.core import harmless
 from stackproof.report.headline import headline
-from stackproof.report.sweep import best_lines, outcome_sentence
 from stackproof.report.tables import (
     LEGEND,
     Row,
@@ -39,7 +38,6 @@ def terminal_verdicts(comparison: Comparison, width: int = WIDTH) -> str:
         comparison.spec.name,
         *_wrapped(margins_text(comparison), width, "  "),
         *_wrapped(presence_text(comparison), width, "  "),
-        *_sweep(comparison, width),
         "",
     ]
     for arm in comparison.challengers:
@@ -54,15 +52,6 @@ def terminal_verdicts(comparison: Comparison, width: int = WIDTH) -> str:
         lines += [*_tails(comparison, arm, width), *_undecided(comparison, arm, width), ""]
     lines += [*_wrapped(LEGEND, width), *_closing(comparison, width)]
     return "\n".join(map(harmless.line, lines)) + "\n"
-
-
-def _sweep(comparison: Comparison, width: int) -> list[str]:
-    """Return the best settings of a sweep, nothing where there was none."""
-    found = comparison.sweep
-    if found is None:
-        return []
-    lines = [outcome_sentence(comparison, found), *best_lines(found)]
-    return ["", *(row for line in lines for row in _wrapped(line, width, "  "))]
 
 
 def _headline(comparison: Comparison, arm: str, width: int) -> list[str]:

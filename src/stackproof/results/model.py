@@ -52,10 +52,9 @@ class ResultsSpec(Value):
 
     `null` is the arm that is the baseline once more. `margins` are fractions by kind of metric;
     `launches` how many blocks were planned at most; `looks` after how many it was looked whether
-    more are needed, empty when it was not; `sweep` says that the arms are settings of one, of which
-    the best were looked for; `equal` that challengers must be neither slower nor faster than the
-    baseline; `limits` maps a placement's name to `{"MB/s": number or null, "source": text}`, the
-    limit of its link in one direction.
+    more are needed, empty when it was not; `equal` says that challengers must be neither
+    slower nor faster than the baseline; `limits` maps a placement's name to `{"MB/s": number or
+    null, "source": text}`, the limit of its link in one direction.
     """
 
     SCHEMA: ClassVar[str] = "stackproof/results/1"
@@ -71,7 +70,6 @@ class ResultsSpec(Value):
     created: str = ""
     arms: Mapping[str, ComparedArm] = field(default_factory=dict)
     looks: tuple[int, ...] = ()
-    sweep: bool = False
     equal: bool = False
     host: Mapping[str, Any] = field(default_factory=dict)
     limits: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

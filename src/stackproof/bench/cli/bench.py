@@ -56,7 +56,7 @@ def run(asked: BenchOptions) -> int:
     if asked.no_verdict:
         print(folder)
         return 0
-    return _judged(spec, folder, asked)
+    return _judged(folder, asked)
 
 
 def _look_around(options: BenchOptions) -> Callable[[], object]:
@@ -92,34 +92,12 @@ def _specification(options: BenchOptions, begin: Callable[[], object]) -> BenchS
     return build_recipes(spec, words, progress.monitor(), begin=begin)
 
 
-def _judged(spec: BenchSpec, folder: Path, asked: BenchOptions) -> int:
+def _judged(folder: Path, asked: BenchOptions) -> int:
     """Say what the launches tell; return the exit code."""
     from stackproof.report.cli import compare  # noqa: PLC0415 - numpy only when there is a verdict
 
-    if spec.sweep:
-        code = _settings(spec, folder, as_json=asked.json)
-    else:
-        code = compare.judge(folder, as_json=asked.json)
+    code = compare.judge(folder, as_json=asked.json)
     return compare.required(code) if asked.require_pass else code
-
-
-def _settings(spec: BenchSpec, folder: Path, *, as_json: bool) -> int:
-    """Say which settings are best and write them as a profile; 7 for what cannot be trusted."""
-    from stackproof.bench.effects.profiles import write_profile  # noqa: PLC0415 - numpy, as above
-    from stackproof.report.cli import compare  # noqa: PLC0415 - as above
-    from stackproof.report.render import render_json  # noqa: PLC0415 - as above
-    from stackproof.report.sweep import best_lines, outcome_sentence  # noqa: PLC0415 - as above
-
-    comparison = compare.load_and_compare(folder)
-    found = comparison.sweep
-    path = write_profile(spec, comparison, folder)
-    if as_json:
-        print(render_json(comparison), end="")
-    elif found is not None:
-        for line in (outcome_sentence(comparison, found), *best_lines(found)):
-            print(line)
-        print(f"profile: {path}")
-    return compare.exit_code(comparison) if found is None else 0
 
 
 def _dry_run(spec: BenchSpec, folder: Path, asked: BenchOptions) -> int:

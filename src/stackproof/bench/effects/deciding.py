@@ -13,7 +13,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from stackproof.bench.effects import sweeping
 from stackproof.bench.schedule import Launch
 from stackproof.bench.spec import BenchSpec
 from stackproof.compare import looks
@@ -54,10 +53,6 @@ class Experiment(Value):
 
 def looks_of(spec: BenchSpec) -> tuple[int, ...]:
     """Return after how many launches per arm it is looked, nothing where it is not."""
-    if spec.sweep:
-        from stackproof.compare import sweep  # noqa: PLC0415 - numpy, and for sweeps alone
-
-        return sweep.planned_looks(spec.launches, len(spec.challengers) + 1)
     return looks.planned(spec.launches) if spec.until_decided else ()
 
 
@@ -69,9 +64,6 @@ def blocks(experiment: Experiment, monitor: Monitor) -> Iterator[tuple[Launch, .
     What is yielded must be made before the next is asked for.
     """
     spec, plan, folder = experiment.spec, experiment.plan, experiment.folder
-    if spec.sweep:
-        yield from sweeping.rounds(plan, looks_of(spec), folder, monitor)
-        return
     if not spec.until_decided:
         yield tuple(plan)
         return

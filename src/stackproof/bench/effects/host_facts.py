@@ -38,7 +38,6 @@ def results_spec(
         margins=dict(spec.margins),
         launches=spec.launches,
         looks=deciding.looks_of(spec),
-        sweep=spec.sweep,
         equal=spec.equal,
         seed=spec.seed,
         created=launching.now(),

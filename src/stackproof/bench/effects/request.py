@@ -53,7 +53,7 @@ def specification(options: BenchOptions, tell: Tell = lambda _: None) -> BenchSp
     Raises `StackproofError`: USAGE, UNSUPPORTED, and what a file that is no specification raises.
     """
     specifying.refuse_changes(options)
-    tell = functools.cache(tell)  # arms of a sweep are one MPI, which is told of once
+    tell = functools.cache(tell)  # several arms may be one MPI, which is told of once
     spec = (
         batch_job.load(specifying.folder_of(options))
         if options.resume

@@ -159,12 +159,12 @@ def run_bench(
         set_aside(bench.placements, wanted, folder)
         missing = [one for one in wanted if not (folder / LAUNCHES / one.file_name).exists()]
         made += len(wanted)
-        if run is None and (missing or not bench.spec.looks_between):
+        if run is None and (missing or not bench.spec.until_decided):
             record = _begin(bench, results, folder, missing=bool(missing))
             pace = pace_in(bench, wanted, folder)
             if missing:
                 monitor(_shape(bench, wanted, pace.left_s + probes_s(missing)))
-            probed = own if bench.spec.looks_between else missing
+            probed = own if bench.spec.until_decided else missing
             paths = _probe(bench, list(probed), folder, monitor)
             run = Run(
                 bench=replace(bench, paths=paths),
@@ -217,7 +217,7 @@ def _shape(bench: Bench, launches: Sequence[Launch], left_s: float) -> Event:
 
 def _left_of(spec: BenchSpec) -> str:
     """Return of what a pace knows how long the rest takes: further blocks are yet to be decided."""
-    return "of this block" if spec.looks_between else ""
+    return "of this block" if spec.until_decided else ""
 
 
 def _group(launch: Launch) -> tuple[int, str, str]:

@@ -83,12 +83,6 @@ def _load_every(path: Path, options: RecipeOptions) -> tuple[Loaded, ...]:
                 "words such as `--with` change a recipe file, and this recipe is a folder",
                 hint="write a recipe file with its keys: docs/how-to/use-stackinator-recipes.md",
             )
-        if options.profile is not None:
-            raise fail(
-                Reason.UNSUPPORTED,
-                "a profile is laid over a recipe file, and this recipe is a folder",
-                hint="set its variables in a view of the recipe, or give it to `run --profile`",
-            )
         reading = Reading(path=path, options=options, facts=facts)
         builder = builders.find(builders.OF_FOLDERS)
         given = {"from": options.rpms, "root": options.root}
@@ -98,22 +92,11 @@ def _load_every(path: Path, options: RecipeOptions) -> tuple[Loaded, ...]:
     from stackproof.recipe.effects import inheritance  # noqa: PLC0415
 
     chain = inheritance.load_chain(str(path))
-    if options.profile is not None:
-        chain = (*chain, _profile(options.profile))
     choices = composition.expand(chain)
     if not options.matrix:
         choices = (_choice(options.choose, chain),)
     reading = Reading(path=path, options=options, facts=facts, chain=chain)
     return tuple(_load_file(reading, choice) for choice in choices)
-
-
-def _profile(path: str) -> Document:
-    """Return a profile, to be laid over a recipe; raises `StackproofError` for what is none."""
-    from stackproof.image import profile  # noqa: PLC0415 - as above
-
-    document = documents.load(path)
-    profile.parse_profile(document)
-    return document
 
 
 def given_facts(words: Sequence[str]) -> dict[str, str]:

@@ -14,7 +14,7 @@ from stackproof.mount.effects.entering import PlainOptions, enter
 
 TYPE_CHECKING = False  # `typing`, and argparse, take longer to import than to mount
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from stackproof.mount.effects.entering import Entered
     from stackproof.mount.options import RunOptions
@@ -28,19 +28,8 @@ def plain(images: str, command: Sequence[str]) -> int:
 
 def run(options: RunOptions) -> int:
     """Mount, and become the command; returns only if that cannot be executed."""
-    variables = _profile(options.profile) if options.profile else {}
     entered = enter(options, options.rest, note)
-    entered.environment.update(variables)
     return become(entered, entered.words)
-
-
-def _profile(file: str) -> Mapping[str, str]:
-    """Return the variables that a profile sets; raises `StackproofError` for what is none."""
-    from stackproof.core import limits  # noqa: PLC0415 - commands without a profile wait for less
-    from stackproof.core.effects import files  # noqa: PLC0415 - as above
-    from stackproof.image import profile  # noqa: PLC0415 - as above
-
-    return profile.tuned(files.read_bounded(file, limits.DOCUMENT), file=file)
 
 
 def become(entered: Entered, argv: Sequence[str]) -> int:

@@ -69,7 +69,6 @@ def _build_image(recipe: str, words: PackOptions) -> str:
     options = RecipeOptions(
         recipe=recipe,
         site=words.site,
-        profile=words.profile,
         fact=words.fact,
         swap=words.swap,
         with_source=words.with_source,
