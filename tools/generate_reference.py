@@ -329,7 +329,7 @@ def environment_in_code() -> set[str]:
 
 
 def knowledge() -> str:
-    """Return the page of settings, known problems and rules on curves."""
+    """Return the page of settings and known problems."""
     from stackproof.knowledge.effects.load import load_knowledge  # noqa: PLC0415 - after the page needs it
     from stackproof.knowledge.model import words  # noqa: PLC0415
 
@@ -352,12 +352,6 @@ def knowledge() -> str:
             + (f"{commands}\n" if commands else "")
             + f"\nKnown by: {', '.join(rule.evidence)}. {links(rule.sources)}\n"
         )
-    rows = [
-        (shape.id, shape.title, shape.test, shape.meaning, shape.level, links(shape.sources))
-        for shape in known.curve_rules
-    ]
-    head = ("id", "what is seen", "test", "meaning", "level", "sources")
-    parts.append("## Rules on curves\n\n" + table(head, rows))
     parts.append("## Settings\n")
     for component in dict.fromkeys(setting.component for setting in known.settings):
         settings = [

@@ -245,22 +245,4 @@ def test_a_slow_way_back_is_seen_by_both_directions_together(room: Path) -> None
     finally:
         stackproof("cluster", "down", "--name", "test-way-back", cwd=room)
     told = json.loads(stackproof("doctor", "--results", "way-back", "--json", cwd=room).stdout)
-    (mark,) = [one for one in told["curves"] if one["rule"] == "S22"]
-    assert "MB/s both ways" in mark["seen"]
-
-
-def test_the_wire_of_a_slow_link_is_named_and_tcp_that_was_asked_for(room: Path) -> None:
-    spec = write_spec(
-        room, "wire",
-        baseline={
-            "name": "base", "image": "mpich.squashfs", "rate": "100mbit",
-            "transports": {"inter-node": "tcp"},
-        },
-        benchmarks=["bandwidth"], sizes=[8, 1 << 16, 1 << 18, 1 << 20], window=4,
-        placements=["inter-node"], launches=2,
-    )  # fmt: skip
-    stackproof("bench", spec, "-o", "wire", "--no-verdict", cwd=room)
-    told = json.loads(stackproof("doctor", "--results", "wire", "--json", cwd=room).stdout)
-    (mark,) = [one for one in told["curves"] if one["rule"] == "S01"]
-    words = "that is what a link of 100 Mbit/s carries, as asked: it was forced on tcp"
-    assert words in mark["seen"]
+    assert "K237" in {one["rule"] for one in told["findings"] if one["answer"] == "fires"}

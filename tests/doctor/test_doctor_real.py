@@ -24,7 +24,7 @@ from stackproof.results.model import Results, ResultsSpec
 
 pytestmark = pytest.mark.machine
 
-KNOWLEDGE = load_knowledge(settings=False)
+KNOWLEDGE = load_knowledge()
 INCLUDE = "OMPI_MCA_opal_common_ofi_provider_include"
 
 

@@ -20,7 +20,7 @@ from stackproof.knowledge.evidence import Evidence, merged, redacted
 
 FOLDER = Path(__file__).parents[1] / "captures" / "doctor"
 CASES = yaml.safe_load((FOLDER / "index.yaml").read_text())
-KNOWLEDGE = load_knowledge(settings=False)
+KNOWLEDGE = load_knowledge()
 
 
 def evidence(name: str, case: dict[str, Any]) -> Evidence:

@@ -15,7 +15,6 @@ from stackproof.doctor.conditions import Answer, evaluate
 from stackproof.doctor.evidence.results import (
     curves_of,
     implied,
-    marks_of,
     of_bill,
     of_environment,
     of_image,
@@ -33,7 +32,7 @@ from stackproof.results.case import Locality
 from stackproof.results.measurement import Check, State
 from stackproof.site.model import External, Fabric, FabricType, Partition, Site, VendorMpi
 
-KNOWLEDGE = load_knowledge(settings=False)
+KNOWLEDGE = load_knowledge()
 MACHINE = Site(
     name="alps",
     partitions={"gpu": Partition(nics=4, cpu="NVIDIA Grace", gpu="NVIDIA GH200")},
@@ -166,12 +165,12 @@ def test_what_env_prints_is_read() -> None:
 
 
 def test_results_tell_how_they_were_made() -> None:
-    found = of_results(results(transport="lnx"), "a", KNOWLEDGE)
+    found = of_results(results(transport="lnx"), "a")
     assert found.facts == {
         "placement": ("inter-node",), "memory": ("host",), "transport": ("lnx",),
         "uses": ("bandwidth",), "worlds": 1.0, "nodes": 2.0, "ended": "ok",
         "cut-short": False,
-        "shapes": found.facts["shapes"], "fabric": "slingshot-11",
+        "share-of-link": found.facts["share-of-link"], "fabric": "slingshot-11",
     }  # fmt: skip
     assert found.partial == ("logs", "variables")
 
@@ -182,7 +181,7 @@ def test_results_tell_which_mpi_answered() -> None:
         made.measurements[0].output, mpi_library="Open MPI v5.0.8, package: x", worlds=2
     )
     argv = ("/usr/bin/srun", "--mpi=pmi2", "prog")
-    found = of_results(changed(made, output=output, argv=argv), "a", KNOWLEDGE)
+    found = of_results(changed(made, output=output, argv=argv), "a")
     assert (found.facts["mpi"], found.versions) == ("openmpi", {"openmpi": "5.0.8"})
     assert (found.facts["launcher"], found.facts["pmi"]) == (("srun",), ("pmi2",))
     rule = next(rule for rule in KNOWLEDGE.rules if rule.id == "K25")
@@ -194,9 +193,9 @@ def test_results_tell_which_mpi_answered() -> None:
 )
 def test_results_tell_how_launches_ended(reason: Reason, ended: str) -> None:
     check = Check(name="end", state=State.BAD, reason=reason.value, evidence="VNI_NOT_FOUND")
-    found = of_results(changed(results(), checks=(check,)), "a", KNOWLEDGE)
+    found = of_results(changed(results(), checks=(check,)), "a")
     assert found.facts["ended"] == ended
-    assert "shapes" not in found.facts
+    assert "share-of-link" not in found.facts
     assert found.logs == {"launches of a": "VNI_NOT_FOUND"}
 
 
@@ -215,7 +214,7 @@ def test_results_tell_whether_a_rank_was_ended_from_outside(said: str, ended: st
     crash = Check(name="end", state=State.BAD, reason=Reason.RANK_CRASHED.value, evidence=said)
     cut = Check(name="output", state=State.BAD, reason=Reason.TRUNCATED_OUTPUT.value, evidence="x")
     output = replace(results().measurements[0].output, worlds=1)
-    found = of_results(changed(results(), checks=(crash, cut), output=output), "a", KNOWLEDGE)
+    found = of_results(changed(results(), checks=(crash, cut), output=output), "a")
     assert (found.facts["ended"], found.facts["cut-short"]) == (ended, True)
     first = next(iter(diagnose(KNOWLEDGE, found))).rule.id
     assert first == ("K69" if ended == "killed" else "K176")
@@ -245,10 +244,10 @@ def test_the_last_words_of_a_launcher_are_no_cause(code: str, first: str) -> Non
 
 def test_results_tell_of_wrong_bytes() -> None:
     output = replace(results().measurements[0].output, validation_errors=6)
-    found = of_results(changed(results(), output=output), "a", KNOWLEDGE)
+    found = of_results(changed(results(), output=output), "a")
     assert found.facts["wrong-bytes"] == 6.0
     assert diagnose(KNOWLEDGE, found)[0].rule.id == "K71"
-    assert "wrong-bytes" not in of_results(results(), "a", KNOWLEDGE).facts
+    assert "wrong-bytes" not in of_results(results(), "a").facts
 
 
 @pytest.mark.parametrize(
@@ -301,16 +300,22 @@ def test_an_environment_without_any_setting_is_a_whole_one() -> None:
 def test_curves_are_medians_over_launches() -> None:
     (one,) = curves_of(results(launches=3))
     assert one.values[8] == 8.0
-    assert one.launches[8] == (8.0, 8.0, 8.0)
-    assert (one.link, one.slingshot, one.memory) == (25000.0, True, BufferPlace.HOST)
-    (single,) = curves_of(results())
-    assert single.launches[8] == (8.0,)
+    assert (one.link, one.memory) == (25000.0, BufferPlace.HOST)
 
 
-def test_rules_on_curves_are_found_in_results() -> None:
-    slow = results(factor=0.0005)
-    assert {mark.rule.id for mark in marks_of(slow, KNOWLEDGE)} >= {"S01"}
-    assert "S01" in of_results(slow, "a", KNOWLEDGE).facts["shapes"]
+def test_results_tell_the_share_of_the_link_that_they_reach() -> None:
+    found = of_results(results(factor=0.005), "a")
+    assert found.facts["share-of-link"] == pytest.approx(0.005 * (4 << 20) / 25000, rel=1e-3)
+
+
+@pytest.mark.parametrize(("factor", "ratio"), [(1.9, 1.9), (0.5, 0.5)])
+def test_both_directions_are_compared_with_one(factor: float, ratio: float) -> None:
+    one, both = results(), results(factor=factor)
+    (launch,) = both.measurements
+    series = tuple(replace(s, benchmark="bibandwidth") for s in launch.output.series)
+    launch = replace(launch, output=replace(launch.output, series=series))
+    together = replace(one, measurements=(*one.measurements, launch))
+    assert of_results(together, "a").facts["both-ways-over-one-way"] == pytest.approx(ratio)
 
 
 def two(first: Any, second: Any) -> Any:
@@ -320,15 +325,15 @@ def two(first: Any, second: Any) -> Any:
 
 def test_the_message_rates_of_two_transports_are_compared() -> None:
     both = two(results(transport="lnx", factor=0.5), results(transport="cxi"))
-    found = of_results(both, "a", KNOWLEDGE)
+    found = of_results(both, "a")
     assert found.facts["small-message-rate-lnx-over-cxi"] == 0.5
 
 
 def test_device_and_host_memory_are_compared() -> None:
     host, device = results(), results(factor=0.25, device=True)
     both = replace(host, measurements=(*host.measurements, *device.measurements))
-    assert of_results(both, "a", KNOWLEDGE).facts["device-over-host-bandwidth"] == 0.25
-    assert of_results(both, "a", KNOWLEDGE).facts["memory"] == ("host", "device")
+    assert of_results(both, "a").facts["device-over-host-bandwidth"] == 0.25
+    assert of_results(both, "a").facts["memory"] == ("host", "device")
 
 
 @pytest.mark.battery

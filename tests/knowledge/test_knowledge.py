@@ -12,7 +12,6 @@ from stackproof.core import document as documents
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.knowledge.model import (
     UNVERSIONED,
-    CurveLevel,
     KnowledgeFiles,
     Severity,
     find,
@@ -42,18 +41,6 @@ RULE = {
     "evidence": ["issue"],
     "sources": ["news"],
 }
-CURVE_RULE = {
-    "id": "S01",
-    "name": "shape",
-    "level": "fault",
-    "title": "t",
-    "test": "t",
-    "thresholds": {"below": 0.2},
-    "meaning": "m",
-    "related": ["K01"],
-    "evidence": ["computed"],
-    "sources": ["news"],
-}
 
 
 def parsed(name: str, data: Any) -> documents.Document:
@@ -63,7 +50,6 @@ def parsed(name: str, data: Any) -> documents.Document:
 def read(
     setting: dict[str, Any] | None = None,
     rule: dict[str, Any] | None = None,
-    curve_rule: dict[str, Any] | None = None,
     sources: dict[str, Any] | None = None,
 ) -> Any:
     settings = {"component": "libfabric", "settings": [{**SETTING, **(setting or {})}]}
@@ -72,7 +58,6 @@ def read(
             sources=parsed("sources", {**SOURCES, **(sources or {})}),
             settings=(parsed("settings", settings),),
             rules=(parsed("rules", {"rules": [{**RULE, **(rule or {})}]}),),
-            curve_rules=parsed("curves", {"rules": [{**CURVE_RULE, **(curve_rule or {})}]}),
         )
     )
 
@@ -87,12 +72,11 @@ def test_everything_that_is_shipped_is_read() -> None:
     assert len(KNOWLEDGE.settings) == 219
     numbers = {rule.number for rule in KNOWLEDGE.rules}
     assert set(range(1, 91)) <= numbers
-    assert len(KNOWLEDGE.rules) == len(numbers) == 233
-    assert {rule.id for rule in KNOWLEDGE.curve_rules} == {f"S{n:02}" for n in range(1, 23)}
+    assert len(KNOWLEDGE.rules) == len(numbers) == 234
 
 
 def test_every_entry_has_a_public_source_and_says_how_it_is_known() -> None:
-    for entry in (*KNOWLEDGE.settings, *KNOWLEDGE.rules, *KNOWLEDGE.curve_rules):
+    for entry in (*KNOWLEDGE.settings, *KNOWLEDGE.rules):
         assert entry.sources
         assert entry.evidence
         assert all(source.url.startswith("https://") for source in entry.sources)
@@ -130,7 +114,6 @@ def test_a_small_knowledge_is_read() -> None:
     assert knowledge.settings[0].versions == ":"
     assert knowledge.rules[0].severity is Severity.SLOW
     assert knowledge.rules[0].sources[0].url == "https://example.org/news"
-    assert knowledge.curve_rules[0].level is CurveLevel.FAULT
 
 
 @pytest.mark.parametrize(
@@ -155,9 +138,8 @@ def test_a_small_knowledge_is_read() -> None:
             Reason.INVALID_VALUE,
         ),
         ({"setting": {"names": ["A", "A"]}}, Reason.INVALID_VALUE),
-        ({"curve_rule": {"related": ["K99"]}}, Reason.INVALID_VALUE),
-        ({"curve_rule": {"thresholds": {}}}, Reason.INVALID_VALUE),
-        ({"curve_rule": {"name": "one"}}, Reason.INVALID_VALUE),
+        ({"rule": {"outranks": ["K99"]}}, Reason.INVALID_VALUE),
+        ({"rule": {"name": "K01"}}, Reason.INVALID_VALUE),
         (
             {"sources": {"sources": {"news": {"title": "t", "url": "http://x"}}}},
             Reason.INVALID_VALUE,
@@ -182,7 +164,6 @@ def test_a_source_that_nothing_uses_is_refused() -> None:
         ("FI_CXI_RDZV_THRESHOLD", "FI_CXI_RDZV_THRESHOLD"),
         ("k01", "K01"),
         ("lnx-provider-renamed", "K01"),
-        ("S05", "S05"),
     ],
 )
 def test_entries_are_found_by_name_or_id(name: str, found: str) -> None:

@@ -20,7 +20,7 @@ function __stackproof_say
         printf '%s\t%s\n' 'report' 'write the report of measured results as one HTML file'
         printf '%s\t%s\n' 'import' 'turn outputs of OSU or IMB into results to report on'
         printf '%s\t%s\n' 'doctor' 'find known problems of a stack, a machine or results'
-        printf '%s\t%s\n' 'explain' 'explain a setting, a known problem or a curves shape'
+        printf '%s\t%s\n' 'explain' 'explain a setting or a known problem'
         printf '%s\t%s\n' 'inject' 'put another MPI under programs: check, apply, prove, undo'
         printf '%s\t%s\n' 'site' 'show, check or probe what a machine offers'
         printf '%s\t%s\n' 'cluster' 'start, use or stop a cluster on this machine'

@@ -86,7 +86,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "explain": (
             "doctor.options:ExplainOptions",
-            "explain a setting, a known problem or a curve's shape",
+            "explain a setting or a known problem",
         ),
         "inject": (
             "inject.options:ACTIONS",

@@ -7,16 +7,14 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from stackproof.compare.curve_shapes import Mark
 from stackproof.core import harmless
-from stackproof.core.numbers import size_text
 from stackproof.core.value import Value, replace
 from stackproof.doctor.conditions import Answer
 from stackproof.doctor.diagnosis import Diagnosis
 from stackproof.doctor.log.story import LogEvent, component_of
 from stackproof.doctor.remedies import fitting_commands
 from stackproof.doctor.rules import RuleFinding
-from stackproof.knowledge.model import CurveLevel, Severity
+from stackproof.knowledge.model import Severity
 from stackproof.report.knowledge_text import labelled
 
 MOST_LINES = 12
@@ -25,7 +23,6 @@ MOST_CAUSES = 3
 """Causes that are named; a longer list helps nobody."""
 
 _INFERRED = "a part of this is a conclusion that nobody has confirmed"
-_MOST_MARKS = 4
 _FACTS = ("mpi", "launcher", "provider", "ended")
 
 
@@ -82,7 +79,7 @@ def _wrapped(text: str, width: int, first: str = "  ", most: int = 10**6) -> lis
 
 
 def _results(diagnosis: Diagnosis, width: int, *, every: bool) -> Iterator[str]:
-    """Yield what results show: where arms took other paths, how fast they are, and shapes."""
+    """Yield what results show: where arms took other paths, and how fast they are."""
     for title, texts in (
         ("Launches did not take the path that was asked for", diagnosis.fallbacks),
         ("Arms took different paths", diagnosis.paths),
@@ -95,37 +92,6 @@ def _results(diagnosis: Diagnosis, width: int, *, every: bool) -> Iterator[str]:
                 yield from _wrapped(text, width, most=10**6 if every else 2)
             if len(texts) > len(shown):
                 yield f"  and {len(texts) - len(shown)} more: --all shows them"
-    yield from _marks(diagnosis.marks, width, every=every)
-
-
-def _marks(marks: Sequence[Mark], width: int, *, every: bool) -> Iterator[str]:
-    """Yield what curves show, faults first: each rule once, with the curves on which it holds."""
-    order = list(CurveLevel)
-    groups: dict[str, list[Mark]] = {}
-    for mark in sorted(marks, key=lambda mark: order.index(mark.rule.level)):
-        groups.setdefault(mark.rule.id, []).append(mark)
-    shown = list(groups.items()) if every else list(groups.items())[:_MOST_MARKS]
-    if shown:
-        yield "What the curves show:"
-    for identifier, same in shown:
-        rule = same[0].rule
-        curves = list(dict.fromkeys((one.arm, one.benchmark, one.placement) for one in same))
-        text = f"{rule.title} ({_place(same[0])}"
-        if len(curves) > 1:
-            arms = ", ".join(dict.fromkeys(arm for arm, *_ in curves))
-            text += f"; on {len(curves)} curves of {arms}"
-        elif len(same) > 1:
-            text += f", and at {len(same) - 1} more sizes"
-        number = f"{identifier} " * every
-        meaning = f"{text}). {rule.meaning}"
-        yield from _wrapped(meaning, width, f"  {number}{rule.level}: ", most=10**6 if every else 2)
-    if len(groups) > len(shown):
-        yield f"  and {len(groups) - len(shown)} more: --all shows them"
-
-
-def _place(mark: Mark) -> str:
-    at = f" at {size_text(mark.size)}" if mark.size is not None else ""
-    return f"{mark.arm}, {mark.benchmark}, {mark.placement}{at}: {mark.seen}"
 
 
 def _printed(diagnosis: Diagnosis, width: int) -> Iterator[_Block]:

@@ -1,8 +1,7 @@
-"""A diagnosis: findings of known problems, what curves show and what a job printed; as data."""
+"""A diagnosis: findings of known problems, paths of arms and what a job printed; as data."""
 
 from __future__ import annotations
 
-from stackproof.compare.curve_shapes import Mark
 from stackproof.core import harmless, noun
 from stackproof.core.value import Value
 from stackproof.doctor.conditions import Answer, Certainty
@@ -14,7 +13,7 @@ _SCHEMA = "stackproof/diagnosis/1"
 
 
 class Diagnosis(Value):
-    """Evidence, every known problem decided on it, and what curves and paths of arms show.
+    """Evidence, every known problem decided on it, and what paths of arms show.
 
     `fallbacks` are launches that took another transport than was asked for, `ratios` how an arm
     compares with the baseline.
@@ -22,7 +21,6 @@ class Diagnosis(Value):
 
     evidence: Evidence
     findings: tuple[RuleFinding, ...]
-    marks: tuple[Mark, ...] = ()
     paths: tuple[str, ...] = ()
     fallbacks: tuple[str, ...] = ()
     ratios: tuple[str, ...] = ()
@@ -70,19 +68,6 @@ def data_of(diagnosis: Diagnosis) -> dict[str, object]:
                 "sources": [source.url for source in one.rule.sources],
             }
             for one in diagnosis.findings
-        ],
-        "curves": [
-            {
-                "rule": mark.rule.id,
-                "level": mark.rule.level,
-                "arm": mark.arm,
-                "benchmark": mark.benchmark,
-                "placement": mark.placement,
-                "size": mark.size,
-                "seen": mark.seen,
-                "meaning": mark.rule.meaning,
-            }
-            for mark in diagnosis.marks
         ],
         "evidence": noun.to_data(diagnosis.evidence),
         "paths": diagnosis.paths,

@@ -70,7 +70,8 @@ _FORMS: Mapping[str, str] = {
     **dict.fromkeys(
         (
             "wrong-bytes", "worlds", "nodes", "jobs-on-node", "nics-per-node", "memlock-kib",
-            "small-message-rate-lnx-over-cxi", "device-over-host-bandwidth",
+            "small-message-rate-lnx-over-cxi", "device-over-host-bandwidth", "share-of-link",
+            "both-ways-over-one-way",
         ),
         NUMBER,
     ),
@@ -186,7 +187,10 @@ FACTS: Mapping[str, FactKind] = {
         ("xpmem-built", "the MPI was built for XPMEM", "an image, or `--program FILE`"),
         ("xpmem-device", "the machine has /dev/xpmem", "`ls /dev/xpmem`"),
         ("gtl-linked", "Cray's library for GPUs is linked", "`--program FILE`"),
-        ("shapes", "rules on curves that hold", "results, `--results FOLDER`"),
+        ("share-of-link", "best bandwidth between nodes over what the link carries",
+         "results up to 256 KiB, and a site that says its link"),
+        ("both-ways-over-one-way", "bandwidth of both directions over that of one, between nodes",
+         "results of both benchmarks up to 256 KiB"),
         ("small-message-rate-lnx-over-cxi", "message rate of lnx over that of cxi up to 1 KiB",
          "results of both transports"),
         ("device-over-host-bandwidth", "bandwidth of device over host memory at 4 MiB",

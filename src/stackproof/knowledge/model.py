@@ -1,4 +1,4 @@
-"""The knowledge nouns, settings, known problems and rules on curves, and their reading from YAML.
+"""The knowledge nouns, settings and known problems, and their reading from YAML.
 
 A file that lacks a source, or names a version, a fact or a rule that cannot be, is refused with
 every problem at once.
@@ -37,15 +37,6 @@ class Severity(StrEnum):
     BUILD = "build"
     SLOW = "slow"
     HARMLESS = "harmless"
-
-
-class CurveLevel(StrEnum):
-    """What a rule on curves says of a machine, faults first."""
-
-    FAULT = "fault"
-    NOISE = "noise"
-    INFORMATION = "information"
-    HEALTHY = "healthy"
 
 
 class PublicSource(Value):
@@ -106,23 +97,6 @@ class Rule(Value):
         return int(self.id[1:])
 
 
-class CurveRule(Value):
-    """What the shape of a curve tells; `thresholds` are the numbers of `test`."""
-
-    id: str
-    name: str
-    level: CurveLevel
-    title: str
-    test: str
-    thresholds: Mapping[str, float]
-    needs: tuple[str, ...] = ()
-    meaning: str
-    remedy: str = ""
-    related: tuple[str, ...] = ()
-    evidence: tuple[str, ...]
-    sources: tuple[PublicSource, ...]
-
-
 class Knowledge(Value):
     """Everything together; `newest` are the newest releases that were looked at.
 
@@ -131,19 +105,16 @@ class Knowledge(Value):
 
     settings: tuple[Setting, ...] = ()
     rules: tuple[Rule, ...] = ()
-    curve_rules: tuple[CurveRule, ...] = ()
     newest: Mapping[str, str] = field(default_factory=dict)
     variables: tuple[ReadVariable, ...] = ()
 
 
 class KnowledgeFiles(Value):
-    """The documents that knowledge is made of; `whole` is False when some were left out."""
+    """The documents that knowledge is made of."""
 
     sources: Document
     settings: tuple[Document, ...]
     rules: tuple[Document, ...]
-    curve_rules: Document
-    whole: bool = True
 
 
 def parse_knowledge(files: KnowledgeFiles) -> Knowledge:
@@ -153,7 +124,6 @@ def parse_knowledge(files: KnowledgeFiles) -> Knowledge:
         found += documents.problems(document, "settings")
     for document in files.rules:
         found += documents.problems(document, "rules")
-    found += documents.problems(files.curve_rules, "curve-rules")
     if not found:
         found = [*_lint(files)]
     if found:
@@ -182,17 +152,11 @@ def parse_knowledge(files: KnowledgeFiles) -> Knowledge:
             )
             for entry in sorted(rules, key=lambda entry: int(entry["id"][1:]))
         ),
-        curve_rules=tuple(
-            documents.shaped(
-                CurveRule, entry, level=CurveLevel(entry["level"]), sources=sources(entry)
-            )
-            for entry in files.curve_rules.data["rules"]
-        ),
         newest=dict(files.sources.data["newest"]),
     )  # fmt: skip
 
 
-Entry = Setting | Rule | CurveRule | ReadVariable
+Entry = Setting | Rule | ReadVariable
 
 
 def find(knowledge: Knowledge, name: str) -> tuple[Entry, ...]:
@@ -204,8 +168,7 @@ def find(knowledge: Knowledge, name: str) -> tuple[Entry, ...]:
     for setting in knowledge.settings:
         for setting_name in setting.names:
             entries.setdefault(setting_name, []).append(setting)
-    rules: list[Rule | CurveRule] = [*knowledge.rules, *knowledge.curve_rules]
-    for rule in rules:
+    for rule in knowledge.rules:
         entries[rule.id] = entries[rule.name] = [rule]
     for variable in knowledge.variables:
         known = entries.get(variable.name, ())
@@ -278,7 +241,7 @@ def _or(value: Any) -> str:
 def _lint(files: KnowledgeFiles) -> Iterator[Problem]:
     """Yield the problems that a schema cannot see."""
     named = [(document, "settings") for document in files.settings]
-    named += [(document, "rules") for document in (*files.rules, files.curve_rules)]
+    named += [(document, "rules") for document in files.rules]
     used: set[str] = set()
     for document, section in named:
         for index, entry in enumerate(document.data[section]):
@@ -288,7 +251,7 @@ def _lint(files: KnowledgeFiles) -> Iterator[Problem]:
                 files.sources.data["sources"], "a source of sources.yaml",
             )  # fmt: skip
     for name in files.sources.data["sources"]:
-        if files.whole and name not in used:
+        if name not in used:
             yield files.sources.problem(("sources", name), f"no entry has the source `{name}`")
     yield from _settings_lint(files)
     yield from _rules_lint(files)
@@ -318,7 +281,7 @@ def _rules_lint(files: KnowledgeFiles) -> Iterator[Problem]:
     components = {*files.sources.data["newest"], *OTHERS}
     seen: Counter[str] = Counter()
     known = {entry["id"] for document in files.rules for entry in document.data["rules"]}
-    for document in (*files.rules, files.curve_rules):
+    for document in files.rules:
         for index, entry in enumerate(document.data["rules"]):
             seen.update((entry["id"], entry["name"]))
             for word in (entry["id"], entry["name"]):
@@ -328,9 +291,8 @@ def _rules_lint(files: KnowledgeFiles) -> Iterator[Problem]:
                 if key in entry:
                     path = ("rules", index, key)
                     yield from _condition_problems(document, path, entry[key], components)
-            for key in ("related", "outranks"):
-                path = ("rules", index, key)
-                yield from _unknown(document, path, entry.get(key, ()), known, "a known problem")
+            path = ("rules", index, "outranks")
+            yield from _unknown(document, path, entry.get("outranks", ()), known, "a known problem")
 
 
 def _condition_problems(

@@ -29,6 +29,11 @@ class BufferPlace(StrEnum):
     DEVICE = "device"
 
 
+def memory_of(facts: Mapping[str, str]) -> BufferPlace:
+    """Return where buffers lay, by the facts of a launch; host where nobody says otherwise."""
+    return BufferPlace.DEVICE if facts.get("memory") == BufferPlace.DEVICE else BufferPlace.HOST
+
+
 class Role(StrEnum):
     """Whether a curve shows a healthy machine or a known fault."""
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from stackproof.compare.curve_shapes import Mark
 from stackproof.compare.model import ArmCurve, Cell, Comparison, Panel
 from stackproof.knowledge.reference_curves import ReferenceCurve, Role
 from stackproof.report.ranking import scaling_data
-from stackproof.report.shapes import lines_of, marks_on
 from stackproof.report.tables import curve_label, short_reason
+from stackproof.report.thresholds import lines_of
 from stackproof.report.verdict import cell_words, unit_text
 
 
@@ -18,7 +17,6 @@ def chart_data(
     comparison: Comparison,
     curves: Sequence[ReferenceCurve],
     overlay: Sequence[str],
-    marks: Sequence[Mark] = (),
 ) -> dict[str, Any]:
     """Return everything the script draws; `overlay` are the ids of curves shown from the start."""
     return {
@@ -36,7 +34,6 @@ def chart_data(
             {
                 **_panel(comparison, panel, index, curves),
                 "lines": [list(line) for line in lines_of(comparison, panel)],
-                "marks": marks_on(panel, marks),
             }
             for index, panel in enumerate(comparison.panels)
         ],

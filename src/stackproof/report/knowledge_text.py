@@ -1,11 +1,11 @@
-"""What is known of settings, problems and curves, as text for people."""
+"""What is known of settings and problems, as text for people."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from stackproof.knowledge.model import CurveRule, Entry, Knowledge, Rule, Setting, words
+from stackproof.knowledge.model import Entry, Knowledge, Rule, Setting, words
 from stackproof.knowledge.variables import ReadVariable
 
 _INDENT = 12
@@ -16,9 +16,6 @@ def overview(knowledge: Knowledge, width: int) -> Iterator[str]:
     yield "Known problems"
     for rule in knowledge.rules:
         yield f"  {rule.id}  {rule.severity:<6} {rule.title}"
-    yield "\nRules on curves"
-    for shape in knowledge.curve_rules:
-        yield f"  {shape.id}  {shape.level:<12} {shape.title}"
     component = ""
     for setting in knowledge.settings:
         if setting.component != component:
@@ -45,12 +42,9 @@ def lines_of(entry: Entry, width: int, variables: Sequence[ReadVariable] = ()) -
     if isinstance(entry, Setting):
         yield ", ".join(entry.names)
         pairs = _setting(entry, variables)
-    elif isinstance(entry, Rule):
-        yield f"{entry.id} {entry.name}: {entry.title}"
-        pairs = _rule(entry)
     else:
         yield f"{entry.id} {entry.name}: {entry.title}"
-        pairs = _curve_rule(entry)
+        pairs = _rule(entry)
     for label, text in pairs:
         yield from labelled(label, text, width)
     yield from labelled("known by", ", ".join(entry.evidence).replace("-", " "), width)
@@ -101,18 +95,6 @@ def _rule(rule: Rule) -> Iterator[tuple[str, str]]:
     yield "remedy", rule.remedy
     for command in rule.commands:
         yield "", f"$ {command}"
-
-
-def _curve_rule(rule: CurveRule) -> Iterator[tuple[str, str]]:
-    yield "level", str(rule.level)
-    yield "test", rule.test
-    if rule.needs:
-        yield "needs", ", ".join(rule.needs).replace("-", " ")
-    yield "meaning", rule.meaning
-    if rule.remedy:
-        yield "remedy", rule.remedy
-    if rule.related:
-        yield "see", ", ".join(rule.related)
 
 
 def labelled(label: str, text: str, width: int) -> list[str]:

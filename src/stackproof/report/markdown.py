@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from stackproof.compare.curve_shapes import Mark
 from stackproof.compare.model import Comparison
 from stackproof.report.headline import headlines
-from stackproof.report.shapes import markdown_lines
 from stackproof.report.tables import (
     LEGEND,
     cell_word,
@@ -25,8 +21,8 @@ from stackproof.report.tables import (
 )
 
 
-def render_markdown(comparison: Comparison, marks: Sequence[Mark] = ()) -> str:
-    """Return the verdict tables as Markdown (GitHub's tables), and the faults that curves show."""
+def render_markdown(comparison: Comparison) -> str:
+    """Return the verdict tables as Markdown (GitHub's tables)."""
     columns = table_columns(comparison)
     lines = [f"# {_plain(comparison.spec.name)}: {comparison.reads}", ""]
     lines += [_plain(margins_text(comparison)), "", _plain(presence_text(comparison)), ""]
@@ -52,7 +48,6 @@ def render_markdown(comparison: Comparison, marks: Sequence[Mark] = ()) -> str:
     lines += [f"* {_plain(line)}" for line in validated_lines(comparison)]
     lines += [f"* {_plain(discarded_text(entry))}" for entry in comparison.discarded]
     lines += [f"* {note.level}: {_plain(note.text)}" for note in comparison.notes]
-    lines += [f"* {_plain(line)}" for line in markdown_lines(marks)]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 

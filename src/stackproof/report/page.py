@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from stackproof.compare.curve_shapes import Mark
 from stackproof.compare.model import Comparison
 from stackproof.core.value import Value
 from stackproof.knowledge.reference_curves import ReferenceCurve
@@ -32,7 +31,6 @@ from stackproof.report.ranking import (
     scaling_part,
     validated_part,
 )
-from stackproof.report.shapes import shapes_part
 from stackproof.report.side_by_side import side_by_side_part
 from stackproof.report.summary import facts_part, headlines_part, picture_part
 from stackproof.report.tables import curve_label, placements
@@ -49,12 +47,11 @@ class Page(Value, kw_only=False):
 
     curves: Sequence[ReferenceCurve] = ()
     overlay: Sequence[str] = ()
-    marks: Sequence[Mark] = ()
 
 
 def render_page(comparison: Comparison, page: Page) -> str:
     """Return the report as HTML text."""
-    data = chart_data(comparison, page.curves, page.overlay, page.marks)
+    data = chart_data(comparison, page.curves, page.overlay)
     title = f"{comparison.spec.name}: {comparison.reads}"
     head = element(
         "head",
@@ -88,7 +85,6 @@ def _main(comparison: Comparison, page: Page) -> tuple[Markup | None, ...]:
         _curves_part(comparison, page),
         side_by_side_part(comparison),
         validated_part(comparison),
-        shapes_part(comparison, page.marks),
         regimes_part(comparison),
         fits_part(comparison),
         noise_part(comparison),

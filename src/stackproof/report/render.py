@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stackproof.compare.curve_shapes import Mark
 from stackproof.compare.model import Comparison
 from stackproof.core import noun
 from stackproof.core.errors import Problem, Reason, StackproofError
@@ -30,13 +29,11 @@ def render_html(
     *,
     curves: Sequence[ReferenceCurve] = (),
     overlay: Sequence[str] = (),
-    marks: Sequence[Mark] = (),
 ) -> str:
     """Return the report as one self-contained HTML text.
 
-    `curves` can be chosen in the page, `overlay` are the ids of those shown from the start;
-    `marks` are what the shapes of the curves tell (`shapes.look`). Raises
-    `StackproofError` (INVALID_VALUE) for an id that is none of them.
+    `curves` can be chosen in the page, `overlay` are the ids of those shown from the start.
+    Raises `StackproofError` (INVALID_VALUE) for an id that is none of them.
     """
     known = [curve.id for curve in curves]
     unknown = [
@@ -50,7 +47,7 @@ def render_html(
     ]
     if unknown:
         raise StackproofError(*unknown)
-    return render_page(comparison, Page(curves, overlay, marks))
+    return render_page(comparison, Page(curves, overlay))
 
 
 def render_json(comparison: Comparison) -> str:

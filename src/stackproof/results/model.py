@@ -77,16 +77,6 @@ class ResultsSpec(Value):
     stackproof: str = ""
     versions: Mapping[str, Any] = field(default_factory=dict)
 
-    def meant_mpi(self, arm: str) -> str:
-        """Return a text that is equal for two arms if both were to load the same MPI.
-
-        The null arm is the baseline. An arm whose MPI is not recorded is alike to none.
-        """
-        name = self.baseline if arm == self.null else arm
-        compared = self.arms.get(name, ComparedArm())
-        release = (compared.mpi.get("family", ""), compared.mpi.get("version", ""))
-        return " ".join(map(str, release)) if all(release) else f"arm {name}"
-
 
 class Results(Value):
     """A results folder: the specification, every launch, and the files that could not be read.

@@ -38,7 +38,6 @@ def examine(options: DoctorOptions) -> Diagnosis:
     return Diagnosis(
         evidence=collected.evidence,
         findings=diagnose(knowledge, collected.evidence),
-        marks=collected.marks,
         paths=collected.paths,
         fallbacks=collected.fallbacks,
         ratios=collected.ratios,

@@ -1,4 +1,4 @@
-"""`stackproof explain [NAME]`: what is known of a setting, a problem or the shape of a curve."""
+"""`stackproof explain [NAME]`: what is known of a setting or a problem."""
 
 from __future__ import annotations
 

@@ -15,7 +15,6 @@ from pathlib import Path
 
 from stackproof.bench import path_verdict
 from stackproof.compare import path_words
-from stackproof.compare.curve_shapes import Mark
 from stackproof.compare.effects.results import load_results
 from stackproof.core import limits
 from stackproof.core.command import Command
@@ -59,10 +58,10 @@ from stackproof.site.model import Site
 
 
 class Collected(Value):
-    """The evidence, what the curves show, and the results that it was taken from."""
+    "", "The evidence, what the curves show, and the results that it was taken from.", "",
+    "The evidence, and what it was taken from.",
 
     evidence: Evidence
-    marks: tuple[Mark, ...] = ()
     paths: tuple[str, ...] = ()
     fallbacks: tuple[str, ...] = ()
     ratios: tuple[str, ...] = ()
@@ -103,7 +102,7 @@ def collect(options: DoctorOptions, knowledge: Knowledge) -> Collected:
         evidence = merged(evidence, ask_programs(options.image))
     if results is not None and options.results is not None:
         arm = _arm(results, options.arm)
-        evidence = merged(evidence, _measured(results, arm, options.results, knowledge))
+        evidence = merged(evidence, _measured(results, arm, options.results))
     if options.env is not None:
         evidence = merged(evidence, job)
     here = results is None and options.site is None and not elsewhere
@@ -113,7 +112,6 @@ def collect(options: DoctorOptions, knowledge: Knowledge) -> Collected:
     evidence = merged(evidence, of_variables(evidence, knowledge))
     return Collected(
         evidence=merged(evidence, evidence_results.implied(evidence)),
-        marks=_marks(results, options.arm, knowledge),
         paths=path_words.differences(results) if results is not None else (),
         fallbacks=launches.fallbacks(results, options.arm) if results is not None else (),
         ratios=launches.ratios(results, options.arm) if results is not None else (),
@@ -182,7 +180,7 @@ def _arm(results: Results, name: str | None) -> str:
     return name
 
 
-def _measured(results: Results, arm: str, folder: str, knowledge: Knowledge) -> Evidence:
+def _measured(results: Results, arm: str, folder: str) -> Evidence:
     """Return what the probes and the launches of an arm tell."""
     evidence = Evidence()
     for path in results.paths:
@@ -190,7 +188,7 @@ def _measured(results: Results, arm: str, folder: str, knowledge: Knowledge) -> 
             evidence = merged(evidence, path_verdict.evidence_of_run(path))
     for log in logs.of_discarded(Path(folder), results, arm):
         evidence = merged(evidence, log)
-    evidence = merged(evidence, evidence_results.of_results(results, arm, knowledge))
+    evidence = merged(evidence, evidence_results.of_results(results, arm))
     evidence = merged(evidence, launches.of_discarded(results, arm))
     return merged(evidence, evidence_results.of_nodes(results, arm))
 
@@ -228,12 +226,6 @@ def _with_mpi(mounted: Sequence[tuple[str, str]]) -> str | None:
         except StackproofError:
             continue  # an image of others, which says nothing of itself
     return None
-
-
-def _marks(results: Results | None, arm: str | None, knowledge: Knowledge) -> tuple[Mark, ...]:
-    """Return what the curves show; of one arm alone, when one is named."""
-    marks = evidence_results.marks_of(results, knowledge) if results is not None else ()
-    return tuple(mark for mark in marks if arm is None or mark.arm == arm)
 
 
 def _image(path: str | None, view: str | None) -> tuple[Image | None, str]:

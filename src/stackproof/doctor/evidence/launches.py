@@ -12,9 +12,8 @@ from stackproof.core import harmless
 from stackproof.core.errors import Problem, Reason
 from stackproof.core.numbers import ratio_text, size_text
 from stackproof.core.value import Value, replace
-from stackproof.doctor.evidence.results import curves_of
+from stackproof.doctor.evidence.results import MeasuredCurve, curves_of
 from stackproof.knowledge.evidence import Evidence
-from stackproof.knowledge.shape_curve import ShapeCurve
 from stackproof.mpi.transports import Profile
 from stackproof.results.measurement import State
 from stackproof.results.metrics import METRICS
@@ -130,7 +129,7 @@ def ratios(results: Results, arm: str | None = None) -> tuple[str, ...]:
     )
 
 
-def _compared(one: ShapeCurve, other: ShapeCurve | None, base: str) -> Iterator[str]:
+def _compared(one: MeasuredCurve, other: MeasuredCurve | None, base: str) -> Iterator[str]:
     if other is None:
         return
     higher = METRICS[one.benchmark].higher_is_better

@@ -10,15 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from stackproof.build.engines.spack.stackinator.facts import facts_of_site
-from stackproof.compare.curve_shapes import Mark, is_slingshot, look, memory_of
 from stackproof.core.errors import Reason
+from stackproof.core.value import Value
 from stackproof.doctor.evidence import log
 from stackproof.doctor.evidence.cores import of_cores
 from stackproof.image.model import Image
 from stackproof.knowledge.evidence import Evidence, FactValue, merged, relevant
-from stackproof.knowledge.model import Knowledge
-from stackproof.knowledge.reference_curves import BufferPlace
-from stackproof.knowledge.shape_curve import ShapeCurve
+from stackproof.knowledge.reference_curves import BufferPlace, memory_of
 from stackproof.mpi import families
 from stackproof.results.case import Locality
 from stackproof.results.measurement import Measurement, State
@@ -51,7 +49,37 @@ LOCAL = "local"
 """The site that stands for the machine stackproof runs on."""
 
 _SMALL = 1024
+_DIRECTIONS = {"bandwidth": 1, "bibandwidth": 2}
+"""Bandwidths by benchmark: how many directions of a link they add up."""
+_PLATEAU = 1 << 18
+"""A size at which the link, not the cost of a message, decides."""
 _LARGE = 4 << 20
+
+
+class MeasuredCurve(Value):
+    """A curve of one arm: `values` by size in bytes, in µs or MB/s (10^6 B).
+
+    `link` is what one NIC carries in one direction (MB/s), None where that is not known.
+    """
+
+    arm: str
+    benchmark: str
+    placement: str
+    program: str
+    locality: Locality
+    memory: BufferPlace
+    values: Mapping[int, float]
+    link: float | None = None
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Return the sizes above zero, rising."""
+        return tuple(size for size in sorted(self.values) if size > 0)
+
+    @property
+    def best(self) -> float:
+        """Return the largest value."""
+        return max(self.values[size] for size in self.sizes)
 
 
 class _Pieces:
@@ -283,8 +311,8 @@ def of_nodes(results: Results, arm: str) -> Evidence:
 # --- results --------------------------------------------------------------------------------
 
 
-def of_results(results: Results, arm: str, knowledge: Knowledge) -> Evidence:
-    """Return what the launches of one arm show; rules on curves are decided here.
+def of_results(results: Results, arm: str) -> Evidence:
+    """Return what the launches of one arm show.
 
     Their variables are those that the deployment set, not the whole environment.
     """
@@ -297,8 +325,9 @@ def of_results(results: Results, arm: str, knowledge: Knowledge) -> Evidence:
             pieces.version(found[0], found[1])
     _cases(launches, pieces)
     curves = curves_of(results)
-    marks = marks_of(results, knowledge)
-    pieces.fact("shapes", _shapes(marks, arm, curves))
+    between = _plateaus(curves, arm)
+    pieces.fact("share-of-link", _share_of_link(between))
+    pieces.fact("both-ways-over-one-way", _both_over_one(between))
     pieces.fact("small-message-rate-lnx-over-cxi", _lnx_over_cxi(results, curves))
     pieces.fact("device-over-host-bandwidth", _device_over_host(curves, arm))
     fabric = results.spec.host.get("fabric")
@@ -315,13 +344,6 @@ def of_results(results: Results, arm: str, knowledge: Knowledge) -> Evidence:
         partial=("logs", "variables"),
         taken=results.spec.created,
     )
-
-
-def _shapes(marks: Sequence[Mark], arm: str, curves: Sequence[ShapeCurve]) -> FactValue | None:
-    """Return the rules that hold on an arm's curves; `none` when there are curves without any."""
-    if not any(curve.arm == arm for curve in curves):
-        return None
-    return tuple(dict.fromkeys(mark.rule.id for mark in marks if mark.arm == arm)) or "none"
 
 
 def _cases(launches: Sequence[Measurement], pieces: _Pieces) -> None:
@@ -396,7 +418,7 @@ def _said(launches: Sequence[Measurement]) -> str:
     return "\n".join(dict.fromkeys(lines))
 
 
-def _lnx_over_cxi(results: Results, curves: Sequence[ShapeCurve]) -> float | None:
+def _lnx_over_cxi(results: Results, curves: Sequence[MeasuredCurve]) -> float | None:
     """Return how the rate of small messages over lnx compares with that over cxi alone."""
     transports = {one.arm: one.case.transport for one in results.measurements}
     ratios = [
@@ -412,7 +434,48 @@ def _lnx_over_cxi(results: Results, curves: Sequence[ShapeCurve]) -> float | Non
     return statistics.median(ratios) if ratios else None
 
 
-def _device_over_host(curves: Sequence[ShapeCurve], arm: str) -> float | None:
+def _plateaus(curves: Sequence[MeasuredCurve], arm: str) -> list[MeasuredCurve]:
+    """Return an arm's bandwidths between nodes that have large messages."""
+    return [
+        curve
+        for curve in curves
+        if curve.arm == arm
+        and curve.benchmark in _DIRECTIONS
+        and curve.locality is Locality.INTER
+        and max(curve.sizes, default=0) >= _PLATEAU
+    ]
+
+
+def _share_of_link(between: Sequence[MeasuredCurve]) -> float | None:
+    """Return the best bandwidth as a part of what the link carries, the least of all curves."""
+    return min(
+        (
+            curve.best / (_DIRECTIONS[curve.benchmark] * curve.link)
+            for curve in between
+            if curve.link is not None
+        ),
+        default=None,
+    )
+
+
+def _both_over_one(between: Sequence[MeasuredCurve]) -> float | None:
+    """Return how both directions together compare with one alone, the least of all curves."""
+    one_way = {
+        (curve.placement, curve.program): curve.best
+        for curve in between
+        if curve.benchmark == "bandwidth"
+    }
+    return min(
+        (
+            curve.best / one_way[curve.placement, curve.program]
+            for curve in between
+            if curve.benchmark == "bibandwidth" and (curve.placement, curve.program) in one_way
+        ),
+        default=None,
+    )
+
+
+def _device_over_host(curves: Sequence[MeasuredCurve], arm: str) -> float | None:
     values: dict[BufferPlace, float] = {
         curve.memory: curve.values[_LARGE]
         for curve in curves
@@ -424,12 +487,7 @@ def _device_over_host(curves: Sequence[ShapeCurve], arm: str) -> float | None:
     return values[BufferPlace.DEVICE] / values[BufferPlace.HOST]
 
 
-def marks_of(results: Results, knowledge: Knowledge) -> tuple[Mark, ...]:
-    """Return what the shapes of all curves in results tell."""
-    return look(curves_of(results), knowledge)
-
-
-def curves_of(results: Results) -> tuple[ShapeCurve, ...]:
+def curves_of(results: Results) -> tuple[MeasuredCurve, ...]:
     """Return the curves of all arms: of each size the median over launches of their medians.
 
     Launches that are not usable, and the warm-up, do not count.
@@ -459,22 +517,16 @@ def _curve(
     sizes: Mapping[int, Sequence[float]],
     one: Measurement,
     results: Results,
-) -> ShapeCurve:
+) -> MeasuredCurve:
     arm, placement, benchmark = key
     link = results.spec.limits.get(placement, {}).get("MB/s")
-    return ShapeCurve(
+    return MeasuredCurve(
         arm=arm,
         benchmark=benchmark,
         placement=placement,
+        program=one.case.program,
         locality=one.case.placement.locality,
         memory=memory_of(one.host_facts),
         values={size: statistics.median(values) for size, values in sorted(sizes.items())},
-        launches={size: tuple(values) for size, values in sizes.items()},
-        ranks=len(one.case.placement.ranks),
         link=float(link) if isinstance(link, int | float) else None,
-        slingshot=is_slingshot(results.spec.host),
-        library=one.output.mpi_library,
-        program=one.case.program,
-        transport=one.case.transport,
-        meant=results.spec.meant_mpi(arm),
     )

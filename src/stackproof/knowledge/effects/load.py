@@ -21,10 +21,8 @@ from stackproof.knowledge.variables import FILE, parse_variables
 
 
 @functools.cache
-def load_knowledge(folder: Path | None = None, *, settings: bool = True) -> Knowledge:
-    """Return settings, known problems and rules on curves; those that are shipped by default.
-
-    Without `settings` only the rules are read, which is faster; each folder is read once.
+def load_knowledge(folder: Path | None = None) -> Knowledge:
+    """Return settings and known problems, the shipped ones by default; each folder is read once.
 
     Raises `StackproofError` (FILE_MISSING, and what `model.parse_knowledge` raises).
     """
@@ -43,10 +41,8 @@ def load_knowledge(folder: Path | None = None, *, settings: bool = True) -> Know
     return parse_knowledge(
         KnowledgeFiles(
             sources=load(base / "sources.yaml"),
-            settings=tuple(load(path) for path in described if settings),
+            settings=tuple(load(path) for path in described),
             rules=tuple(load(path) for path in rules),
-            curve_rules=load(base / "curve-rules.yaml"),
-            whole=settings,
         )
     )
 

@@ -263,7 +263,6 @@
       ...(panel.limit === null ? [] : [panel.limit]),
     ].filter((value) => value > 0);
     const range = [Math.log10(Math.min(...values)) - 0.08, Math.log10(Math.max(...values)) + 0.12];
-    if (panel.marks.length > 0) range[1] += 0.24 * (range[1] - range[0]);
     const decades = range[1] - range[0];
     const steps = decades < 0.6 ? [1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8] : decades < 2 ? [1, 2, 5] : [1];
     const ticks = [];
@@ -289,27 +288,6 @@
         font: { size: 10, color: colour("soft") },
       });
     });
-  }
-
-  // The ids of the rules that hold at a size, once, above the highest point that one holds at.
-  function markedPoints(panel, annotations) {
-    const bySize = new Map();
-    for (const mark of panel.marks.filter(({ arm }) => !hidden.has(arm))) {
-      const curve = panel.arms.find((one) => one.arm === mark.arm);
-      const point = curve && curve.points.find((one) => one[0] === mark.size);
-      if (point && point[1] > 0) bySize.set(mark.size, [...(bySize.get(mark.size) ?? []), { ...mark, value: point[1] }]);
-    }
-    for (const [size, marks] of bySize) {
-      const highest = marks.reduce((left, right) => (left.value >= right.value ? left : right));
-      annotations.push({
-        xref: "x", yref: "y", x: Math.log10(place(size)), y: Math.log10(highest.value), ax: 0, ay: -22,
-        text: [...new Set(marks.map((mark) => mark.rule))].sort().join("<br>"), yanchor: "bottom",
-        hovertext: marks.map((mark) => clean(`${mark.rule}: ${mark.title} (${mark.arm})`)).join("<br>"),
-        showarrow: true, arrowhead: 2, arrowsize: 0.8,
-        arrowcolor: marks.length === 1 ? styleOf(highest.arm).colour : colour("ink"),
-        font: { size: 11, color: colour("ink") },
-      });
-    }
   }
 
   const axisStyle = () => ({
@@ -354,7 +332,6 @@
       });
     }
     thresholdLines(panel, shapes, annotations);
-    markedPoints(panel, annotations);
     const layout = { ...sheetStyle(narrow), shapes, annotations };
     const ratioAxis = {
       ...axis, type: "log", range, tickvals: ticks, ticktext: ticks.map(String),

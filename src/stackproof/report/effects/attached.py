@@ -8,14 +8,13 @@ from pathlib import Path
 
 from stackproof.build.effects import build_record
 from stackproof.compare.compare import compare
-from stackproof.compare.curve_shapes import curves_of, look
 from stackproof.compare.effects.results import load_results
 from stackproof.core import limits
 from stackproof.core.effects import files
 from stackproof.core.errors import Location, Problem, Reason, StackproofError
 from stackproof.core.value import Value, replace
 from stackproof.image.effects.load import load_image
-from stackproof.knowledge.effects.load import load_curves, load_knowledge
+from stackproof.knowledge.effects.load import load_curves
 from stackproof.report.attested import verdict_of
 from stackproof.report.render import render_html
 from stackproof.results.model import SPECIFICATION
@@ -60,8 +59,7 @@ def of_results(image: str, sha256: str, folder: str) -> tuple[NewDocument, ...]:
         comparison, image=image, sha256=sha256, specification=specification, folder=folder
     )
     text = attestation.render(verdicts.attest(said, ((load_image(image).name, sha256),)))
-    marks = look(curves_of(comparison), load_knowledge(settings=False))
-    page = render_html(comparison, curves=load_curves(), marks=marks)
+    page = render_html(comparison, curves=load_curves())
     names = (verdicts.name_of(specification), verdicts.report_of(specification))
     return tuple(
         NewDocument(name=name, content=content, source=folder)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from stackproof.compare.curve_shapes import curves_of, look
 from stackproof.compare.model import Comparison
 from stackproof.core.effects import outputs
 from stackproof.core.errors import Location, Reason, fail
-from stackproof.knowledge.effects.load import load_curves, load_knowledge
+from stackproof.knowledge.effects.load import load_curves
 from stackproof.report.options import ReportOptions
 from stackproof.report.render import (
     render_csv,
@@ -58,14 +57,13 @@ def claim(options: ReportOptions) -> None:
 def write_report(comparison: Comparison, options: ReportOptions) -> dict[str, str]:
     """Write the files and return their names by what they hold; raises as `claim` does."""
     claim(options)
-    marks = look(curves_of(comparison), load_knowledge(settings=False))
     overlay = options.overlay
     texts = {
-        "html": render_html(comparison, curves=load_curves(), overlay=overlay, marks=marks),
+        "html": render_html(comparison, curves=load_curves(), overlay=overlay),
         "json": render_json(comparison),
         "csv": render_csv(comparison),
         "paths": render_paths_csv(comparison) if comparison.rankings else "",
-        "markdown": render_markdown(comparison, marks),
+        "markdown": render_markdown(comparison),
     }
     written = {}
     for kind, target in _targets(options).items():
