@@ -11,7 +11,7 @@ import tarfile
 from collections.abc import Callable
 
 import rootfslab
-from stackproof.bench.programs import imb_tables, osu
+from stackproof.bench.programs import tables
 from stackproof.build.engines.vendor import rpm
 from stackproof.core import document, mountlist, noun
 from stackproof.core.errors import StackproofError
@@ -166,9 +166,9 @@ CASES: dict[str, tuple[Callable[[], object], str]] = {
     "log: one line of 32 MiB": (lambda: evidence_log.of_log("a=" * (16 * _MIB), "f"), "read"),
     "log: a million lines": (lambda: evidence_log.of_log("FI_PROVIDER=x\n" * 1_000_000, "f"), "read"),
     "log: secrets without end": (lambda: redacted("password=" * _MIB), "read"),
-    "output: a line of 8 MiB": (lambda: osu.read("1 " * (4 * _MIB)), "read"),
-    "output: titles": (lambda: osu.read("# OSU MPI Latency Test v7.0\n" * 100_000), "read"),
-    "output: blanks": (lambda: imb_tables.read("#" + " " * (8 * _MIB) + "\n#---"), "read"),
+    "output: a line of 8 MiB": (lambda: tables.read("1 " * (4 * _MIB)), "read"),
+    "output: titles": (lambda: tables.read("# OSU MPI Latency Test v7.0\n" * 100_000), "read"),
+    "output: blanks": (lambda: tables.read("#" + " " * (8 * _MIB) + "\n#---"), "read"),
     "tar: a name of eight GiB": (_entries(_tar(type=b"L", size=(8 << 30) - 1)), "too-large"),
     "tar: a header of eight GiB": (_entries(_tar(type=b"x", size=(8 << 30) - 1)), "too-large"),
     "tar: a sparse file": (_entries(_tar(type=b"S")), "unsupported"),

@@ -9,7 +9,8 @@ from decimal import Decimal
 import pytest
 
 from stackproof.bench.import_adding import add
-from stackproof.bench.import_outputs import Imported, ImportSetup, OutputFile, import_outputs
+from stackproof.bench.import_outputs import Imported, OutputFile, import_outputs
+from stackproof.bench.import_places import ImportSetup
 from stackproof.compare.compare import compare
 from stackproof.compare.model import Verdict
 from stackproof.core.errors import Reason, StackproofError
@@ -22,7 +23,7 @@ from stackproof.results.measurement import State
 from stackproof.results.model import Results
 from synthetic import Plan, simulate
 
-COVERS = ("bench/likeness.py",)
+COVERS = ("bench/import_places.py",)
 
 SETUP = ImportSetup(name="theirs", locality=Locality.INTER, memory=BufferPlace.HOST)
 HEAD = "# OSU MPI Bandwidth Test v7.5\n# Datatype: MPI_CHAR.\n# Size      Bandwidth (MB/s)\n"
@@ -312,10 +313,3 @@ def test_a_table_of_imb_that_is_cut_says_so() -> None:
     for end, cut in (("", True), ("\n\n# All processes entering MPI_Finalize\n", False)):
         notes = imported(("a", text + end)).notes
         assert any("nothing follows the size 256" in note for note in notes) == cut, notes
-
-
-def test_two_setups_in_one_file_are_pointed_out() -> None:
-    for factor, told in ((2.1, False), (9.0, True)):
-        found = imported(("a", HEAD + rows(2.0) + HEAD + rows(factor)))
-        assert len(found.results.measurements) == 2
-        assert any("import each from a file of its own" in n for n in found.notes) == told

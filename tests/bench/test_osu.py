@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackproof.bench.programs import osu
-from stackproof.bench.programs.osu_test import OSU_TESTS, OsuTest
+from stackproof.bench.programs import osu, tables
+from stackproof.bench.programs.osu import OSU_TESTS, OsuTest
 from stackproof.bench.programs.tables import PrintedTable
 from stackproof.core.errors import Reason
 from stackproof.knowledge.effects.load import load_curves
@@ -22,7 +22,6 @@ TITLES = {
 # What each release prints between title and rows, and how wide its columns are.
 RELEASES = {
     "5.9": (" v5.9", ("# Size{column}",), 18),
-    "old": ("", ("# Size{column}",), 20),
     "7.1": (" v7.1", ("# Size{column}", "# Datatype: MPI_CHAR."), 18),
     "7.3": (
         " v7.3",
@@ -52,14 +51,13 @@ def written(
 
 
 def only(text: str) -> PrintedTable:
-    (table,) = osu.read(text).tables
+    (table,) = tables.read(text).tables
     return table
 
 
 def rows_of(table: PrintedTable) -> list[tuple[int, str]]:
-    column = osu.metric_of(table)
-    assert column is not None
-    return [(row.size, row.printed[column[1]]) for row in table.rows]
+    ((_, column),) = osu.metrics_of(table)
+    return [(row.size, row.printed[column]) for row in table.rows]
 
 
 @pytest.mark.parametrize("release", RELEASES)
@@ -71,9 +69,9 @@ def test_published_tables_are_read_back_to_the_digit(curve, release: str) -> Non
     table = only(written(curve.benchmark, points, release=release, tag="-CUDA"))
     assert (table.reason, table.faults) == ("", ())
     assert rows_of(table) == points
-    assert osu.metric_of(table)[0] == curve.benchmark
+    assert osu.metrics_of(table)[0][0] == curve.benchmark
     assert table.accelerator == "CUDA"
-    assert table.version == ("" if release == "old" else release)
+    assert table.version == release
 
 
 VARIANTS = {
@@ -129,10 +127,6 @@ VARIANTS = {
 # Avg Latency(us)
              2.85
 """,
-    "init": """
-# OSU MPI Init Test v7.4
-nprocs: 4, min: 61 ms, max: 67 ms, avg: 64 ms
-""",
 }
 EXPECTED = {
     "validated": ("latency", [(8, 2.40), (16, 2.41)], {"datatype": "MPI_CHAR"}),
@@ -151,7 +145,7 @@ EXPECTED = {
 def test_every_kind_of_table_is_read(name: str) -> None:
     table = only(VARIANTS[name])
     benchmark, rows, facts = EXPECTED[name]
-    metric, column = osu.metric_of(table)
+    ((metric, column),) = osu.metrics_of(table)
     assert metric == benchmark
     assert [(row.size, row.values[column]) for row in table.rows] == rows
     assert (table.facts, table.faults, table.reason) == (facts, (), "")
@@ -159,14 +153,12 @@ def test_every_kind_of_table_is_read(name: str) -> None:
 
 def test_tables_of_other_forms_are_read_too() -> None:
     put = only(VARIANTS["one-sided"])
-    assert osu.metric_of(put) == ("put_latency", "Latency (us)")
+    assert osu.metrics_of(put) == (("put_latency", "Latency (us)"),)
     assert put.facts["window"] == "MPI_Win_allocate"
     assert [row.values["Latency (us)"] for row in put.rows] == [2.10, 2.11]
     blocking = only(VARIANTS["non-blocking"])
     assert blocking.rows[0].printed["Overlap(%)"] == "-0.00"
     assert blocking.rows[1].values["Pure Comm.(us)"] is None
-    init = only(VARIANTS["init"])
-    assert (init.facts["processes"], init.rows[0].values["avg(ms)"]) == ("4", 64.0)
 
 
 def test_a_failed_validation_spoils_the_whole_table() -> None:
@@ -178,10 +170,10 @@ def test_a_failed_validation_spoils_the_whole_table() -> None:
 
 def test_singletons_are_told() -> None:
     title = "# OSU MPI Bandwidth Test v7.5\n"
-    reading = osu.read(title * 2 + written("bandwidth", [(1, "1.00")]).split("\n", 2)[2])
+    reading = tables.read(title * 2 + written("bandwidth", [(1, "1.00")]).split("\n", 2)[2])
     assert {table.reason for table in reading.tables} == {Reason.NO_RESULTS, Reason.SINGLETONS}
     alone = "This test requires exactly two processes\n"
-    (table,) = osu.read(title + alone * 2).tables
+    (table,) = tables.read(title + alone * 2).tables
     assert table.reason == Reason.SINGLETONS
 
 
@@ -255,7 +247,7 @@ def test_rows_of_another_rank_do_not_count() -> None:
 def test_a_table_of_a_lost_title_is_not_taken_for_the_one_before() -> None:
     first = written("latency", [(1, "1.00"), (2, "1.10")])
     second = written("alltoall", [(4, "9.00"), (8, "9.10")]).replace("# OSU", "# lost OSU")
-    (table,) = osu.read(first + second).tables
+    (table,) = tables.read(first + second).tables
     assert rows_of(table) == [(1, "1.00"), (2, "1.10")]
 
 
@@ -284,9 +276,10 @@ NOISE = (
 
 def readings(text: str) -> set[tuple[str, int, str]]:
     return {
-        (metric[0], row.size, row.printed[metric[1]])
-        for table in osu.read(text).tables
-        if not table.reason and (metric := osu.metric_of(table))
+        (metric, row.size, row.printed[column])
+        for table in tables.read(text).tables
+        if not table.reason
+        for metric, column in osu.metrics_of(table)
         for row in table.rows
     }
 
@@ -341,7 +334,7 @@ def test_the_table_of_each_program_is_told_by_its_title(test: OsuTest) -> None:
     row = f"{'8  ' if sized else ''}12.50\n"
     for mark in ("#", "\\#"):
         table = only(f"{mark} OSU {test.title} Test v7.5\n{mark} {sized}{column}\n{row}")
-        assert osu.metric_of(table) == (test.benchmark, column)
+        assert osu.metrics_of(table) == ((test.benchmark, column),)
         assert [values.values[column] for values in table.rows] == [12.5]
 
 
@@ -390,6 +383,6 @@ def test_tails_are_no_values() -> None:
 def test_a_call_says_where_sizes_end(call: str, words: str) -> None:
     for before in ("", "# OSU MPI Latency Test v7.5\n# Size  Latency (us)\n4  1.00\n\n"):
         text = f"{before}{call}# OSU MPI Bandwidth Test v7.5\n# Size  Bandwidth (MB/s)\n8  1.00\n"
-        reason = osu.may_be_cut(osu.read(text).tables[-1])
+        reason = osu.may_be_cut(tables.read(text).tables[-1])
         assert words in reason
         assert bool(reason) == bool(words)

@@ -22,7 +22,7 @@ from benchroom import stackproof, write_spec
 from need import installed_mpi, need
 from stackproof.bench.program_spec import Program
 from stackproof.bench.programs import REGISTRY
-from stackproof.bench.programs.osu_test import OSU_TESTS, OsuKind
+from stackproof.bench.programs.osu import OSU_TESTS, OsuKind
 from stackproof.bench.spec import parse_bench
 from stackproof.build.effects import program_files
 from stackproof.build.programs import ProgramWish, place_of, source_of

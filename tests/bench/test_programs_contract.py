@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from stackproof.bench import programs
 from stackproof.bench.programs import Benchmark
-from stackproof.bench.programs.osu_test import OSU_TESTS
+from stackproof.bench.programs.osu import OSU_TESTS
 from stackproof.core.noun import from_data, to_data
 from stackproof.core.value import replace
 from stackproof.results.case import Case, Placement, Rank

@@ -13,7 +13,7 @@ import pytest
 from elflab import Lab
 from need import need
 from stackproof import cli
-from stackproof.bench import likeness
+from stackproof.bench import import_places
 from stackproof.cli import commandtree
 from stackproof.cluster import model as cluster_model
 from stackproof.cluster.slurm import SlurmSpec
@@ -81,7 +81,7 @@ def test_help_imports_the_arguments_of_its_verb_only(
         (choices.PLACEMENTS, case.Locality),
         (choices.CACHE_KINDS, [kind.name for kind in cache_kinds.KINDS]),
         (choices.BUFFERS, reference_curves.BufferPlace),
-        (choices.DISTRIBUTIONS, likeness.Distribution),
+        (choices.DISTRIBUTIONS, import_places.Distribution),
         (choices.BENCH_ON, REGISTRY),
         (choices.SCHEDULERS, [name for name in REGISTRY if name != "allocation"]),
         (choices.TRANSPORTS, transports.REGISTRY),

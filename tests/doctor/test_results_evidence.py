@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from stackproof.bench.import_outputs import ImportSetup, OutputFile, import_outputs
+from stackproof.bench.import_outputs import OutputFile, import_outputs
+from stackproof.bench.import_places import ImportSetup
 from stackproof.core.command import EnvPatch
 from stackproof.core.errors import Reason
 from stackproof.core.value import replace

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from stackproof.bench import likeness
-from stackproof.bench.import_outputs import FILE, ordered
+from stackproof.bench.import_outputs import FILE, ordered, unlike
 from stackproof.core.errors import Location, Problem, Reason, StackproofError
 from stackproof.core.value import replace
 from stackproof.results.measurement import Measurement
@@ -24,20 +23,15 @@ def add(before: Results, more: Results, *, baseline: str = "") -> Results:
     arms = tuple(dict.fromkeys([*_arms_of(before), *_arms_of(more)]))
     chosen = baseline or before.spec.baseline
     both = (*before.measurements, *more.measurements)
-    problems = [*_strangers(before), *_clashes(before, more), *likeness.unlike(both)]
+    problems = [*_strangers(before), *_clashes(before, more), *unlike(both)]
     if chosen not in arms:
-        problems.append(
-            Problem(
-                reason=Reason.USAGE,
-                message=f"the baseline `{chosen}` is no arm of the results",
-                hint=f"arms are: {', '.join(arms)}",
-            )
-        )
+        message = f"the baseline `{chosen}` is no arm of the results"
+        hint = f"arms are: {', '.join(arms)}"
+        problems.append(Problem(reason=Reason.USAGE, message=message, hint=hint))
     if problems:
         raise StackproofError(*problems)
-    shifted = _further_blocks(before.measurements, more.measurements)
-    known = sorted(before.measurements, key=lambda one: one.order)
-    measurements = ordered((*known, *shifted))
+    known = sorted(before.measurements, key=lambda launch: launch.order)
+    measurements = ordered((*known, *_further_blocks(before.measurements, more.measurements)))
     spec = replace(
         before.spec,
         baseline=chosen,
@@ -45,7 +39,7 @@ def add(before: Results, more: Results, *, baseline: str = "") -> Results:
         arms={arm: _joined(before.spec.arms.get(arm), more.spec.arms.get(arm)) for arm in arms},
         limits={**before.spec.limits, **more.spec.limits},
         host={**more.spec.host, **before.spec.host},
-        launches=max(one.block for one in measurements),
+        launches=max(launch.block for launch in measurements),
         created=more.spec.created,
     )
     return Results(spec=spec, measurements=measurements)
@@ -64,48 +58,46 @@ def _joined(before: ComparedArm | None, more: ComparedArm | None) -> ComparedArm
     return replace(known[0], transport=", ".join(paths))
 
 
-def _strangers(before: Results) -> list[Problem]:
-    if all(FILE in one.host_facts for one in before.measurements) and not before.problems:
-        return []
-    return [
-        Problem(
+def _strangers(before: Results) -> Iterator[Problem]:
+    if before.problems or any(FILE not in one.host_facts for one in before.measurements):
+        yield Problem(
             reason=Reason.USAGE,
             message="these results were not imported, or cannot be read whole",
             hint="import into a folder of its own",
         )
-    ]
 
 
 def _clashes(before: Results, more: Results) -> list[Problem]:
-    """Return the problems of files that cannot be put beside those that are there."""
+    """Return the problems of files that cannot be put beside those that are there, each once."""
     paths = {(m.arm, m.case.placement.name, m.case.program): m for m in before.measurements}
     seen = {(m.arm, m.case.placement.name, m.output.series) for m in before.measurements}
-    found: dict[Problem, None] = {}
-    for one in more.measurements:
-        where = Location(file=one.host_facts[FILE])
-        name = one.case.placement.name
-        other = paths.get((one.arm, name, one.case.program))
+    clashes: dict[Problem, None] = {}
+    for launch in more.measurements:
+        name, path = launch.case.placement.name, launch.case.transport
+        other = paths.get((launch.arm, name, launch.case.program))
         message = hint = ""
-        if other is not None and other.case.transport != one.case.transport:
-            message = f"`{one.arm}` has the transport `{other.case.transport}` at `{name}`"
-            message += f", not `{one.case.transport}`"
+        if other is not None and other.case.transport != path:
+            message = f"`{launch.arm}` has the transport `{other.case.transport}` at `{name}`, "
+            message += f"not `{path}`"
             hint = "give each path an arm of its own with --arm"
-        elif (one.arm, name, one.output.series) in seen:
-            message = f"the same table is among the launches of `{one.arm}` at `{name}` already"
+        elif (launch.arm, name, launch.output.series) in seen:
+            message = f"the same table is among the launches of `{launch.arm}` at `{name}` already"
             hint = "give each output once"
         if message:
-            problem = Problem(reason=Reason.INVALID_VALUE, message=message, hint=hint, where=where)
-            found[problem] = None
+            where = Location(file=launch.host_facts[FILE])
+            clashes[_wrong(message, hint, where)] = None
     fabrics = {results.spec.host.get("fabric") for results in (before, more)} - {None}
     if len(fabrics) > 1:
         names = " and ".join(f"`{name}`" for name in sorted(map(str, fabrics)))
-        problem = Problem(
-            reason=Reason.INVALID_VALUE,
-            message=f"the sites have different fabrics: {names}",
-            hint="import results of another machine into a folder of their own",
+        message = f"the sites have different fabrics: {names}"
+        clashes[_wrong(message, "import results of another machine into a folder of their own")] = (
+            None
         )
-        found[problem] = None
-    return list(found)
+    return list(clashes)
+
+
+def _wrong(message: str, hint: str, where: Location | None = None) -> Problem:
+    return Problem(reason=Reason.INVALID_VALUE, message=message, hint=hint, where=where)
 
 
 def _further_blocks(
@@ -113,11 +105,11 @@ def _further_blocks(
 ) -> list[Measurement]:
     """Return launches whose blocks follow those that their arm has at their placement."""
     last: Counter[tuple[str, str, str]] = Counter()
-    for one in before:
-        key = _place_of(one)
-        last[key] = max(last[key], one.block)
-    return [replace(one, block=one.block + last[_place_of(one)]) for one in more]
+    for launch in before:
+        key = _place_of(launch)
+        last[key] = max(last[key], launch.block)
+    return [replace(launch, block=launch.block + last[_place_of(launch)]) for launch in more]
 
 
-def _place_of(one: Measurement) -> tuple[str, str, str]:
-    return one.arm, one.case.placement.name, one.case.benchmarks[0]
+def _place_of(launch: Measurement) -> tuple[str, str, str]:
+    return launch.arm, launch.case.placement.name, launch.case.benchmarks[0]

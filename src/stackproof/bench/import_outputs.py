@@ -6,15 +6,13 @@ an output, and is never guessed from the numbers.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 
-from msgspec import field
-
-from stackproof.bench import import_notes, likeness
-from stackproof.bench.import_notes import Remark
-from stackproof.bench.likeness import Distribution, Whereabouts
-from stackproof.bench.programs import imb_tables, osu
+from stackproof.bench.import_places import ImportSetup, contradictions, metrics_of, placement_of
+from stackproof.bench.programs import imb, osu, tables
 from stackproof.bench.programs.tables import PrintedTable, TableRow
 from stackproof.core import kinds, limits
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
@@ -26,8 +24,14 @@ from stackproof.results.measurement import Check, Measurement, Output, Series, S
 from stackproof.results.metrics import METRICS
 from stackproof.results.model import ComparedArm, Results, ResultsSpec
 
-_FAR = 2.0
-"""So many times another value is hardly another launch of the same."""
+_SUBJECTS = 6
+"""So many names of tables stand in one note."""
+_ALIKE = {
+    "window": "the window",
+    "datatype": "the datatype",
+    "pairs": "the number of pairs",
+}
+"""What headings say of a run, and what must be the same where two are compared."""
 
 FILE = "imported from"
 
@@ -40,40 +44,14 @@ class OutputFile(Value):
     text: str
 
 
-class ImportSetup(Value):
-    """What files do not say: where ranks were, where buffers lay, what the link can carry.
+class Remark(Value):
+    """A line of a file and what is to say of it; `subject` is the title of its table, or empty."""
 
-    `limit` is in MB/s in one direction, None when it is not known; `fabric` is a value of
-    `site.FabricType`, empty when not known; `created` is UTC ISO 8601. `ranks`, `nodes` and
-    `distribution` are those of `Whereabouts`. `transport` is the path that the runs were forced on.
-    """
-
-    name: str
-    locality: Locality
-    memory: BufferPlace
-    baseline: str = ""
-    transport: str = "auto"
-    ranks: int | None = None
-    nodes: int | None = None
-    distribution: Distribution | None = None
-    limit: float | None = None
-    limit_source: str = ""
-    fabric: str = ""
-    created: str = ""
-    stackproof: str = ""
-    command: tuple[str, ...] = ()
-    env: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def where(self) -> Whereabouts:
-        """Return what the user says of ranks and buffers."""
-        return Whereabouts(
-            locality=self.locality,
-            memory=self.memory,
-            ranks=self.ranks,
-            nodes=self.nodes,
-            distribution=self.distribution,
-        )
+    file: str
+    line: int
+    text: str
+    subject: str = ""
+    hint: str = ""
 
 
 class Imported(Value):
@@ -92,73 +70,173 @@ def import_outputs(files: Sequence[OutputFile], setup: ImportSetup) -> Imported:
     file contradicts the setup.
     """
     remarks: list[Remark] = []
+    contrary: list[Remark] = []
     measurements: list[Measurement] = []
-    problems, contradictions = _impossible(setup), list[Problem]()
     blocks: Counter[tuple[str, str, str]] = Counter()
-    count = 0
-    for file in files:
-        tables = _tables(file)
-        count += len(tables)
-        if not tables:
-            problems.append(_nothing(file))
-        remarks += _unlike_tables(file, tables)
-        for table, crash in tables:
-            contradictions += likeness.contradictions(file.name, table, setup.where)
-            remarks += _heard(file, table, setup)
-            metrics, placement = _metrics(table), likeness.placement_of(table, setup.where)
-            if not metrics or isinstance(placement, str):
-                continue
-            key = (file.arm, metrics[0][0], placement.name)
-            blocks[key] += 1
-            made = _measurement(file, table, setup, (blocks[key], placement), crash)
-            measurements.append(made)
-            remarks += [_remark(file, table, text) for text in _check_notes(made)]
-    problems += import_notes.summarise_problems(contradictions)
-    problems += [] if problems else [*likeness.unlike(measurements)]
-    notes = [*import_notes.summarise(remarks)]
+    printed = [(file, tables.read(file.text).tables) for file in files]
+    for file, own in printed:
+        for table, crash in zip(own, _crashes(file, own), strict=True):
+            for text, hint in contradictions(table, setup):
+                contrary.append(_remark(file, table, text, hint))
+            remarks += _table_remarks(file, table, setup)
+            metrics, placement = metrics_of(table), placement_of(table, setup)
+            if metrics and isinstance(placement, Placement):
+                key = (file.arm, metrics[0][0], placement.name)
+                blocks[key] += 1
+                launch = _measurement(file, table, setup, placement, crash)
+                measurements.append(replace(launch, block=blocks[key]))
+                remarks += [_remark(file, table, text) for text in _check_notes(launch)]
+    problems = [*_impossible(setup), *(_nothing(file) for file, own in printed if not own)]
+    problems += _summarise_problems(contrary)
+    problems += [] if problems else unlike(measurements)
+    notes = [*summarise(remarks)]
     _require(measurements, problems, notes)
-    if text := likeness.validation_note(measurements):
-        notes.append(text)
     return Imported(
         results=Results(
             spec=replace(
-                _spec(files, setup, [one.case.placement for one in measurements]),
+                _spec(files, setup, [launch.case.placement for launch in measurements]),
                 launches=max(blocks.values(), default=1),
             ),
             measurements=ordered(measurements),
         ),
-        tables=count,
-        notes=tuple(notes),
+        tables=sum(len(own) for _, own in printed),
+        notes=(*notes, *_validation_note(measurements)),
     )
 
 
-def _heard(file: OutputFile, table: PrintedTable, setup: ImportSetup) -> Iterator[Remark]:
+def ordered(measurements: Sequence[Measurement]) -> tuple[Measurement, ...]:
+    """Return measurements, numbered in their order from 1."""
+    return tuple(replace(one, order=order) for order, one in enumerate(measurements, 1))
+
+
+def unlike(measurements: Sequence[Measurement]) -> Iterator[Problem]:
+    """Yield what differs between tables that would be one arm, or be compared with each other.
+
+    Only what both say can differ: releases of a benchmark do not print the same.
+    """
+    seen: dict[tuple[str, ...], dict[str, Measurement]] = {}
+    for launch in measurements:
+        case = launch.case
+        for benchmark in case.benchmarks:
+            for fact in _ALIKE.keys() & launch.host_facts.keys():
+                key = (case.placement.name, case.program, benchmark, fact)
+                seen.setdefault(key, {}).setdefault(launch.host_facts[fact], launch)
+    for (placement, _, benchmark, fact), values in seen.items():
+        for (first, launch), (second, other) in pairwise(values.items()):
+            arms = ", ".join(dict.fromkeys((f"`{launch.arm}`", f"`{other.arm}`")))
+            yield Problem(
+                reason=Reason.INVALID_VALUE,
+                message=f"{benchmark} at {placement}: {_ALIKE[fact]} is {first} in "
+                f"{launch.host_facts[FILE]} and {second} in {other.host_facts[FILE]} "
+                f"({arms}), so these are not to be compared",
+                hint="import runs that were made alike; each kind into a folder of its own",
+                where=Location(file=other.host_facts[FILE]),
+            )
+
+
+# --- remarks --------------------------------------------------------------------------------
+
+
+def summarise(remarks: Iterable[Remark]) -> Iterator[str]:
+    """Yield a note for each kind of remark, numbers and rows apart, with the place of the first."""
+    for first, *others in _by_kind(remarks):
+        subject = f"{first.subject}: " if first.subject else ""
+        yield f"{first.file}:{first.line}: {subject}{first.text}{_more(first, others)}"
+
+
+def _summarise_problems(contrary: Iterable[Remark]) -> Iterator[Problem]:
+    for first, *others in _by_kind(contrary):
+        more = f"; so with {len(others)} more tables" if others else ""
+        yield Problem(
+            reason=Reason.INVALID_VALUE,
+            message=f"{first.subject}: {first.text}{more}",
+            hint=first.hint,
+            where=Location(file=first.file, line=first.line, column=1),
+        )
+
+
+def _by_kind(remarks: Iterable[Remark]) -> Iterable[list[Remark]]:
+    groups: dict[str, list[Remark]] = {}
+    for remark in remarks:
+        groups.setdefault(re.sub(r"\d+|`[^`]*`$", "", remark.text), []).append(remark)
+    return groups.values()
+
+
+def _more(first: Remark, others: list[Remark]) -> str:
+    """Return the sentence on further places of the same remark."""
+    if not others:
+        return ""
+    names = [*dict.fromkeys(other.subject for other in others if other.subject != first.subject)]
+    few = ", ".join(names[:_SUBJECTS]) + (", …" if len(names) > _SUBJECTS else "")
+    files = {first.file, *(other.file for other in others)}
+    last = f"line {others[-1].line}" if len(files) == 1 else f"{others[-1].file}:{others[-1].line}"
+    places = f"{len(others)} more place{'s' if len(others) > 1 else ''}"
+    where = f" of {len(files)} files" if len(files) > 1 else ""
+    return f"; the same at {places}{where}, to {last}" + (f": {few}" if few else "")
+
+
+def _remark(file: OutputFile, table: PrintedTable, text: str, hint: str = "") -> Remark:
+    return Remark(file=file.name, line=table.line, text=text, subject=table.title, hint=hint)
+
+
+def _table_remarks(file: OutputFile, table: PrintedTable, setup: ImportSetup) -> Iterator[Remark]:
     """Yield what of a table does not count, or may be meant otherwise."""
+    first = _rows(table)
+    for row in table.rows:
+        if row not in first:
+            text = f"left out, its size stands here twice: `{' '.join(row.printed.values())}`"
+            yield Remark(file=file.name, line=row.line, text=text)
     for fault in table.faults:
         text = f"left out, {fault.why}: `{fault.text}`"
         yield Remark(file=file.name, line=fault.line, text=text)
-    if not _metrics(table):
-        yield _remark(file, table, import_notes.why_no_metric(table))
-        return
-    if table.accelerator and setup.memory is BufferPlace.HOST:
+    placement = placement_of(table, setup)
+    if not metrics_of(table):
+        yield _remark(file, table, _why_no_metric(table))
+    elif isinstance(placement, str):
+        yield _remark(file, table, placement)
+    elif table.accelerator and setup.memory is BufferPlace.HOST:
         text = f"the title says {table.accelerator}; if its buffers were on the device, "
         yield _remark(file, table, f"{text}import it apart with `--memory device`")
-    placement = likeness.placement_of(table, setup.where)
-    if isinstance(placement, str):
-        yield _remark(file, table, placement)
 
 
-def _remark(file: OutputFile, table: PrintedTable, text: str) -> Remark:
-    return Remark(file=file.name, line=table.line, text=text, subject=table.title)
+def _why_no_metric(table: PrintedTable) -> str:
+    """Return the reason for leaving out a table without a metric."""
+    section = imb.SECTIONS.get(table.title) if table.program == tables.IMB else None
+    if not table.rows:
+        return "no row stands below its title"
+    if section is None and not osu.benchmark_of(table.title):
+        return "no benchmark here measures this"
+    if section is None:
+        return f"its columns are not known: {', '.join(table.columns)}"
+    if not imb.has_columns_of(section, table):
+        return "its columns are not those of IMB-MPI1"
+    if table.facts.get("processes") != "2":
+        return "it adds up all pairs, which is no rate of one pair"
+    return "its MB are not known to be 10^6 bytes: before release 2018 they were 2^20"
 
 
-def _check_notes(made: Measurement) -> list[str]:
+def _check_notes(launch: Measurement) -> list[str]:
     """Return what the checks of a table say that the user must know."""
     return [
         f"{check.name}: {check.evidence}"
-        for check in made.checks
+        for check in launch.checks
         if check.state is State.BAD or (check.name == "output" and check.state is not State.OK)
     ]
+
+
+def _validation_note(measurements: Sequence[Measurement]) -> Iterator[str]:
+    """Yield that some arms looked at the bytes and others did not, which costs time."""
+    with_it = sorted({launch.arm for launch in measurements if launch.case.validate})
+    without = sorted({launch.arm for launch in measurements if not launch.case.validate})
+    if with_it and without:
+        yield (
+            f"{', '.join(with_it)}: with validation; {', '.join(without)}: without. OSU fills "
+            "buffers and waits before each message when it validates, so that rates differ for "
+            "that reason"
+        )
+
+
+# --- problems -------------------------------------------------------------------------------
 
 
 def _impossible(setup: ImportSetup) -> list[Problem]:
@@ -178,65 +256,6 @@ def _impossible(setup: ImportSetup) -> list[Problem]:
     return [Problem(reason=Reason.USAGE, message=message, hint=hint)] if message else []
 
 
-def _require(
-    measurements: Sequence[Measurement], problems: Sequence[Problem], notes: Sequence[str]
-) -> None:
-    if problems:
-        raise StackproofError(*problems)
-    if not any(one.usable for one in measurements):
-        wrong = any(
-            check.reason == Reason.VALIDATION_FAILED for one in measurements for check in one.checks
-        )
-        raise fail(
-            Reason.VALIDATION_FAILED if wrong else Reason.NO_RESULTS,
-            "no table of these files can be used",
-            detail="\n".join(notes[:20]) or None,
-            hint="messages arrived changed: this MPI cannot be used on this path"
-            if wrong
-            else "give the complete output of the benchmark, as it was printed",
-        )
-
-
-def _tables(file: OutputFile) -> list[tuple[PrintedTable, str]]:
-    """Return the tables of a file in their order, each with the words of a crash behind it."""
-    found = (*osu.read(file.text).tables, *imb_tables.read(file.text).tables)
-    ordered = sorted(found, key=lambda table: table.line)
-    lines = file.text.split("\n")
-    ends = [table.line - 1 for table in ordered[1:]] + [len(lines)]
-    return [
-        (table, messages.crashed("\n".join(lines[table.line : end])))
-        for table, end in zip(ordered, ends, strict=False)
-    ]
-
-
-def _unlike_tables(
-    file: OutputFile, tables: Sequence[tuple[PrintedTable, str]]
-) -> Iterator[Remark]:
-    """Yield that two tables of a file can hardly be launches of the same setup."""
-    seen: dict[tuple[str, int, str], tuple[float, int]] = {}
-    for table, _ in tables:
-        for metric, column in _metrics(table):
-            for row in table.rows:
-                value = row.values.get(column) or 0.0
-                key = (metric, row.size, table.facts.get("processes", ""))
-                first, line = seen.setdefault(key, (value, row.line))
-                if min(first, value) > 0 and max(first, value) > _FAR * min(first, value):
-                    text = (
-                        f"{metric} of {row.size} bytes is {value:g} here and {first:g} in line "
-                        f"{line}: both count as launches of one arm; if their settings differ, "
-                        "import each from a file of its own with --arm"
-                    )
-                    yield Remark(file=file.name, line=row.line, text=text, subject=table.title)
-                    return
-
-
-def _metrics(table: PrintedTable) -> tuple[tuple[str, str], ...]:
-    if table.program == imb_tables.PROGRAM:
-        return imb_tables.metrics_of(table)
-    found = osu.metric_of(table)
-    return () if found is None else (found,)
-
-
 def _nothing(file: OutputFile) -> Problem:
     kind = kinds.kind_of_text(file.text[: limits.KIND.bytes])
     return kinds.problem(kind, "output", file.name, Reason.NO_RESULTS) or Problem(
@@ -247,14 +266,47 @@ def _nothing(file: OutputFile) -> Problem:
     )
 
 
+def _require(
+    measurements: Sequence[Measurement], problems: Sequence[Problem], notes: Sequence[str]
+) -> None:
+    if problems:
+        raise StackproofError(*problems)
+    if not any(launch.usable for launch in measurements):
+        reasons = {check.reason for launch in measurements for check in launch.checks}
+        wrong = Reason.VALIDATION_FAILED in reasons
+        raise fail(
+            Reason.VALIDATION_FAILED if wrong else Reason.NO_RESULTS,
+            "no table of these files can be used",
+            detail="\n".join(notes[:20]) or None,
+            hint="messages arrived changed: this MPI cannot be used on this path"
+            if wrong
+            else "give the complete output of the benchmark, as it was printed",
+        )
+
+
+# --- launches -------------------------------------------------------------------------------
+
+
+def _crashes(file: OutputFile, own: Sequence[PrintedTable]) -> Iterator[str]:
+    """Yield the words of a crash behind each table, empty where there are none."""
+    lines = file.text.split("\n")
+    starts = [table.line for table in own]
+    for start, end in pairwise([*starts, len(lines) + 1]):
+        yield messages.crashed("\n".join(lines[start : end - 1]))
+
+
+def _rows(table: PrintedTable) -> tuple[TableRow, ...]:
+    """Return the rows of a table, of each size the first."""
+    rows: dict[int, TableRow] = {}
+    for row in table.rows:
+        rows.setdefault(row.size, row)
+    return tuple(rows.values())
+
+
 def _measurement(
-    file: OutputFile,
-    table: PrintedTable,
-    setup: ImportSetup,
-    place: tuple[int, Placement],
-    crash: str,
+    file: OutputFile, table: PrintedTable, setup: ImportSetup, placement: Placement, crash: str
 ) -> Measurement:
-    block, placement = place
+    metrics, rows = metrics_of(table), _rows(table)
     series = tuple(
         Series(
             benchmark=metric,
@@ -264,24 +316,22 @@ def _measurement(
             iterations=int(row.values.get("#repetitions") or row.values.get("Iterations") or 0),
             validated=row.size if row.printed.get("Validation") == "Pass" else None,
         )
-        for metric, column in _metrics(table)
-        for row in table.rows
-        if (value := row.values.get(column)) is not None and value > 0
+        for metric, column in metrics
+        for row in rows
+        if (value := row.values[column]) is not None and value > 0
     )
-    checks = (*_checks(table, placement, crash), *_empty(series))
-    sizes = tuple(dict.fromkeys(one.size for one in series if METRICS[one.benchmark].sized))
     return Measurement(
         arm=file.arm,
-        block=block,
+        block=0,
         order=0,
         case=Case(
             program=table.program,
-            benchmarks=tuple(dict.fromkeys(metric for metric, _ in _metrics(table))),
-            sizes=sizes,
+            benchmarks=tuple(metric for metric, _ in metrics),
+            sizes=tuple(dict.fromkeys(one.size for one in series if METRICS[one.benchmark].sized)),
             placement=placement,
             transport=setup.transport,
             samples=1,
-            validate=any("Validation" in row.printed for row in table.rows),
+            validate=any("Validation" in row.printed for row in rows),
         ),
         output=Output(
             program=table.program,
@@ -291,7 +341,7 @@ def _measurement(
             series=series,
             complete=table.ended,
         ),
-        checks=checks,
+        checks=tuple(_checks(table, series, placement, crash)),
         argv=(),
         env=setup.env,
         started="",
@@ -305,70 +355,47 @@ def _measurement(
     )
 
 
-def _checks(table: PrintedTable, placement: Placement, crash: str) -> tuple[Check, ...]:
-    said = f"as the user says: {placement.locality}, {len(placement.ranks)} ranks"
-    return (
-        _output_check(table, crash),
-        _validation_check(table.rows),
-        Check(name="placement", state=State.UNKNOWN, evidence=said),
-        Check(
-            name="transport",
-            state=State.UNKNOWN,
-            evidence="an output does not show which way messages took",
-        ),
-    )
+def _checks(
+    table: PrintedTable, series: Sequence[Series], placement: Placement, crash: str
+) -> Iterator[Check]:
+    by_user = f"as the user says: {placement.locality}, {len(placement.ranks)} ranks"
+    yield _output_check(table, crash)
+    yield _validation_check(table.rows)
+    yield Check(name="placement", state=State.UNKNOWN, evidence=by_user)
+    by_output = "an output does not show which way messages took"
+    yield Check(name="transport", state=State.UNKNOWN, evidence=by_output)
+    if not series:
+        yield _bad("results", Reason.NO_RESULTS.value, "no row has a value above zero")
+
+
+def _bad(name: str, reason: str, evidence: str) -> Check:
+    return Check(name=name, state=State.BAD, reason=reason, evidence=evidence)
 
 
 def _output_check(table: PrintedTable, crash: str) -> Check:
     if table.reason:
-        return Check(name="output", state=State.BAD, reason=table.reason, evidence=table.evidence)
+        return _bad("output", table.reason, table.evidence)
     if crash:
-        reason, evidence = (
-            Reason.RANK_CRASHED.value,
-            f"it does not count: behind it stands `{crash}`",
-        )
-        return Check(name="output", state=State.BAD, reason=reason, evidence=evidence)
+        evidence = f"it does not count: behind it stands `{crash}`"
+        return _bad("output", Reason.RANK_CRASHED.value, evidence)
+    cut = imb.may_be_cut(table) if table.program == tables.IMB else osu.may_be_cut(table)
+    evidence = f"{len(table.rows)} rows"
     if table.faults:
         evidence = f"{len(table.faults)} of its lines do not count; {len(table.rows)} rows do"
-        return Check(name="output", state=State.UNKNOWN, evidence=evidence)
-    cut = (osu if table.program == osu.PROGRAM else imb_tables).may_be_cut(table)
-    if cut:
-        return Check(name="output", state=State.UNKNOWN, evidence=f"it may have been cut: {cut}")
-    return Check(name="output", state=State.OK, evidence=f"{len(table.rows)} rows")
+    elif cut:
+        evidence = f"it may have been cut: {cut}"
+    state = State.UNKNOWN if table.faults or cut else State.OK
+    return Check(name="output", state=state, evidence=evidence)
 
 
 def _validation_check(rows: Sequence[TableRow]) -> Check:
     answers = {row.printed.get("Validation") for row in rows}
+    if "Fail" in answers:
+        return _bad("validation", Reason.VALIDATION_FAILED.value, "a row says Fail")
     if answers == {"Pass"}:
         return Check(name="validation", state=State.OK, evidence="every row says Pass")
-    if "Fail" in answers:
-        return Check(
-            name="validation",
-            state=State.BAD,
-            reason=Reason.VALIDATION_FAILED.value,
-            evidence="a row says Fail",
-        )
-    return Check(
-        name="validation", state=State.UNKNOWN, evidence="the benchmark did not look at the bytes"
-    )
-
-
-def _empty(series: Sequence[Series]) -> tuple[Check, ...]:
-    if series:
-        return ()
-    return (
-        Check(
-            name="results",
-            state=State.BAD,
-            reason=Reason.NO_RESULTS.value,
-            evidence="no row has a value above zero",
-        ),
-    )
-
-
-def ordered(measurements: Sequence[Measurement]) -> tuple[Measurement, ...]:
-    """Return measurements, numbered in their order from 1."""
-    return tuple(replace(one, order=order) for order, one in enumerate(measurements, 1))
+    evidence = "the benchmark did not look at the bytes"
+    return Check(name="validation", state=State.UNKNOWN, evidence=evidence)
 
 
 def _spec(

@@ -144,11 +144,11 @@ class ImportOptions(Options, run="bench.cli.import_:run"):
     """Files of one placement, as `[ARM=]FILE`, and what is known of how they were measured.
 
     `output` is the results folder, to which `add` adds. `ranks`, `nodes` and `distribution` are
-    those of `likeness.Whereabouts`, `site` one whose link limit counts between nodes.
+    those of `import_places.ImportSetup`, `site` one whose link limit counts between nodes.
     """
 
     files: tuple[str, ...] = argument(
-        "[ARM=]FILE", "output of OSU (5 to 7.5) or IMB-MPI1 (4.1 to 2021.11; MB/s from 2018 on); "
+        "[ARM=]FILE", "output of OSU (5.9 to 7.5) or IMB-MPI1 (2018 to 2021.11); "
         "the n-th table of a benchmark in an arm goes with the n-th of the others; `-` is standard "
         "input",
     )  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from stackproof.bench.programs import solver
-from stackproof.bench.programs.osu_test import OSU_TESTS
+from stackproof.bench.programs.osu import OSU_TESTS
 from stackproof.build.programs import IMB, OSU, ProgramWish
 from stackproof.core.document import Document
 from stackproof.core.errors import Problem, Reason

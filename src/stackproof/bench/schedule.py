@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping
 from stackproof.bench import programs as bench_programs
 from stackproof.bench.amounts import DEFAULT_SIZES
 from stackproof.bench.programs import solver
-from stackproof.bench.programs.osu_test import OSU_TESTS
+from stackproof.bench.programs.osu import OSU_TESTS
 from stackproof.bench.spec import BenchSpec
 from stackproof.core.errors import Problem, Reason, StackproofError, fail
 from stackproof.core.value import Value, replace

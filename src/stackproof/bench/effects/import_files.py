@@ -9,8 +9,8 @@ from pathlib import Path
 
 import stackproof
 from stackproof.bench.import_adding import add
-from stackproof.bench.import_outputs import Imported, ImportSetup, OutputFile, import_outputs
-from stackproof.bench.likeness import Distribution
+from stackproof.bench.import_outputs import Imported, OutputFile, import_outputs
+from stackproof.bench.import_places import Distribution, ImportSetup
 from stackproof.bench.options import ImportOptions
 from stackproof.compare.effects.results import load_results
 from stackproof.core import limits, noun

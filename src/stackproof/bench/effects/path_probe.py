@@ -18,7 +18,7 @@ from stackproof.bench.effects import launching
 from stackproof.bench.effects.arms import Arms
 from stackproof.bench.effects.nodes import LaunchNodes
 from stackproof.bench.path_verdict import Probed
-from stackproof.bench.programs.osu_test import OSU_TESTS
+from stackproof.bench.programs.osu import OSU_TESTS
 from stackproof.bench.ready import ReadyArm
 from stackproof.bench.schedule import Launch
 from stackproof.bench.spec import BenchSpec

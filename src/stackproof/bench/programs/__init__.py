@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from stackproof.bench.programs import imb, native, osu_test, solver
+from stackproof.bench.programs import imb, native, osu, solver
 from stackproof.results.case import Case
 from stackproof.results.measurement import Output
 
@@ -34,6 +34,6 @@ _MEMBERS: tuple[Benchmark, ...] = (
     native.BENCHMARK,
     solver.BENCHMARK,
     imb.BENCHMARK,
-    *osu_test.BENCHMARKS,
+    *osu.BENCHMARKS,
 )
 REGISTRY: dict[str, Benchmark] = {program.name: program for program in _MEMBERS}

@@ -1,28 +1,22 @@
-"""IMB-MPI1 of the Intel MPI Benchmarks: how it is called, how its tables are read.
+"""IMB-MPI1 of the Intel MPI Benchmarks: how it is called, what its tables say.
 
 It comes with Intel MPI and is a second opinion on our own program. It prints one mean per size, so
-each of its series has one value, and with two decimals. Grammar of the output, from the program's
-source (github.com/intel/mpi-benchmarks, `src_c/IMB_output.c`) and its 2021.11 release:
-
-    output  = banner , { section } , "# All processes entering MPI_Finalize" ;
-    section = rule , "# Benchmarking " name , "# #processes = " n ,
-              [ "# ( " k " additional processes waiting in MPI_Barrier)" ] , rule ,
-              columns , { row } ;
-    row     = integers of width 13 , decimals of width 13 with two places ;
+each of its series has one value, and with two decimals; how its tables look is in
+`stackproof.bench.programs.tables`. After the last of them it prints that it enters MPI_Finalize.
 
 PingPong's `Mbytes/sec` is derived from its time and is not the windowed bandwidth; it is not read.
 Uniband and Biband keep a window of messages in flight as OSU does, so they are bandwidth. With more
 than two ranks they add up all pairs, which is another quantity than the bandwidth of one pair.
+MB is 10^6 bytes since release 2018; of older output, or output without a version, no bandwidth is
+taken.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from msgspec import Struct, field
-
-from stackproof.bench.programs import stray_output
+from stackproof.bench.programs import tables
+from stackproof.bench.programs.tables import ParsedTables, PrintedTable, TableRow
 from stackproof.core.value import Value
 from stackproof.results.case import Case, Timing
 from stackproof.results.measurement import Output, Series
@@ -63,12 +57,43 @@ SECTIONS = {
 }
 _SECTION_OF = {name: title for title, section in SECTIONS.items() for name, _ in section.reads}
 
-_BANNER = re.compile(r"# +Intel\(R\) MPI Benchmarks (\S+), MPI-1 part")
-_TITLE = re.compile(r"# Benchmarking (\S+) ?")
-_PROCESSES = re.compile(r"# #processes = (\d{1,9}) ?")
-_WAITING = re.compile(r"# \( (\d{1,9}) additional process(?:es)? waiting in MPI_Barrier\)")
-_RULE = re.compile(r"#-+")
-_LAST = "# All processes entering MPI_Finalize"
+_LARGEST = 4 << 20
+"""Where a run without lists of sizes ends, in bytes."""
+_FIRST_DECIMAL = 2018
+_BANDWIDTH = "Mbytes/sec"
+_WIDTH = 13
+"""Of every column."""
+
+
+def metrics_of(table: PrintedTable) -> tuple[tuple[str, str], ...]:
+    """Return the metrics of a table, each with the column that has it.
+
+    Of more than two processes no bandwidth and no message rate is taken: the program adds up all
+    pairs.
+    """
+    section = SECTIONS.get(table.title)
+    if section is None or not has_columns_of(section, table):
+        return ()  # also tables of IMB-P2P, which has other columns
+    pair = table.facts.get("processes") == "2"
+    decimal = int(table.version[:4]) >= _FIRST_DECIMAL if table.version[:4].isdecimal() else False
+    return tuple(
+        (metric, column)
+        for metric, column in section.reads
+        if column.startswith("t") or (pair and (decimal or column != _BANDWIDTH))
+    )
+
+
+def has_columns_of(section: Section, table: PrintedTable) -> bool:
+    """Return True where a table has the columns of its section, and may count defects."""
+    return tuple(name for name in table.columns if name != "defects") == section.columns
+
+
+def may_be_cut(table: PrintedTable) -> str:
+    """Return the sign that a table may have been cut, empty when there is none."""
+    sized = "#bytes" in table.columns and table.rows
+    if table.ended or not sized or table.rows[-1].size >= _LARGEST:
+        return ""
+    return f"nothing follows the size {table.rows[-1].size}; a run without lists ends at {_LARGEST}"
 
 
 class ImbMpi1(Value, kw_only=False):
@@ -105,19 +130,25 @@ class ImbMpi1(Value, kw_only=False):
         A row counts only when it is written exactly as the program writes it, at its place in a
         table that is whole, as are all tables before it.
         """
-        reader = _Reader(case)
-        for line in stdout.decode(errors="replace").split("\n"):
-            reader.take(stray_output.without_label(line))
-        one_world = len(reader.versions) == 1
+        printed = tables.read(stdout.decode(errors="replace"))
+        titles, one_world = _titles(case), len(printed.versions) == 1
+        asked = [table for table in printed.tables if table.title in titles and table.columns]
+        whole = _whole_tables(asked, printed, case) if one_world else []
+        readings = [reading for table in whole for reading in _readings(table, case)]
+        garbage = [line for line in printed.garbage if not line.startswith("#")]
         return Output(
             program=self.name,
-            program_version=reader.versions[0] if reader.versions else "",
-            world_size=reader.world_size,
-            worlds=len(reader.versions),
-            series=tuple(reader.series()) if one_world else (),
-            complete=one_world and reader.ends == 1 and not reader.missing(),
-            garbage=reader.garbage.lines,
-            skipped=reader.skipped() if one_world else {},
+            program_version=printed.versions[0] if printed.versions else "",
+            world_size=max((_processes_of(table) for table in asked), default=0),
+            worlds=len(printed.versions),
+            series=tuple(_series(reading) for reading in readings if not reading.obstacle),
+            complete=one_world and printed.ends == 1 and len(whole) == len(titles),
+            garbage=(*garbage, *(fault.text for table in asked for fault in table.faults)),
+            skipped={
+                f"{reading.benchmark} {reading.wanted}": reading.obstacle
+                for reading in readings
+                if reading.obstacle
+            },
         )
 
 
@@ -150,16 +181,6 @@ def _problems(case: Case) -> Iterator[str]:
         yield "window and number of samples must be at least 1"
 
 
-class _Table(Struct):
-    """The rows of one section, in the order they came."""
-
-    title: str
-    processes: int = 0
-    waiting: int = 0
-    rows: list[dict[str, float]] = field(default_factory=list)
-    broken: bool = False
-
-
 class _Reading(Value):
     """One number of a row; `wanted` is the size asked for, `size` the one that was measured."""
 
@@ -181,172 +202,87 @@ class _Reading(Value):
         return "" if self.value > 0 else "clock-too-coarse"
 
 
-class _Reader:
-    """Reads line by line; `_step` is what the header of a table has shown so far."""
+def _processes_of(table: PrintedTable) -> int:
+    return int(table.facts["processes"]) + int(table.facts.get("waiting", "0"))
 
-    def __init__(self, case: Case) -> None:
-        self.case = case
-        self.versions: list[str] = []
-        self.ends = 0
-        self.tables: list[_Table] = []
-        self.garbage = stray_output.Garbage()
-        self._table: _Table | None = None
-        self._step = ""
 
-    def take(self, line: str) -> None:
-        """Take one line, without its end."""
-        if line.startswith("#"):
-            self._comment(line.rstrip())
-        elif not line.strip():
-            if self._step == "rows":
-                self._leave()
-        elif self._table and self._step == "rule" and self._is_columns(line):
-            self._step = "rows"
-        elif not (self._step == "rows" and self._row(line)):
-            self.garbage.add(line)
+def _whole_tables(
+    asked: Sequence[PrintedTable], printed: ParsedTables, case: Case
+) -> list[PrintedTable]:
+    """Return the tables that are whole, in the order asked for.
 
-    @property
-    def world_size(self) -> int:
-        """Return the largest number of ranks that a table names."""
-        return max((t.processes + t.waiting for t in self.tables), default=0)
+    Lost lines can join the rows of one table to those of the next, and two tables can look
+    alike. So a table counts only when it is full and what must follow it (the next table, or
+    the last line of the program) does follow it.
+    """
+    titles, printed_titles = _titles(case), tuple(table.title for table in asked)
+    whole: list[PrintedTable] = []
+    for place, (title, table) in enumerate(zip(titles, asked, strict=False), 1):
+        if place < len(titles):
+            followed = printed_titles[place : place + 1] == titles[place : place + 1]
+        else:
+            followed = printed.ends == 1 and len(asked) == len(titles)
+        if table.title != title or not followed or not _is_full(table, case):
+            break
+        whole.append(table)
+    return whole
 
-    def series(self) -> Iterator[Series]:
-        """Yield a series for each result that was asked for, in the order of the tables."""
-        for found in self._readings():
-            if not found.obstacle:
-                yield Series(
-                    benchmark=found.benchmark,
-                    size=found.size,
-                    unit=CORE[found.benchmark].unit,
-                    values=(found.value,),
-                    iterations=found.iterations,
-                    timing="" if found.mean is None else Timing.IMB.value,
-                    mean=() if found.mean is None else (found.mean,),
+
+def _is_full(table: PrintedTable, case: Case) -> bool:
+    """Return whether a table has a row for each size asked for, as the program writes them.
+
+    It right-aligns each column, so a line that lost a character, or got one too many, is of another
+    width.
+    """
+    wanted = _sizes(table, case)
+    return (
+        table.columns == SECTIONS[table.title].columns
+        and not (table.faults or table.reason)
+        and table.width == _WIDTH * len(table.columns)
+        and len(table.rows) == len(wanted)
+        and all(
+            _is_at_place(row, size, table.title)
+            for row, size in zip(table.rows, wanted, strict=True)
+        )
+    )
+
+
+def _sizes(table: PrintedTable, case: Case) -> list[int]:
+    """Return the sizes that rows of a table are for; 0 is the one row of a table without sizes."""
+    return sorted(set(case.sizes)) if "#bytes" in table.columns else [0]
+
+
+def _is_at_place(row: TableRow, wanted: int, title: str) -> bool:
+    """Return whether a row is that of a size.
+
+    Reductions are of MPI_FLOAT, and the program rounds their sizes to whole numbers of it.
+    """
+    rounded = title == "Allreduce" and wanted % _FLOAT_BYTES != 0
+    return wanted == row.size or (rounded and abs(wanted - row.size) < _FLOAT_BYTES)
+
+
+def _readings(table: PrintedTable, case: Case) -> Iterator[_Reading]:
+    for benchmark, column in SECTIONS[table.title].reads:
+        slowest = case.timing == Timing.SYNCHRONISED and column == _MEAN
+        for wanted, row in zip(_sizes(table, case), table.rows, strict=True):
+            if benchmark in case.benchmarks:
+                yield _Reading(
+                    benchmark=benchmark,
+                    wanted=wanted,
+                    size=row.size,
+                    value=row.values[_SLOWEST if slowest else column] or 0.0,
+                    mean=row.values.get(_MEAN),
+                    iterations=int(row.values["#repetitions"] or 0),
                 )
 
-    def skipped(self) -> dict[str, str]:
-        """Return why rows that came are no results."""
-        return {
-            f"{found.benchmark} {found.wanted}": found.obstacle
-            for found in self._readings()
-            if found.obstacle
-        }
 
-    def _readings(self) -> Iterator[_Reading]:
-        for table in self._good_tables():
-            for benchmark, column in SECTIONS[table.title].reads:
-                if benchmark not in self.case.benchmarks:
-                    continue
-                for wanted, row in zip(self._expected(table.title), table.rows, strict=False):
-                    size = int(row.get("#bytes", 0))
-                    slowest = self.case.timing == Timing.SYNCHRONISED and column == _MEAN
-                    yield _Reading(
-                        benchmark=benchmark,
-                        wanted=size if wanted is None else wanted,
-                        size=size,
-                        value=row[_SLOWEST if slowest else column],
-                        mean=row.get(_MEAN),
-                        iterations=int(row["#repetitions"]),
-                    )
-
-    def missing(self) -> bool:
-        """Return whether a table or a row that was asked for did not come."""
-        return len(self._good_tables()) != len(_titles(self.case))
-
-    def _good_tables(self) -> list[_Table]:
-        """Return the tables that are whole, in the order asked for.
-
-        Lost lines can join the rows of one table to those of the next, and two tables can look
-        alike. So a table counts only when it is full and what must follow it (the next table, or
-        the last line of the program) does follow it.
-        """
-        titles = _titles(self.case)
-        good: list[_Table] = []
-        for place, (title, table) in enumerate(zip(titles, self.tables, strict=False)):
-            full = len(table.rows) == len(self._expected(title))
-            if place + 1 < len(titles):
-                after = self.tables[place + 1 : place + 2]
-                followed = bool(after) and after[0].title == titles[place + 1]
-            else:
-                followed = self.ends == 1 and len(self.tables) == len(titles)
-            if table.title != title or table.broken or not full or not followed:
-                break
-            good.append(table)
-        return good
-
-    def _comment(self, line: str) -> None:
-        banner, title = _BANNER.fullmatch(line), _TITLE.fullmatch(line)
-        processes, waiting = _PROCESSES.fullmatch(line), _WAITING.fullmatch(line)
-        if banner:
-            self.versions.append(banner[1])
-            self._leave()
-        elif title:
-            self._leave()
-            if title[1] in _titles(self.case):
-                self._table = _Table(title=title[1])
-                self._step = "title"
-        elif processes and self._table and self._step == "title":
-            self._table.processes = int(processes[1])
-            self._step = "processes"
-        elif waiting and self._table and self._step == "processes":
-            self._table.waiting = int(waiting[1])
-        elif _RULE.fullmatch(line) and self._step == "processes":
-            self._step = "rule"
-        else:
-            self.ends += line == _LAST
-            self._leave()
-
-    def _leave(self) -> None:
-        self._table = None
-        self._step = ""
-
-    def _is_columns(self, line: str) -> bool:
-        table = self._table
-        if table is None or tuple(line.split()) != SECTIONS[table.title].columns:
-            return False
-        self.tables.append(table)
-        return True
-
-    def _expected(self, title: str) -> list[int | None]:
-        if "#bytes" not in SECTIONS[title].columns:
-            return [None]
-        return [*sorted(set(self.case.sizes))]
-
-    def _row(self, line: str) -> bool:
-        """Take a row; return False when the line is not one as the program writes it."""
-        table = self._table
-        if table is None:
-            return False
-        columns = SECTIONS[table.title].columns
-        words = line.split()
-        if len(words) != len(columns):
-            return False
-        values: dict[str, float] = {}
-        for column, word in zip(columns, words, strict=True):
-            whole = column.startswith("#") or column == "Msg/sec"
-            if not re.fullmatch(r"\d{1,15}" if whole else r"\d{1,12}\.\d\d", word):
-                return False
-            values[column] = float(word)
-        # The program right-aligns each column to 13 characters: a line that lost a character, or
-        # got one too many, is not the same when it is written again.
-        if "".join(f"{word:>13}" for word in words) != line.rstrip("\r"):
-            return False
-        table.broken |= not self._in_order(table, values)
-        table.rows.append(values)
-        return True
-
-    def _in_order(self, table: _Table, values: dict[str, float]) -> bool:
-        """Return whether a row is at its place: sizes go up, each as asked, none twice.
-
-        Reductions are of MPI_FLOAT, and the program rounds their sizes to whole numbers of it.
-        """
-        expected = self._expected(table.title)
-        size = int(values["#bytes"]) if "#bytes" in values else None
-        place = len(table.rows)
-        if place >= len(expected):
-            return False
-        wanted = expected[place]
-        if wanted is None or size is None:
-            return wanted == size
-        rounded = table.title == "Allreduce" and wanted % _FLOAT_BYTES != 0
-        return wanted == size or (rounded and abs(wanted - size) < _FLOAT_BYTES)
+def _series(reading: _Reading) -> Series:
+    return Series(
+        benchmark=reading.benchmark,
+        size=reading.size,
+        unit=CORE[reading.benchmark].unit,
+        values=(reading.value,),
+        iterations=reading.iterations,
+        timing="" if reading.mean is None else Timing.IMB.value,
+        mean=() if reading.mean is None else (reading.mean,),
+    )

@@ -1,7 +1,19 @@
-"""Tables that benchmarks have printed, read without knowing what was asked of them.
+"""Tables that OSU's programs and IMB-MPI1 print: one reader, for launches here and for files.
 
-Files of others come without a case, from copies and with other programs' lines in between. What is
-read is right or it is rejected: a row counts only at its place, below its own title and heading.
+A file comes without a case, from copies and with other programs' lines in between. A row is right
+or it is rejected: it counts only at its place, below its own title and heading. Grammar, from the
+programs' sources (mvapich.cse.ohio-state.edu/benchmarks, `util/osu_util.c`, releases 5.9 to 7.5;
+github.com/intel/mpi-benchmarks, `src_c/IMB_output.c`, releases 2018 to 2021.11):
+
+    OSU table = "# OSU " name [ accelerator ] " Test" [ " v" version ] , { comment } , { row } ;
+    OSU row   = size , { value } , [ "Pass" | "Fail" ] , { percentile } , [ transmit size ] ;
+    IMB table = rule , "# Benchmarking " name , "# #processes = " n ,
+                [ "# ( " k " additional processes waiting in MPI_Barrier)" ] , rule ,
+                columns , { row } ;
+    IMB row   = integers of width 13 , decimals of width 13 with two places ;
+
+The order of OSU's comments differs between releases, the width of columns too, and names of columns
+hold spaces: columns are told by a closed list of names.
 """
 
 from __future__ import annotations
@@ -14,12 +26,59 @@ from msgspec import Struct, field
 
 from stackproof.bench.programs import stray_output
 from stackproof.core.errors import Reason
-from stackproof.core.value import Value
+from stackproof.core.value import Value, replace
+
+OSU = "OSU"
+IMB = "IMB-MPI1"
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _QUOTE = re.compile(r" {0,3}(?:> ?)+")
-_NUMBER = re.compile(r"-?(?:\d{1,15}(?:\.\d{1,6})?|inf|nan)")
 _GROUPED = re.compile(r"\d{1,3}(?:[.,]\d{3})+(?:[.,]\d+)?|\d+,\d+")
+
+_TITLE = re.compile(
+    r"#? ?(?:OSU (?P<osu>\S.*?) Test(?: Test)?(?: v(?P<version>\d[\w.+-]*))?"
+    r"|Benchmarking (?P<imb>[A-Z][\w-]*))"
+)
+_ACCELERATOR = re.compile(r"-(CUDA MANAGED|CUDA|ROCM|OPENACC|MANAGED|CXL)\b")
+_BANNER = re.compile(
+    r"#? *Intel ?\(R\) MPI Benchmarks (?P<version>\d[^\s,]*+)[^,\n]*+, MPI-1 part.*"
+)
+_LAST = "# All processes entering MPI_Finalize"
+_RULE = re.compile(r"#[-#\s]*")
+# Copies lose the `# ` before a comment.
+_COMMENTS = tuple(
+    re.compile(f"(?:# )?{pattern}")
+    for pattern in (
+        r"Send Buffer on (?P<send>\w+) \(\w\) and Receive Buffer on (?P<receive>\w+) \(\w\)",
+        r"\[ pairs: (?P<pairs>\d{1,6}) \] \[ window size: (?P<window>\w+) \]",
+        r"Window creation: (?P<window>\S+)",
+        r"Datatype: (?P<datatype>\w+)\.",
+        r"#processes = (?P<processes>\d{1,6})",
+        r"\( (?P<waiting>\d{1,6}) additional process(?:es)? waiting in MPI_Barrier ?\)",
+    )
+)
+# Names of columns, longest first where one begins another.
+_COLUMN = re.compile(
+    r"Bandwidth \(MB/s\)|Avg Latency\(us\)|Min Latency\(us\)|Max Latency\(us\)|Latency \(us\)"
+    r"|Messages/s|MB/s|Iterations|Overall\(us\)|Compute\(us\)|Coll\. Init\(us\)|MPI_Test\(us\)"
+    r"|MPI_Wait\(us\)|Pure Comm\.\(us\)|Min Comm\.\(us\)|Max Comm\.\(us\)|Overlap\(%\)|Validation"
+    r"|P\d{1,2} Tail Lat\(us\)|P\d{1,2} Tail BW\(MB/s\)|Transmit Size"
+    r"|#?(?:bytes|repetitions)|t\[usec\]|t_(?:min|max|avg|ovrl|pure|CPU)\[usec\]|Mbytes/sec"
+    r"|Msg/sec|overlap\[%\]|defects"
+)
+_OSU_SIZE, _IMB_SIZE = "Size", "#bytes"
+_VALIDATION = "Validation"
+_WHOLE = {"Iterations", "Transmit Size", "Msg/sec", "defects", _OSU_SIZE}
+_DECIMAL = re.compile(r"-?(?:\d{1,15}\.\d\d|inf|nan)")
+_IMB_DECIMAL = re.compile(r"\d{1,12}\.\d\d")
+_NUMBER = re.compile(r"-?(?:\d{1,15}(?:\.\d{1,6})?|inf|nan)")
+_NO_SAMPLE = re.compile(r"(\d+) +(?:out-of-mem\.|int-overflow|time-out\.)(?:;.*)?")
+_INVALID = "DATA VALIDATION ERROR:"
+_ALONE = re.compile(r"This test requires (?:exactly|at least) (?:two|2)")
+# How a program was called, where it or a script says it: where OSU's sizes end, IMB's own sizes.
+_CALL_OSU = re.compile(r"\bosu_\w+\b.*\s-m[ =]?(?:\d{1,12}:)?(?P<largest>\d{1,12})(?!\S)")
+_CALL_SIZES = re.compile(r"#.*-(?:msglen|msgsize|msg_size)\b.*")
+_CALL_MAP = re.compile(r"#.*-map\b.*")
 
 
 class TableRow(Value):
@@ -32,7 +91,6 @@ class TableRow(Value):
     values: Mapping[str, float | None]
     printed: Mapping[str, str]
     line: int
-    group: int = 0
 
 
 class Fault(Value):
@@ -49,48 +107,70 @@ class PrintedTable(Value):
     `program` is `OSU` or `IMB-MPI1`, `version` empty where it is not said; `facts` is what the
     heading says besides (datatype, pairs, processes, …). `reason` is a value of `errors.Reason`
     when no row may be used, with `evidence`; `ended` says that something of the program followed,
-    so that the table was not cut.
+    so that the table was not cut. `width` is that of every row, 0 where they differ.
     """
 
     program: str
     version: str
     title: str
-    columns: tuple[str, ...]
-    rows: tuple[TableRow, ...]
     line: int
+    columns: tuple[str, ...] = ()
+    rows: tuple[TableRow, ...] = ()
     facts: Mapping[str, str] = field(default_factory=dict)
     faults: tuple[Fault, ...] = ()
     reason: str = ""
     evidence: str = ""
     ended: bool = False
     accelerator: str = ""
+    width: int = 0
 
 
 class ParsedTables(Value):
-    """All tables of a text, and the lines that belong to none."""
+    """All tables of a text, and the lines that belong to none.
+
+    `versions` has one for each banner of IMB, `ends` counts its last lines.
+    """
 
     tables: tuple[PrintedTable, ...] = ()
     garbage: tuple[str, ...] = ()
+    versions: tuple[str, ...] = ()
+    ends: int = 0
 
 
-class Draft(Struct):
+def read(text: str) -> ParsedTables:
+    """Return every table of a text; never raises, whatever it is."""
+    reader = _Reader()
+    for number, raw in enumerate(text.split("\n"), 1):
+        label, line = _clean_line(raw)
+        reader.take(number, label, line)
+    reader.leave(ended=False)
+    return ParsedTables(
+        tables=tuple(reader.tables),
+        garbage=reader.garbage.lines,
+        versions=tuple(reader.versions),
+        ends=reader.ends,
+    )
+
+
+class _Draft(Struct):
     """A table while it is read; `any_sizes` says that sizes need only rise."""
 
-    program: str
-    title: str
-    line: int
+    table: PrintedTable
     label: str
-    version: str = ""
-    accelerator: str = ""
+    facts: dict[str, str]
+    any_sizes: bool = False
     columns: tuple[str, ...] = ()
-    facts: dict[str, str] = field(default_factory=dict)
     rows: list[TableRow] = field(default_factory=list)
     raw: list[str] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     reason: str = ""
     evidence: str = ""
     gap: bool = False
-    any_sizes: bool = False
+
+    @property
+    def sized(self) -> bool:
+        """Return whether the first column is the size of a message."""
+        return self.columns[:1] in ((_OSU_SIZE,), (_IMB_SIZE,))
 
     def refuse(self, reason: Reason, evidence: str) -> None:
         """Let no row of the table count; the first reason stays."""
@@ -104,56 +184,224 @@ class Draft(Struct):
         )
 
     def add(self, row: TableRow, text: str) -> None:
-        """Take a row at its place: sizes double from row to row, none stands twice."""
-        before = [one.size for one in self.rows if one.group == row.group]
-        if before and self.any_sizes and row.size == before[-1]:
-            # Two sizes of a list that are rounded to the same number of elements.
-            self.reject(row.line, text, "its size stands here twice")
-            return
-        if before and row.size <= before[-1]:
+        """Take a row at its place: sizes double from row to row, none stands twice.
+
+        A list of sizes may have two that are rounded to the same number of elements.
+        """
+        last = self.rows[-1].size if self.rows else None
+        if last is not None and row.size <= last and not (self.any_sizes and row.size == last):
             self.refuse(
                 Reason.GARBAGE_OUTPUT,
                 f"line {row.line}: the sizes begin again, so rows of another run are among these",
             )
         if self.gap:
             self.reject(row.line, text, "it comes after a gap in the sizes")
-            return
-        if before and not self.any_sizes and before[-1] and row.size > 2 * before[-1]:
+        elif last and not self.any_sizes and row.size != 2 * last:
             self.gap = True
-            self.reject(row.line, text, f"a row is missing between {before[-1]} and {row.size}")
-            return
-        if before and not self.any_sizes and before[-1] and row.size < 2 * before[-1]:
-            self.reject(row.line, text, f"the size does not follow {before[-1]}")
-            self.gap = True
-            return
-        self.rows.append(row)
-        self.raw.append(text)
+            missing = f"a row is missing between {last} and {row.size}"
+            strange = f"the size does not follow {last}"
+            self.reject(row.line, text, missing if row.size > 2 * last else strange)
+        else:
+            self.rows.append(row)
+            self.raw.append(text)
 
     def finish(self, *, ended: bool) -> PrintedTable:
         """Return the table; rows of another width than the others are left out."""
-        odd = odd_widths(self.raw)
+        odd = _odd_widths(self.raw)
         for index in odd:
             self.reject(self.rows[index].line, self.raw[index], "it is not as wide as the others")
         rows = [row for index, row in enumerate(self.rows) if index not in odd]
         if not rows:
             self.refuse(Reason.NO_RESULTS, "the table has no row that can be read")
-        return PrintedTable(
-            program=self.program,
-            version=self.version,
-            title=self.title,
+        return replace(
+            self.table,
             columns=self.columns,
             rows=tuple(rows),
-            line=self.line,
-            facts=dict(self.facts),
+            facts=self.facts,
             faults=tuple(self.faults),
             reason=self.reason,
             evidence=self.evidence,
             ended=ended,
-            accelerator=self.accelerator,
+            width=len(self.raw[0].rstrip()) if self.raw and not odd else 0,
         )
 
 
-def odd_widths(lines: Sequence[str]) -> frozenset[int]:
+class _Reader:
+    """Reads line by line; `_draft` is the table whose title was seen."""
+
+    def __init__(self) -> None:
+        self.tables: list[PrintedTable] = []
+        self.garbage = stray_output.Garbage()
+        self.versions: list[str] = []
+        self.ends = 0
+        self._draft: _Draft | None = None
+        self._alone = 0
+        self._call: dict[str, str] = {}
+        """What the call of a program says of the tables that follow."""
+
+    def take(self, number: int, label: str, text: str) -> None:
+        """Take one line."""
+        plain, draft = text.strip(), self._draft
+        self.ends += plain == _LAST
+        if not plain:
+            return
+        if title := _TITLE.fullmatch(plain):
+            self._begin(number, label, title)
+        elif banner := _BANNER.fullmatch(plain):
+            self.leave(ended=True)
+            self.versions.append(banner["version"])
+            self._call = {}
+        elif draft is None or label != draft.label:
+            self._stray(plain)
+        elif columns := _columns(plain):
+            if draft.columns or (draft.table.program == IMB and "processes" not in draft.facts):
+                # Another heading without a title: which table it is of cannot be told.
+                self.leave(ended=True)
+            else:
+                draft.columns = columns
+        elif plain.startswith("#") or _facts_of(plain):
+            self._comment(draft, plain)
+        elif not self._row(draft, number, text):
+            self._stray(plain)
+
+    def _begin(self, number: int, label: str, title: re.Match[str]) -> None:
+        before, imb = self._draft, bool(title["imb"])
+        accelerator = _ACCELERATOR.search(title[0])
+        name = _ACCELERATOR.sub("", title["osu"] or title["imb"]).strip()
+        self.leave(ended=True)
+        table = PrintedTable(
+            program=IMB if imb else OSU,
+            title=name,
+            line=number,
+            version=(self.versions[-1] if self.versions else "") if imb else title["version"] or "",
+            accelerator=accelerator[1] if accelerator else "",
+        )
+        facts = {key: text for key, text in self._call.items() if (key == "largest") is not imb}
+        draft = _Draft(table, label, facts, any_sizes=imb and "sizes" in facts)
+        self._call.pop("largest", None)
+        self._draft = draft
+        if before is not None and not imb and not before.rows and before.table.title == name:
+            draft.refuse(Reason.SINGLETONS, f"`{name}` begins twice without a row in between")
+
+    def _comment(self, draft: _Draft, plain: str) -> None:
+        facts = _facts_of(plain)
+        late = bool(draft.rows or (draft.columns and draft.table.program == IMB))
+        if late or facts.keys() & draft.facts.keys():
+            # It is of a table whose title was lost, so nothing below it counts.
+            self.leave(ended=bool(facts or plain == _LAST or _RULE.fullmatch(plain)))
+        draft.facts |= facts
+        if not facts:
+            self._stray(plain)
+
+    def _stray(self, plain: str) -> None:
+        """Keep a line that is of no table; some say what became of the tables around it."""
+        self.garbage.add(plain)
+        draft = self._draft
+        if draft is not None and _INVALID in plain:
+            draft.refuse(Reason.VALIDATION_FAILED, plain)
+        self._alone += bool(_ALONE.search(plain))
+        if draft is not None and self._alone > 1:
+            draft.refuse(
+                Reason.SINGLETONS, f"{self._alone} programs say that they are alone in their world"
+            )
+        if call := _CALL_OSU.search(plain):
+            self._call["largest"] = call["largest"]
+        if _CALL_SIZES.fullmatch(plain):
+            self._call["sizes"] = "given"
+        if _CALL_MAP.fullmatch(plain):
+            self._call["map"] = "given"
+
+    def _row(self, draft: _Draft, number: int, text: str) -> bool:
+        words = text.split()
+        lacking = _NO_SAMPLE.fullmatch(text.strip())
+        if lacking and draft.columns:
+            draft.reject(number, text, f"the program has no sample of {lacking[1]} bytes")
+            return True
+        if not draft.columns and len(words) > 1 and all(map(_NUMBER.fullmatch, words)):
+            # The heading was lost: what follows may be another table, without its title.
+            self.leave(ended=False)
+        if not draft.columns or (draft.sized and not words[0].isdecimal()):
+            return False
+        printed = dict(zip(draft.columns, words, strict=False))
+        if len(words) != len(draft.columns) or not all(map(_fits, printed, printed.values())):
+            if not all(re.match(r"[-\d]", word) for word in words):
+                return False
+            draft.reject(number, text, _why_no_row(draft.columns, words))
+            return True
+        if printed.get(_VALIDATION) == "Fail":
+            draft.refuse(Reason.VALIDATION_FAILED, f"line {number}: `{text.strip()}`")
+        values = {
+            name: None if word.lstrip("-") in {"inf", "nan"} else float(word)
+            for name, word in printed.items()
+            if name not in {_OSU_SIZE, _IMB_SIZE, _VALIDATION}
+        }
+        size = int(words[0]) if draft.sized else 0
+        draft.add(TableRow(size=size, values=values, printed=printed, line=number), text)
+        return True
+
+    def leave(self, *, ended: bool) -> None:
+        """End the table that is being read."""
+        if self._draft is not None:
+            self.tables.append(self._draft.finish(ended=ended))
+        self._draft = None
+
+
+def _clean_line(raw: str) -> tuple[str, str]:
+    """Return label and rest of a line: no colours, no label of a launcher.
+
+    How deep a line is quoted (`> `, in messages and threads) belongs to its label. A forum
+    may have put a backslash before a `#`.
+    """
+    line = _COLOUR.sub("", raw)
+    quote = _QUOTE.match(line)
+    depth = quote[0].count(">") if quote else 0
+    label, rest = stray_output.split_label(line[quote.end() :] if quote else line)
+    if rest.lstrip().startswith("\\#"):
+        rest = rest.replace("\\#", "#", 1)
+    return f"{'>' * depth}{label}", rest
+
+
+def _facts_of(plain: str) -> dict[str, str]:
+    """Return what a comment says of its table, by names of facts; empty when it is none."""
+    matches = (pattern.fullmatch(plain) for pattern in _COMMENTS)
+    return next((match.groupdict() for match in matches if match), {})
+
+
+def _columns(plain: str) -> tuple[str, ...]:
+    """Return the columns that a heading names, empty when it is no heading."""
+    rest = plain.removeprefix("#").strip()
+    names: list[str] = []
+    if re.match(r"Size\b", rest):
+        names, rest = [_OSU_SIZE], rest.removeprefix(_OSU_SIZE).strip()
+    while rest:
+        match = _COLUMN.match(rest)
+        if match is None:
+            return ()
+        names.append(f"#{match[0]}" if match[0] in {"bytes", "repetitions"} else match[0])
+        rest = rest[match.end() :].lstrip()
+    return () if names == [_OSU_SIZE] else tuple(names)
+
+
+def _fits(name: str, word: str) -> bool:
+    """Return whether a word is what the program prints in a column."""
+    if name == _VALIDATION:
+        return word in {"Pass", "Fail"}
+    if name in _WHOLE or name.startswith("#"):
+        return bool(re.fullmatch(r"\d{1,15}", word))
+    imb = "[" in name or name == "Mbytes/sec"
+    return bool((_IMB_DECIMAL if imb else _DECIMAL).fullmatch(word))
+
+
+def _why_no_row(columns: Sequence[str], words: Sequence[str]) -> str:
+    """Return why a line of numbers is no row, in words."""
+    if len(words) != len(columns):
+        return f"it has {len(words)} values and the heading has {len(columns)}"
+    if any(_GROUPED.fullmatch(word) for word in words):
+        return "numbers with commas or grouped digits are not read: which is meant is not certain"
+    return "it is not a row as the program prints it"
+
+
+def _odd_widths(lines: Sequence[str]) -> frozenset[int]:
     """Return which lines of a table were not printed with the others' width.
 
     Programs align their columns, so a line that lost a character is shorter. Where every line has
@@ -166,42 +414,3 @@ def odd_widths(lines: Sequence[str]) -> frozenset[int]:
     if count <= len(texts) // 2:
         return frozenset(range(len(texts)))
     return frozenset(index for index, text in enumerate(texts) if len(text) != width)
-
-
-def clean_lines(text: str) -> list[tuple[int, str, str]]:
-    """Return number, label and rest of every line: no colours, no label of a launcher.
-
-    How deep a line is quoted (`> `, in messages and threads) belongs to its label. A forum
-    may have put a backslash before a `#`.
-    """
-    found = []
-    for number, raw in enumerate(text.split("\n"), 1):
-        line = _COLOUR.sub("", raw)
-        quote = _QUOTE.match(line)
-        depth = quote[0].count(">") if quote else 0
-        label, rest = stray_output.split_label(line[quote.end() :] if quote else line)
-        if rest.lstrip().startswith("\\#"):
-            rest = rest.replace("\\#", "#", 1)
-        found.append((number, f"{'>' * depth}{label}", rest))
-    return found
-
-
-def number(word: str) -> float | None:
-    """Return the number of a word, None for `inf` and `nan`; raises `ValueError` for others."""
-    if not _NUMBER.fullmatch(word):
-        raise ValueError(f"`{word}` is not a number as the program prints it")
-    if word.lstrip("-") in {"inf", "nan"}:
-        return None
-    return float(word)
-
-
-def why_no_number(words: Sequence[str]) -> str:
-    """Return why a line is no row, in words."""
-    if any(_GROUPED.fullmatch(word) for word in words):
-        return "numbers with commas or grouped digits are not read: which is meant is not certain"
-    return "it is not a row as the program prints it"
-
-
-def is_row(words: Sequence[str]) -> bool:
-    """Return whether a line is nothing but numbers, two at least."""
-    return len(words) > 1 and all(_NUMBER.fullmatch(word) for word in words)

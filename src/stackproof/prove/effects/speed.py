@@ -21,6 +21,7 @@ from stackproof.bench.effects import launching
 from stackproof.bench.effects.aside import free_name
 from stackproof.bench.effects.record import Record
 from stackproof.bench.import_outputs import OutputFile
+from stackproof.bench.import_places import ImportSetup
 from stackproof.bench.schedule import Launch
 from stackproof.bench.spec import Arm, BenchSpec
 from stackproof.compare import launch_checks
@@ -335,7 +336,7 @@ def _tables(stage: ProofRun, launch: Launch, done: Completed) -> tuple[Measureme
 
 
 def _import(stage: ProofRun, name: str, done: Completed) -> tuple[Measurement, ...]:
-    setup = import_outputs.ImportSetup(
+    setup = ImportSetup(
         name="injection",
         locality=stage.placement.locality,
         memory=BufferPlace.HOST,

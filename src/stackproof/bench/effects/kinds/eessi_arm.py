@@ -22,7 +22,7 @@ from stackproof.bench.effects.compile_program import (
 from stackproof.bench.effects.kinds import ArmReader
 from stackproof.bench.effects.modules import LoadedModules
 from stackproof.bench.effects.stamps import stamp_of
-from stackproof.bench.programs.osu_test import OSU_TESTS
+from stackproof.bench.programs.osu import OSU_TESTS
 from stackproof.bench.ready import MpiWrappers, ReadyArm
 from stackproof.bench.spec import Arm
 from stackproof.build.programs import IMB, ProgramSource
