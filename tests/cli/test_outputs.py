@@ -48,8 +48,9 @@ FOLDERS = {
 READ = {
     "--accepted", "--arm", "--base", "--baseline", "--builder-base", "--fact", "--challenger", "--capture", "--cluster", "--complete", "--env", "--from",
     "--hook", "--image", "--inject", "--launcher", "--library-path", "--log", "--manifest",
-    "--mirror", "--own", "--mount", "--place", "--plugstack", "--probe", "--program",
-    "--results", "--root", "--share", "--signed-by", "--site", "--spank", "--target", "--upgrade", "--with", "--wrong", "--topology",
+    "--mirror", "--own", "--mount", "--place", "--plugstack", "--probe", "--program", "--results",
+    "--root", "--share", "--site", "--spank", "--target", "--upgrade", "--with", "--wrong",
+    "--topology",
     "--ca", "--key", "--signers", "--token", "--placement", "--workdir", "--with-source", "--with-patch",
 }  # fmt: skip
 _PATHS = ("FILE", "FOLDER", "DIR", "PATH", "PREFIX", "IMAGE", "PLUGIN", "SITE", "PLACE")

@@ -307,8 +307,9 @@ def test_the_shape_of_an_output() -> None:
 # Where nothing is done without the option, and its text leaves no doubt of it.
 ABSENT = {
     "--mirror", "--explain", "--stop-after", "--build-dir", "--cluster", "--inject", "--transport",
-    "--plugstack", "--on", "--seed", "--site", "--program", "--results", "--launcher",
-    "--ranks", "--sign", "--signed-by", "--older-than", "--quick", "--kind", "--log", "--family", "--compiler", "--accelerator", "--expect", "--manifest", "--from",
+    "--plugstack", "--on", "--seed", "--site", "--program", "--results", "--launcher", "--ranks",
+    "--older-than", "--quick", "--kind", "--log", "--family", "--compiler", "--accelerator",
+    "--expect", "--manifest", "--from",
     "--topology", "--tree", "--beside", "--label", "--namespace",
 }  # fmt: skip
 

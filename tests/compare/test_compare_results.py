@@ -21,9 +21,9 @@ def folder(tmp_path):
 
 
 def test_what_was_written_is_read(folder):
-    results = replace(load_results(folder), chain=None, files=())
+    results = replace(load_results(folder), digests=None, files=())
     assert results == simulate(PLAN)
-    assert replace(load_results(str(folder)), chain=None, files=()) == results
+    assert replace(load_results(str(folder)), digests=None, files=()) == results
 
 
 @pytest.mark.parametrize(

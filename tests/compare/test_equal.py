@@ -8,7 +8,6 @@ from experiments import FAST, cells, experiment
 from stackproof.compare.compare import compare
 from stackproof.compare.model import Comparison, Verdict
 from stackproof.core.value import replace
-from stackproof.results.chain import promised
 from stackproof.results.model import Results
 from synthetic import SIZES, Noise
 
@@ -62,11 +61,3 @@ def test_too_few_launches_leave_it_open() -> None:
     found = equal(experiment(slower={}, blocks=3))
     assert found.verdict is Verdict.INCONCLUSIVE
     assert found.verdict_of("mpich").sentence.startswith("Equal or not is open: ")
-
-
-def test_what_was_asked_cannot_be_changed_afterwards_and_old_results_promise_what_they_did() -> (
-    None
-):
-    spec = experiment(slower={}).spec
-    assert "equal" not in promised(spec)
-    assert promised(replace(spec, equal=True))["equal"] is True

@@ -181,8 +181,7 @@ def test_no_verdict_of_another_image_or_of_what_is_not_trusted(user: AttachingUs
     slow = {("inter-node", "latency"): {8: 3.0, 1024: 3.0}}
     noisy = user.results("noisy", user.sha256, slower={"impi again": slow})
     edited = user.results("edited", user.sha256)
-    (edited / "chain").mkdir()
-    (edited / "chain" / "1.jsonl").write_text('{"number": 1, "file": "x", "sha256": "y"}\n')
+    (edited / "digests-0.sha256").write_text(f"{'0' * 64}  bench.json\n")
     empty = user.folder / "empty"
     empty.mkdir()
     code, _, err = user.attach(other, baseline, noisy, edited, empty, user.folder / "nothing")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import errno
+import hashlib
 import json
-import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -13,22 +12,16 @@ from typing import Any
 
 import pytest
 
-from need import need
 from stackproof import cli
-from stackproof.compare.effects.results import load_records
 from stackproof.compare.integrity import look
 from stackproof.core import noun
-from stackproof.core.errors import StackproofError
 from stackproof.core.value import Value, replace
-from stackproof.results.effects import ledger, signing
+from stackproof.results.effects import record
 from stackproof.results.measurement import Measurement
 from stackproof.results.model import Results
 from synthetic import INTER, INTRA, Noise, Plan, simulate
 
-COVERS = (
-    "results/chain.py",
-    "results/trust.py",
-)
+COVERS = ("results/digests.py", "results/effects/record.py")
 
 PLAN = Plan(
     challengers=("mpich",), sizes=(8, 1024, 65536), blocks=10,
@@ -58,18 +51,23 @@ def name_of(one: Measurement) -> str:
     return f"{one.order:05d}-{one.arm}-{one.case.placement.name}-{one.case.program}.json"
 
 
-def written(folder: Path, results: Results, *, chain: bool = True) -> Path:
+def begun(folder: Path, results: Results) -> Path:
     (folder / "launches").mkdir(parents=True)
     (folder / "spec.json").write_text("{}\n")
     (folder / "bench.json").write_text(noun.to_json(results.spec))
-    kept = ledger.begin(folder, results.spec, 0, ()) if chain else None
-    for one in results.measurements:
-        path = folder / "launches" / name_of(one)
-        if kept is None:
-            path.write_text(noun.to_json(one))
-        else:
-            kept.write(path, one)
     return folder
+
+
+def written(folder: Path, results: Results) -> Path:
+    begun(folder, results)
+    go_on(folder, results.measurements)
+    return folder
+
+
+def go_on(folder: Path, launches: tuple[Measurement, ...]) -> None:
+    kept = record.begin(folder)
+    for one in launches:
+        kept.keep(name_of(one), one)
 
 
 @pytest.fixture(scope="module")
@@ -142,20 +140,18 @@ def edited(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
     path.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n")
 
 
-def unchained(folder: Path) -> None:
-    """Make the results those of an older version, or of somebody who took the chain away."""
-    shutil.rmtree(folder / "chain")
-    for path in launches(folder):
-        edited(path, lambda data: data.pop("link"))
+def without_digests(folder: Path) -> None:
+    """Make the results those of an older version, or of somebody who took the digests away."""
+    (folder / "digests-0.sha256").unlink()
 
 
-def test_honest_results_pass_and_say_that_the_chain_holds(folder: Path, ask: Ask) -> None:
+def test_honest_results_pass_and_say_that_their_digests_hold(folder: Path, ask: Ask) -> None:
     said = ask(folder)
     assert (said.code, said.data["verdict"], said.kinds) == (0, "PASS", set())
-    words = "the hash chain of 66 launches holds; nobody signed it"
+    words = "the digests of 66 launches hold; anyone who may write to the folder could"
     assert words in said.text
     assert words in said.html
-    assert said.data["integrity"]["chained"]
+    assert said.data["integrity"]["digests"]
     assert "margins: latency 10 %, bandwidth 5 %" in said.text
 
 
@@ -172,13 +168,20 @@ def test_the_json_of_compare_says_the_same(
         assert [one["kind"] for one in doubts] == ["missing"] * (3 if deed else 0)
 
 
-def test_results_of_before_are_said_to_have_no_chain(folder: Path, ask: Ask) -> None:
-    unchained(folder)
+def test_results_of_before_are_said_to_have_no_digests(folder: Path, ask: Ask) -> None:
+    without_digests(folder)
     said = ask(folder)
     assert (said.code, said.data["verdict"]) == (0, "PASS")
-    assert "are no hash chain" in said.text
-    assert "are no hash chain" in said.html
-    assert not said.data["integrity"]["chained"]
+    assert "no digests were written with these launches" in said.text
+    assert "no digests were written with these launches" in said.html
+    assert not said.data["integrity"]["digests"]
+
+
+def test_sha256sum_reads_the_digests(folder: Path) -> None:
+    argv = ["sha256sum", "--quiet", "-c", "digests-0.sha256"]
+    assert subprocess.run(argv, cwd=folder, check=False).returncode == 0
+    divide(folder)
+    assert subprocess.run(argv, cwd=folder, check=False, capture_output=True).returncode == 1
 
 
 # --- an adversary ---------------------------------------------------------------------------
@@ -285,20 +288,21 @@ def set_aside(folder: Path) -> None:
         path.rename(folder / "set-aside" / path.name)
 
 
-def no_lines(folder: Path) -> None:
-    (folder / "chain" / "0.jsonl").unlink()
+def ask_for_less(folder: Path) -> None:
+    (folder / "spec.json").write_text('{"launches": 1}\n')
 
 
-def other_lines(folder: Path) -> None:
-    """The lines are made again for launches that were changed, the launches' own links are not."""
+def other_digests(folder: Path) -> None:
+    """Make the digests again for launches that were changed: nothing here tells that."""
     divide(folder)
-    lines = folder / "chain" / "0.jsonl"
-    entries = []
-    for line in lines.read_text().splitlines():
-        entry = json.loads(line)
-        content = (folder / "launches" / entry["file"]).read_bytes()
-        entries.append({**entry, "sha256": ledger.digest(content)})
-    lines.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+    lines = folder / "digests-0.sha256"
+    paths = [line.split("  ")[1] for line in lines.read_text().splitlines()]
+    lines.write_text(
+        "".join(
+            f"{hashlib.sha256((folder / path).read_bytes()).hexdigest()}  {path}\n"
+            for path in paths
+        )
+    )
 
 
 def no_probes(folder: Path) -> None:
@@ -311,29 +315,29 @@ def no_probes(folder: Path) -> None:
         edited(path, probed)
 
 
-CHAINED = {
+DEEDS = {
     drop: "missing", divide: "edited", swap_arms: "swapped", swap_files: "swapped",
     copy: "doubled", copy_with_care: "doubled", other_host: "other-host",
     other_kernel: "other-kernel", other_year: "other-time",
     other_environment: "other-environment", wide_margins: "specification-changed",
     strike_null: "specification-changed", strike_arm: "specification-changed",
     fewer_planned: "specification-changed", put_in: "added", set_aside: "missing",
-    no_lines: "chain-broken", other_lines: "chain-broken",
+    ask_for_less: "specification-changed",
 }  # fmt: skip
 WITHOUT = (
     swap_arms, swap_files, copy, copy_with_care, other_host, other_kernel, other_year,
     other_environment, strike_null, strike_arm,
 )  # fmt: skip
-"""What launches tell of each other, when there is no chain."""
+"""What launches tell of each other, when there are no digests."""
 
 
-@pytest.mark.parametrize("deed", CHAINED, ids=lambda deed: deed.__name__)
+@pytest.mark.parametrize("deed", DEEDS, ids=lambda deed: deed.__name__)
 def test_what_was_done_is_named_and_there_is_no_verdict(
     deed: Callable[[Path], None], folder: Path, ask: Ask
 ) -> None:
     deed(folder)
     said = ask(folder)
-    kind = CHAINED[deed]
+    kind = DEEDS[deed]
     assert said.code == 7
     assert kind in said.kinds
     assert f"not to be trusted, {kind}: " in said.text
@@ -344,7 +348,7 @@ def test_what_was_done_is_named_and_there_is_no_verdict(
 
 
 def test_probes_that_were_removed_are_missing(folder: Path, ask: Ask) -> None:
-    unchained(folder)
+    without_digests(folder)
     assert "missing" not in ask(folder).kinds
     no_probes(folder)
     said = ask(folder)
@@ -353,18 +357,18 @@ def test_probes_that_were_removed_are_missing(folder: Path, ask: Ask) -> None:
 
 
 @pytest.mark.parametrize("deed", WITHOUT, ids=lambda deed: deed.__name__)
-def test_without_a_chain_launches_tell_of_each_other(
+def test_without_digests_launches_tell_of_each_other(
     deed: Callable[[Path], None], folder: Path, ask: Ask
 ) -> None:
-    unchained(folder)
+    without_digests(folder)
     deed(folder)
     said = ask(folder)
     assert said.code == 7
-    assert CHAINED[deed] in said.kinds
+    assert DEEDS[deed] in said.kinds
 
 
 def test_launches_that_are_not_there_are_counted(folder: Path, ask: Ask) -> None:
-    unchained(folder)
+    without_digests(folder)
     drop(folder)
     said = ask(folder)
     assert (said.code, said.kinds) == (9, set())  # too few to judge, and no doubt
@@ -412,159 +416,63 @@ def halves(tmp_path: Path) -> tuple[Path, Results, int]:
     return written(tmp_path / "half", part), results, done
 
 
-def go_on(folder: Path, results: Results, done: int) -> None:
-    kept = ledger.begin(folder, results.spec, 0, load_records(folder))
-    assert kept is not None
-    for one in results.measurements[done:]:
-        kept.write(folder / "launches" / name_of(one), one)
-
-
-def test_a_chain_that_cannot_begin_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file system without hard links: nothing is measured without what it was promised for."""
-    results, link = measured(), OSError(errno.EPERM, "Operation not permitted")
-
-    def refuse(*_: object) -> None:
-        raise link
-
-    monkeypatch.setattr(os, "link", refuse)
-    with pytest.raises(StackproofError) as error:
-        ledger.begin(tmp_path, results.spec, 0, ())
-    assert error.value.__cause__ is link
-    assert os.listdir(tmp_path / ledger.FOLDER) == []
-
-
-def test_a_bench_that_goes_on_continues_its_chain(tmp_path: Path, ask: Ask) -> None:
+@pytest.mark.parametrize("torn", ["none", "line", "file"])
+def test_a_bench_that_goes_on_has_one_list(torn: str, tmp_path: Path, ask: Ask) -> None:
+    """The machine may have stopped before the line of a launch was whole, or before its file."""
     folder, results, done = halves(tmp_path)
-    go_on(folder, results, done)
+    lines = folder / "digests-0.sha256"
+    if torn != "none":
+        done -= 1
+        (folder / "launches" / name_of(results.measurements[done])).unlink()
+    if torn == "line":
+        lines.write_bytes(lines.read_bytes()[:-20])
+    assert ask(folder).kinds == set()  # as it was found
+    go_on(folder, results.measurements[done:])
     said = ask(folder)
     assert (said.code, said.data["verdict"]) == (0, "PASS")
-    assert "the hash chain of 66 launches holds" in said.text
+    assert "the digests of 66 launches hold" in said.text
+    assert len(lines.read_text().splitlines()) == 68
 
 
-@pytest.mark.parametrize("torn", [b"", b'{"number": 33, "fi'])
-def test_a_machine_that_stopped_before_the_line_was_whole(
-    torn: bytes, tmp_path: Path, ask: Ask
-) -> None:
-    """The launch is on disk and its line is not: it is made, for this launch alone."""
-    folder, results, done = halves(tmp_path)
-    lines = folder / "chain" / "0.jsonl"
-    whole = lines.read_bytes().splitlines(keepends=True)
-    lines.write_bytes(b"".join(whole[:-1]) + torn)
-    assert ask(folder).kinds == set()  # as it was found
-    go_on(folder, results, done)
-    assert lines.read_bytes().splitlines(keepends=True)[: len(whole)] == whole
-    assert ask(folder).code == 0
-
-
-def test_a_line_that_was_never_there_is_made_for_no_other_launch(tmp_path: Path, ask: Ask) -> None:
-    folder, results, done = halves(tmp_path)
-    lines = folder / "chain" / "0.jsonl"
-    whole = lines.read_bytes().splitlines(keepends=True)
-    lines.write_bytes(b"".join(whole[:-2]))
-    go_on(folder, results, done)
-    assert ask(folder).kinds == {"added"}
-
-
-def test_two_allocations_have_a_chain_each(tmp_path: Path, ask: Ask) -> None:
+def test_two_allocations_have_a_list_each(tmp_path: Path, ask: Ask) -> None:
     results = measured()
-    folder = tmp_path / "two"
-    (folder / "launches").mkdir(parents=True)
-    (folder / "spec.json").write_text("{}\n")
-    (folder / "bench.json").write_text(noun.to_json(results.spec))
-    kept = [ledger.begin(folder, results.spec, number, ()) for number in (0, 1)]
+    folder = begun(tmp_path / "two", results)
+    kept = [record.begin(folder, number) for number in (0, 1)]
     for one in results.measurements:
-        chain = kept[one.block % 2]
-        assert chain is not None
-        chain.write(folder / "launches" / name_of(one), one)
-    said = ask(folder)
-    assert said.code == 0
-    assert "the hash chain of 66 launches, in 2 parts holds" in said.text
+        kept[one.block % 2].keep(name_of(one), one)
+    assert ask(folder).code == 0
+    edited(folder / "bench.json", lambda data: data.update(seed=4242))
+    record.begin(folder, 2)
+    assert ask(folder).kinds == {"specification-changed"}
 
 
-def test_a_block_that_was_made_again_is_no_fault(tmp_path: Path, ask: Ask) -> None:
+@pytest.mark.parametrize("aside", [True, False])
+def test_a_block_that_is_made_again_is_set_aside_first(
+    aside: bool, tmp_path: Path, ask: Ask
+) -> None:
     folder, results, done = halves(tmp_path)
     (folder / "set-aside").mkdir()
-    last = results.measurements[done - 1]
-    (folder / "launches" / name_of(last)).rename(folder / "set-aside" / name_of(last))
-    go_on(folder, results, done - 1)
-    said = ask(folder)
-    assert (said.code, said.kinds) == (0, set())
+    last = folder / "launches" / name_of(results.measurements[done - 2])
+    if aside:
+        last.rename(folder / "set-aside" / last.name)
+    else:
+        last.unlink()
+    slower = replace(results.measurements[done - 2], seconds=9.0)
+    go_on(folder, (slower, *results.measurements[done:]))
+    assert ask(folder).kinds == (set() if aside else {"missing"})
 
 
-def test_results_begun_without_a_chain_get_none_in_the_middle(tmp_path: Path) -> None:
-    results = measured()
-    folder = written(tmp_path / "old", results, chain=False)
-    assert ledger.begin(folder, results.spec, 0, load_records(folder)) is None
-    assert not (folder / "chain").exists()
+def test_results_begun_without_digests_get_none_in_the_middle(tmp_path: Path) -> None:
+    folder, results, done = halves(tmp_path)
+    without_digests(folder)
+    go_on(folder, results.measurements[done:])
+    assert not list(folder.glob("digests-*"))
 
 
-# --- signatures -----------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    need("ssh-keygen")
-    folder = tmp_path_factory.mktemp("keys")
-    for name in ("lab", "stranger"):
-        argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", folder / name]
-        subprocess.run(argv, check=True)
-        allowed = f"{name}@site.example {(folder / f'{name}.pub').read_text()}"
-        (folder / f"{name}.allowed").write_text(allowed)
-    return folder
-
-
-def signed(folder: Path, key: Path) -> None:
-    signing.sign(folder, str(key))
-
-
-def test_signed_results_name_who_signed(folder: Path, keys: Path, ask: Ask) -> None:
-    signed(folder, keys / "lab")
-    said = ask(folder, "--signed-by", str(keys / "lab.allowed"))
-    assert (said.code, said.data["verdict"]) == (0, "PASS")
-    assert "signed by lab@site.example with ED25519 key SHA256:" in said.text
-    assert "whose it is not asked" in ask(folder).text
-
-
-def test_the_signature_of_a_stranger_is_none(folder: Path, keys: Path, ask: Ask) -> None:
-    signed(folder, keys / "stranger")
-    said = ask(folder, "--signed-by", str(keys / "lab.allowed"))
-    assert (said.code, said.kinds) == (7, {"signature"})
-
-
-def test_who_asks_for_a_signature_gets_no_verdict_without_one(
-    folder: Path, keys: Path, ask: Ask
-) -> None:
-    assert ask(folder, "--signed-by", str(keys / "lab.allowed")).kinds == {"signature"}
-
-
-def test_a_chain_that_was_made_anew_is_not_the_one_that_was_signed(
-    folder: Path, keys: Path, tmp_path: Path, ask: Ask
-) -> None:
-    """What no chain alone can tell: every launch changed, and every digest made again."""
-    signed(folder, keys / "lab")
-    divide(folder)
-    anew = tmp_path / "anew"
-    results = measured()
-    changed = [
-        noun.from_json(Measurement, (folder / "launches" / name_of(one)).read_text())
-        for one in results.measurements
-    ]
-    written(anew, replace(results, measurements=tuple(changed)))
-    for name in ("statement.json", "statement.json.sig"):
-        shutil.copy(folder / "chain" / name, anew / "chain" / name)
-    assert ask(anew, "--signed-by", str(keys / "lab.allowed")).kinds == {"signature"}
-    for name in ("statement.json", "statement.json.sig"):
-        (anew / "chain" / name).unlink()
-    assert ask(anew).kinds == set()  # as docs/explanation/results-as-evidence.md says
-
-
-def test_a_key_that_is_not_there_stops_the_bench_before_it_begins(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as stop:
-        cli.main(["bench", "--baseline", "x.squashfs", "--sign", str(tmp_path / "none")])
-    assert stop.value.code == 3
-    assert "ssh-keygen -t ed25519" in capsys.readouterr().err
+def test_digests_that_were_made_again_hold(folder: Path, ask: Ask) -> None:
+    """As docs/explanation/results-as-evidence.md says: a signature or a commit tells that."""
+    other_digests(folder)
+    assert ask(folder).kinds == set()
 
 
 def test_the_placements_of_the_plan_are_those_of_the_test() -> None:

@@ -131,10 +131,6 @@ class BenchOptions(Options, run="bench.cli.bench:run"):
         "FOLDER", "continue what was begun in this results folder, without SPEC: wait for its "
         "job, or have the launches made that have no result", group=_BATCH,
     )  # fmt: skip
-    sign: str | None = option(
-        "KEY", "sign the results with a key of ssh (ssh-keygen -Y), so that nobody can change "
-        "them unseen; with --resume also later", group=_BATCH,
-    )  # fmt: skip
     cancel: bool = flag("with --resume: end the job instead", group=_BATCH)
     # for the job's own script: not a way for people to start anything
     in_job: bool = flag("", group=_BATCH)

@@ -34,9 +34,9 @@ from stackproof.compare.ranking import rank
 from stackproof.compare.verdicts import overall, overall_words, verdict_on
 from stackproof.core.errors import Problem, Reason, StackproofError, fail
 from stackproof.core.value import replace
+from stackproof.results.digests import Integrity
 from stackproof.results.measurement import State
 from stackproof.results.model import Results
-from stackproof.results.trust import Integrity
 
 
 def compare(results: Results, options: CompareOptions | None = None) -> Comparison:

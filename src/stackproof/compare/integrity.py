@@ -1,8 +1,8 @@
-"""Results to whether they are what they say: the chain, and what launches tell of each other.
+"""Results to whether they are what they say: digests, and what launches tell of each other.
 
 What is looked for is what somebody who wants another verdict would do: leave launches out, copy
 one over others, give one arm the launches of another or of another machine or year, change what was
-planned. Numbers that were changed are told by the chain alone.
+planned. Numbers that were changed are told by digests alone.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from stackproof.compare.model import Comparison, Verdict, Why
 from stackproof.core.value import replace
 from stackproof.knowledge.evidence import relevant
 from stackproof.mpi import families
+from stackproof.results.digests import Doubt, DoubtKind, Integrity
 from stackproof.results.measurement import Measurement
 from stackproof.results.model import Results
-from stackproof.results.trust import Doubt, DoubtKind, Integrity
 
 _FEWEST_VALUES = 8
 """So many different values two launches cannot have in common by chance."""
@@ -40,9 +40,10 @@ _MOST = 12
 
 def look(results: Results) -> Integrity:
     """Return whether results can be trusted, with everything that speaks against it."""
-    state, many = results.chain, (_unprobed, _unchecked, _swapped, _doubled)
+    by_digests = results.digests or Integrity()
+    many = (_unprobed, _unchecked, _swapped, _doubled)
     doubts = (
-        *(state.doubts if state else ()),
+        *by_digests.doubts,
         *_struck(results),
         *(doubt for looked_for in many for doubt in _shortened(looked_for(results))),
         *(doubt for group in _blocks(results.measurements) for doubt in _of_block(group)),
@@ -50,12 +51,7 @@ def look(results: Results) -> Integrity:
         *_environments(results),
         *_libraries(results),
     )
-    return Integrity(
-        sentence=state.sentence if state else "",
-        doubts=tuple(dict.fromkeys(doubts)),
-        chained=state.there if state else False,
-        signed=state.signed if state else "",
-    )
+    return replace(by_digests, doubts=tuple(dict.fromkeys(doubts)))
 
 
 def withheld(comparison: Comparison, integrity: Integrity) -> Comparison:

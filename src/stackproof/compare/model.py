@@ -16,10 +16,10 @@ from typing import ClassVar
 from msgspec import field
 
 from stackproof.core.value import Value
+from stackproof.results.digests import Integrity
 from stackproof.results.measurement import Check, State
 from stackproof.results.model import ResultsSpec
 from stackproof.results.path import MessagePaths
-from stackproof.results.trust import Integrity
 
 DEFAULT_MARGINS: Mapping[str, float] = {
     "latency": 0.10,

@@ -9,7 +9,7 @@ _RESULTS = argument("RESULTS", "results folder that `bench` wrote")
 
 
 class JudgingOptions(Options):
-    """How results are judged, and whose are believed."""
+    """How results are judged."""
 
     margin: tuple[str, ...] = option(
         "KIND=FRACTION", "how much worse a challenger may be, such as `bandwidth=0.05` or "
@@ -18,10 +18,6 @@ class JudgingOptions(Options):
     minimum_launches: int | None = option(
         "N", "judge from N launches per arm on (default 10; below 5 nothing is ever judged)"
     )
-    signed_by: str | None = option(
-        "FILE", "only results that one of the allowed signers of this file has signed "
-        "(ssh-keygen(1))",
-    )  # fmt: skip
 
 
 class CompareRequest(Options, run="report.cli.compare:run"):

@@ -1,1 +1,1 @@
-"""What a launch is: its case, what was measured, the path it took, and the chain of all."""
+"""What a launch is: its case, what was measured, the path it took, and the digests of all."""

@@ -251,19 +251,6 @@ class Output(Value):
     refused: Mapping[str, str] = field(default_factory=dict)
 
 
-class Link(Value):
-    """Where a launch stands in the chain of its results folder (`stackproof.results.chain`).
-
-    `plan` is the digest of what was planned, `previous` that of the record before: of the plan for
-    the first one. `number` counts from 1; `chain` is the allocation that made it.
-    """
-
-    plan: str
-    number: int
-    previous: str
-    chain: int = 0
-
-
 class Measurement(Value):
     """One launch: an observation of one arm.
 
@@ -287,7 +274,6 @@ class Measurement(Value):
     seconds: float
     image_sha256: str = ""
     host_facts: Mapping[str, str] = field(default_factory=dict)
-    link: Link | None = None
 
     @property
     def usable(self) -> bool:

@@ -9,16 +9,17 @@ from msgspec import field
 
 from stackproof.core.errors import Problem
 from stackproof.core.value import Value
+from stackproof.results.digests import Integrity
 from stackproof.results.measurement import Measurement
 from stackproof.results.path import MessagePaths
-from stackproof.results.trust import ChainState
 
 SPECIFICATION = "bench.json"
+ASKED = "spec.json"
 LAUNCHES = "launches"
 PROBES = "probes"
 SET_ASIDE = "set-aside"
-"""Names below a results folder: what was asked for, launches, what the probes found, and launches
-that do not count."""
+"""Names below a results folder: what is measured, the specification as it was asked for, launches,
+what the probes found, and launches that do not count."""
 
 RECOMMENDED_LAUNCHES = 10
 """Launches per arm below which nothing is judged unless asked for (docs/explanation/statistics)."""
@@ -81,8 +82,8 @@ class ResultsSpec(Value):
 class Results(Value):
     """A results folder: the specification, every launch, and the files that could not be read.
 
-    `paths` is what the probes before the launches found; `chain` what the chain of the launches
-    tells, None for results that were never in a folder. `files` are the names of the launch files,
+    `paths` is what the probes before the launches found; `digests` what their digests tell,
+    None for results that were never in a folder. `files` are the names of the launch files,
     in the order of `measurements`.
     """
 
@@ -90,5 +91,5 @@ class Results(Value):
     measurements: tuple[Measurement, ...]
     problems: tuple[Problem, ...] = ()
     paths: tuple[MessagePaths, ...] = ()
-    chain: ChainState | None = None
+    digests: Integrity | None = None
     files: tuple[str, ...] = ()

@@ -17,10 +17,9 @@ from stackproof.bench.options import BenchOptions
 from stackproof.bench.spec import BenchSpec
 from stackproof.compare.model import Verdict
 from stackproof.core.cli import progress
-from stackproof.core.effects import quiet, ssh_keys
+from stackproof.core.effects import quiet
 from stackproof.core.errors import Reason, fail
 from stackproof.launch.schedulers import REGISTRY
-from stackproof.results.effects import signing
 
 
 def run(asked: BenchOptions) -> int:
@@ -30,8 +29,6 @@ def run(asked: BenchOptions) -> int:
     specifying.refuse_changes(asked)
     if (asked.cancel or asked.in_job) and not asked.resume:
         raise fail(Reason.USAGE, "say which results folder with --resume FOLDER")
-    if asked.sign:
-        ssh_keys.require_key(asked.sign)
     folder = specifying.folder_of(asked)
     if asked.in_job:
         batch_job.work_in_job(folder, progress.monitor())
@@ -51,8 +48,6 @@ def run(asked: BenchOptions) -> int:
     give_up = not asked.no_give_up
     monitor, command = progress.monitor(), tuple(sys.argv)
     measure(spec, folder, monitor, command=command, give_up=give_up, begin=begin)
-    if asked.sign:
-        signing.sign(folder, asked.sign)
     if asked.no_verdict:
         print(folder)
         return 0

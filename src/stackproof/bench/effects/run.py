@@ -7,7 +7,7 @@ A results folder can be continued: launches whose file is there are not repeated
     launches/       one measurement per launch, also of those that failed
     probes/         what each arm said of its path at each placement, before anything was timed
     logs/           the output of launches that failed
-    chain/          what was planned, and the digest of every launch (`stackproof.results.chain`)
+    digests-N.sha256  digests of these files, by allocation (`stackproof.results.digests`)
     set-aside/      launches of a block that was cut, and repeated whole
     job/            the batch job, if there is one (`stackproof.bench.effects.batch_job`)
 """
@@ -41,7 +41,6 @@ from stackproof.bench.effects.arms import Arms
 from stackproof.bench.effects.aside import free_name, set_aside
 from stackproof.bench.effects.nodes import LaunchNodes
 from stackproof.bench.effects.planning import schedule, with_work
-from stackproof.bench.effects.record import Record
 from stackproof.bench.pace import Pace, pace_of, probes_s, seconds_of, shape_text
 from stackproof.bench.patience import Patience, SpentPatienceError
 from stackproof.bench.schedule import Launch
@@ -49,7 +48,6 @@ from stackproof.bench.spec import BenchSpec
 from stackproof.cluster.effects import up
 from stackproof.cluster.model import parse_rate
 from stackproof.compare import launch_checks
-from stackproof.compare.effects.results import load_records
 from stackproof.core import limits, noun
 from stackproof.core.command import Completed
 from stackproof.core.effects import files, quiet
@@ -58,12 +56,12 @@ from stackproof.core.errors import Location, Problem, Reason, StackproofError, f
 from stackproof.core.monitor import Event, Monitor
 from stackproof.core.value import Value, replace
 from stackproof.results.case import Case, Placement
-from stackproof.results.effects import ledger
+from stackproof.results.effects import record as records
+from stackproof.results.effects.record import Record
 from stackproof.results.measurement import Measurement
-from stackproof.results.model import LAUNCHES, SET_ASIDE, SPECIFICATION, ResultsSpec
+from stackproof.results.model import ASKED, LAUNCHES, SET_ASIDE, SPECIFICATION, ResultsSpec
 from stackproof.results.path import MessagePaths
 
-ASKED = "spec.json"
 """What a results folder was begun for."""
 
 _TRIES = 2
@@ -235,12 +233,12 @@ def experiment(
 
 
 def _begin(bench: Bench, results: ResultsSpec, folder: Path, *, missing: bool) -> Record:
-    """Write down what is measured, and begin or continue the chain of launches."""
-    target, allocation = folder / SPECIFICATION, bench.place.allocation
-    if not target.exists() or (allocation is None and missing):
-        files.write(target, noun.to_json(results))
-    element = allocation.element if allocation else 0
-    return Record(folder, ledger.begin(folder, results, element, load_records(folder)))
+    """Write down what is measured, and return where launches are written down."""
+    allocation = bench.place.allocation
+    record = records.begin(folder, allocation.element if allocation else 0)
+    if not (folder / SPECIFICATION).exists() or (allocation is None and missing):
+        record.write(SPECIFICATION, noun.to_json(results))
+    return record
 
 
 def pace_in(bench: Bench, launches: Sequence[Launch], folder: Path) -> Pace:

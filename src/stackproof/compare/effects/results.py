@@ -1,6 +1,6 @@
 """A results folder: `bench.json`, one file per launch in `launches/`, probes in `probes/`.
 
-Its launches are a chain (`stackproof.results.chain`), which is read with them.
+Digests of them (`stackproof.results.digests`) are read with them.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from stackproof.core import limits, noun
 from stackproof.core.effects import documents, files
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.core.ids import digest
-from stackproof.core.value import replace
-from stackproof.results import chain as chains
-from stackproof.results.chain import LaunchFile
-from stackproof.results.effects import ledger, signing
+from stackproof.results.digests import judge_digests
+from stackproof.results.effects.record import read_digests
+from stackproof.results.measurement import Measurement
 from stackproof.results.model import (
+    ASKED,
     LAUNCHES,
     PROBES,
     SET_ASIDE,
@@ -30,14 +30,11 @@ from stackproof.results.record import read_record
 _FOLDER_HINT = "give the folder that `stackproof bench` wrote, the one with `bench.json`"
 
 
-def load_results(
-    folder: os.PathLike[str] | str, *, signed_by: str | None = None, probes: bool = False
-) -> Results:
+def load_results(folder: os.PathLike[str] | str, *, probes: bool = False) -> Results:
     """Return the results in a folder; with `probes`, these alone are results as well.
 
-    `signed_by` is a file of `ssh-keygen`'s allowed signers, one of whom must have signed. A launch
-    or a probe that cannot be read becomes one of `Results.problems`, so that one broken file does
-    not cost the others. Raises `StackproofError` when the folder or its specification
+    A launch or a probe that cannot be read becomes one of `Results.problems`, so that one broken
+    file does not cost the others. Raises `StackproofError` when the folder or its specification
     cannot be read, and NO_RESULTS (with all problems) when no launch can.
     """
     place = Path(folder)
@@ -65,7 +62,7 @@ def load_results(
             where=Location(file=os.fspath(specification)),
         )
     spec = noun.from_json(ResultsSpec, _read(specification), file=os.fspath(specification))
-    records, unreadable, problems = _records(place / LAUNCHES)
+    records, digests, problems = _records(place / LAUNCHES)
     paths, unread = load_paths(place)
     if not records and not (probes and paths):
         hint = f"`stackproof doctor --results {os.fspath(place)}` says why: its probes failed"
@@ -76,44 +73,41 @@ def load_results(
             where=Location(file=os.fspath(place)),
         )
         raise StackproofError(none, *problems)
-    aside, *_ = _records(place / SET_ASIDE, aside=True)
-    found = ledger.read(place, (*records, *aside), unreadable)
-    found = replace(found, signature=signing.signature(place, signed_by))
+    asked = place / ASKED
     return Results(
         spec=spec,
-        measurements=tuple(one.measurement for one in records),
+        measurements=tuple(records.values()),
         problems=(*problems, *unread),
         paths=paths,
-        chain=chains.state_of(found, spec),
-        files=tuple(one.file for one in records),
+        digests=judge_digests(
+            read_digests(place),
+            {f"{LAUNCHES}/{name}": sha256 for name, sha256 in digests.items()},
+            {
+                SPECIFICATION: digest(_read(specification)),
+                ASKED: digest(_read(asked)) if asked.is_file() else "",
+            },
+            [*_records(place / SET_ASIDE)[1].values()],
+        ),
+        files=tuple(records),
     )
 
 
-def load_records(folder: Path) -> tuple[LaunchFile, ...]:
-    """Return the launches of a folder that may not be whole yet, without what cannot be read."""
-    return _records(folder / LAUNCHES)[0]
-
-
 def _records(
-    folder: Path, *, aside: bool = False
-) -> tuple[tuple[LaunchFile, ...], tuple[str, ...], list[Problem]]:
-    """Return the launches of a folder, the names of files that are none, and why."""
-    records: list[LaunchFile] = []
-    unreadable: list[str] = []
+    folder: Path,
+) -> tuple[dict[str, Measurement], dict[str, str], list[Problem]]:
+    """Return launches by the names of their files, digests of all files, and what is none."""
+    records: dict[str, Measurement] = {}
+    digests: dict[str, str] = {}
     problems: list[Problem] = []
     for file in sorted(folder.glob("*.json")):
+        digests[file.name] = ""
         try:
             content = _read(file)
-            launch = read_record(content, file=os.fspath(file))
+            digests[file.name] = digest(content)
+            records[file.name] = read_record(content, file=os.fspath(file))
         except StackproofError as error:
             problems += error.problems
-            unreadable.append(file.name)
-        else:
-            sha256 = digest(content)
-            records.append(
-                LaunchFile(file=file.name, sha256=sha256, measurement=launch, aside=aside)
-            )
-    return tuple(records), tuple(unreadable), problems
+    return records, digests, problems
 
 
 def load_paths(folder: Path) -> tuple[tuple[MessagePaths, ...], tuple[Problem, ...]]:

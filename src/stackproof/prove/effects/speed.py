@@ -19,7 +19,6 @@ import stackproof
 from stackproof.bench import import_outputs, pace, programs, schedule
 from stackproof.bench.effects import launching
 from stackproof.bench.effects.aside import free_name
-from stackproof.bench.effects.record import Record
 from stackproof.bench.import_outputs import OutputFile
 from stackproof.bench.import_places import ImportSetup
 from stackproof.bench.schedule import Launch
@@ -32,7 +31,7 @@ from stackproof.compare.judge import FEWEST_BLOCKS
 from stackproof.compare.model import Verdict
 from stackproof.core import noun
 from stackproof.core.command import Completed
-from stackproof.core.effects import files, quiet
+from stackproof.core.effects import quiet
 from stackproof.core.errors import Problem, Reason, StackproofError, fail
 from stackproof.core.monitor import Event, Monitor
 from stackproof.core.value import Value, replace
@@ -42,7 +41,8 @@ from stackproof.prove import speeds
 from stackproof.prove.effects import arms as prove_arms
 from stackproof.prove.effects.arms import ProofArm, ProofRun, Ready
 from stackproof.prove.model import AGAIN, INJECTED, OWN, Speed
-from stackproof.results.effects import ledger
+from stackproof.results.effects import record as records
+from stackproof.results.effects.record import Record
 from stackproof.results.measurement import Disturbance, Measurement, RankFacts
 from stackproof.results.model import (
     LAUNCHES,
@@ -128,8 +128,8 @@ def measure(ready: Ready, first: Mapping[str, Completed], monitor: Monitor) -> C
     if prove_arms.spec_of(stage) is None and not _has_tables(stage, first[OWN]):
         return Compared(notes=("its output has no table of IMB or OSU",))
     spec = _results_spec(ready)
-    files.write(stage.folder / SPECIFICATION, noun.to_json(spec))
-    record = Record(stage.folder, ledger.begin(stage.folder, spec, 0, ()))
+    record = records.begin(stage.folder)
+    record.write(SPECIFICATION, noun.to_json(spec))
     wrong_bytes: dict[str, str] = {}
     notes = tuple(_made(ready, record, first[OWN].seconds, monitor, wrong_bytes))
     try:

@@ -44,7 +44,6 @@ def run(asked: CompareRequest) -> int:
     options = CompareOptions(
         margins=parse_margins(judging.margin), minimum_launches=judging.minimum_launches
     )
-    signed_by = judging.signed_by
     if asked.beside and asked.json:
         raise fail(
             Reason.USAGE,
@@ -52,21 +51,15 @@ def run(asked: CompareRequest) -> int:
             hint="print each of the two results with --json",
         )
     if asked.beside:
-        code = judge_beside((asked.results, asked.beside), options, signed_by=signed_by)
+        code = judge_beside((asked.results, asked.beside), options)
     else:
-        code = judge(Path(asked.results), as_json=asked.json, options=options, signed_by=signed_by)
+        code = judge(Path(asked.results), as_json=asked.json, options=options)
     return required(code) if asked.require_pass else code
 
 
-def judge(
-    folder: Path,
-    *,
-    as_json: bool = False,
-    options: CompareOptions | None = None,
-    signed_by: str | None = None,
-) -> int:
+def judge(folder: Path, *, as_json: bool = False, options: CompareOptions | None = None) -> int:
     """Judge a results folder, print the verdicts to standard output and return the exit code."""
-    comparison = load_and_compare(folder, options, signed_by=signed_by)
+    comparison = load_and_compare(folder, options)
     if as_json:
         sys.stdout.write(render_json(comparison))
     else:
@@ -74,20 +67,16 @@ def judge(
     return exit_code(comparison)
 
 
-def judge_beside(
-    folders: tuple[str, str], options: CompareOptions, *, signed_by: str | None = None
-) -> int:
+def judge_beside(folders: tuple[str, str], options: CompareOptions) -> int:
     """Print the ratios of two results folders beside each other; return the worse exit code."""
-    one, other = (load_and_compare(Path(name), options, signed_by=signed_by) for name in folders)
+    one, other = (load_and_compare(Path(name), options) for name in folders)
     sys.stdout.write(beside_text(one, other, folders))
     return max(exit_code(one), exit_code(other), key=_WORST.index)
 
 
-def load_and_compare(
-    folder: Path, options: CompareOptions | None = None, *, signed_by: str | None = None
-) -> Comparison:
+def load_and_compare(folder: Path, options: CompareOptions | None = None) -> Comparison:
     """Return the comparison of a results folder; files that cannot be read go to stderr."""
-    results: Results = load_results(folder, signed_by=signed_by)
+    results: Results = load_results(folder)
     for problem in results.problems:
         print(problem.worded("warning"), file=sys.stderr)
     return compare(results, options)

@@ -28,7 +28,7 @@ def run(asked: ReportRequest) -> int:
     judged = CompareOptions(
         margins=parse_margins(judging.margin), minimum_launches=judging.minimum_launches
     )
-    comparison = load_and_compare(folder, judged, signed_by=judging.signed_by)
+    comparison = load_and_compare(folder, judged)
     written = write_report(comparison, options)
     if asked.json:
         print(json.dumps({"verdict": comparison.verdict, "files": written}, indent=1))
