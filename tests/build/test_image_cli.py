@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -14,9 +13,6 @@ import pytest
 import inprocess
 from images import make_image
 from need import need
-from stackproof.core import noun
-from stackproof.inject.manifest import Manifest, ManifestMpi
-from stackproof.linking.loader import Machine
 
 COVERS = ("build/cli/image.py", "build/cli/image_edf.py")
 
@@ -157,31 +153,6 @@ def test_all_wrong_options_at_once(folder: Path) -> None:
     done = containerfile("mpich.yaml", "--base", BASE, "--view", "none", cwd=folder)
     assert done.returncode != 0
     assert "default" in done.stderr
-
-
-def test_the_label_of_a_manifest(folder: Path) -> None:
-    manifest = Manifest(
-        prefix="/user-environment/mpich-5.0.2",
-        machine=Machine(architecture="x86_64", level="x86-64-v2"),
-        mpis=(ManifestMpi(path="/x", soname="libmpi.so.12", family="mpich", shown="it does"),),
-        needs={"GLIBC": "GLIBC_2.27"},
-    )
-    file = folder / "abi.json"
-    file.write_text(noun.to_json(manifest))
-    words = ("mpich.yaml", "--base", BASE, "--manifest", "abi.json")
-    done = containerfile(*words, cwd=folder)
-    line = next(
-        line for line in done.stdout.split("\n") if line.startswith("LABEL stackproof.abi=")
-    )
-    label = json.loads(json.loads(line.partition("=")[2]))
-    assert label["mpis"] == [{"soname": "libmpi.so.12", "family": "mpich"}]
-    assert label["needs"] == {"GLIBC": "GLIBC_2.27"}
-    file.write_text(file.read_text().replace("/user-environment/", "/elsewhere/"))
-    done = containerfile(*words, cwd=folder)
-    assert done.returncode == 3
-    assert "abi.json" in done.stderr
-    file.unlink()
-    assert containerfile(*words, cwd=folder).returncode == 3
 
 
 def definition(*words: object, cwd: Path) -> subprocess.CompletedProcess[str]:

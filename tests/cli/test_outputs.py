@@ -25,7 +25,6 @@ MORE = {
     "build": ["r.yaml"],
     "image containerfile": ["r.yaml", "--base", "b"],
     "image edf": ["r.yaml"],
-    "inject manifest": ["place"],
     "inject container": ["program", "--with", "prefix", "--form", "cdi"],
     "report": ["results"],
     "pack": ["r.squashfs"],
@@ -47,10 +46,9 @@ FOLDERS = {
 }  # fmt: skip
 READ = {
     "--accepted", "--arm", "--base", "--baseline", "--builder-base", "--fact", "--challenger", "--capture", "--cluster", "--complete", "--env", "--from",
-    "--hook", "--image", "--inject", "--launcher", "--library-path", "--log", "--manifest",
-    "--mirror", "--own", "--mount", "--place", "--plugstack", "--probe", "--program", "--results",
-    "--root", "--share", "--site", "--spank", "--target", "--upgrade", "--with", "--wrong",
-    "--topology",
+    "--hook", "--image", "--inject", "--launcher", "--library-path", "--log", "--mirror", "--own",
+    "--mount", "--place", "--plugstack", "--probe", "--program", "--results", "--root", "--share",
+    "--site", "--spank", "--upgrade", "--with", "--wrong", "--topology",
     "--ca", "--key", "--signers", "--token", "--placement", "--workdir", "--with-source", "--with-patch",
 }  # fmt: skip
 _PATHS = ("FILE", "FOLDER", "DIR", "PATH", "PREFIX", "IMAGE", "PLUGIN", "SITE", "PLACE")
@@ -168,7 +166,6 @@ SAMPLES = {
     "verdicts": b"# demo: INCONCLUSIVE\n\n",
     "containerfile": b"# x: written by `stackproof image containerfile`; plan 1\n",
     "edf": b'# written by `stackproof image edf`\nimage = "a"\n',
-    "manifest": b'{"schema": "stackproof/abi-manifest/1",',
     "injection": b"--bind=/a:/b:ro\n",
     "digest": b"0" * 64 + b"  own.squashfs\n",
     "lock": b'{\n "schema": "stackproof/lock/1",',

@@ -309,7 +309,7 @@ ABSENT = {
     "--mirror", "--explain", "--stop-after", "--build-dir", "--cluster", "--inject", "--transport",
     "--plugstack", "--on", "--seed", "--site", "--program", "--results", "--launcher", "--ranks",
     "--older-than", "--quick", "--kind", "--log", "--family", "--compiler", "--accelerator",
-    "--expect", "--manifest", "--from",
+    "--expect", "--from",
     "--topology", "--tree", "--beside", "--label", "--namespace",
 }  # fmt: skip
 

@@ -32,7 +32,6 @@ VERBS = {
     "environment": ("doctor", "--env", "{}"),
     "image": ("inspect", "{}"),
     "run": ("run", "{}", "--", "true"),
-    "manifest": ("inject", "check", "--with", "{}", "/bin/true"),
     "program": ("inject", "check", "--with", "/usr", "{}"),
     "archive": ("inject", "check", "--with", "/usr", "--root", "docker-archive:{}", "/bin/true"),
     "layout": ("inject", "check", "--with", "/usr", "--root", "oci:{}", "/bin/true"),

@@ -164,14 +164,6 @@ def test_an_mpi_of_an_image(lab, capsys, tmp_path):
     assert "/opt/two" in err
 
 
-def test_a_manifest_of_an_image(lab, capsys, tmp_path):
-    name = made(lab, tmp_path, "oci:gzip")
-    place = tmp_path / "app.json"
-    code, _, _ = inject(capsys, "manifest", "/srv/bin/app", "--root", name, "-o", place)
-    assert code == ExitCode.DONE
-    assert judged(capsys, place, "--with", lab.path("host"), "--library-path", "/srv/lib")[0] == 0
-
-
 @pytest.mark.parametrize("form", ["squashfs", "ext"])
 def test_sif(lab, capsys, tmp_path, form):
     root = Path(lab.path("root"))
@@ -353,16 +345,6 @@ def test_no_program(capsys, tmp_path):
         code, _, err = inject(capsys, "check", *words, "--with", tmp_path)
         assert code == ExitCode.USAGE
         assert "program" in err or "command" in err
-
-
-def test_a_manifest_of_all_that_is_in_an_image(lab, capsys, tmp_path):
-    """Its MPI is found, and its programs, so that both can be checked without the image."""
-    name, place = made(lab, tmp_path, "oci-archive"), tmp_path / "image.json"
-    assert inject(capsys, "manifest", name, "-o", place)[0] == ExitCode.DONE
-    data = json.loads(place.read_text())
-    assert data["prefix"] == "/srv"
-    assert [mpi["family"] for mpi in data["mpis"]] == ["mpich"]
-    assert data["programs"] == ["/srv/bin/app"]
 
 
 def test_variables_of_the_command_line_win(lab, capsys, tmp_path):

@@ -50,18 +50,6 @@ def test_the_check_names_the_mpi(lab, capsys):
     assert f"LD_LIBRARY_PATH={folder_of(lab)}\n" in out
 
 
-def test_a_manifest_of_a_prefix_that_is_a_link(lab, capsys, tmp_path):
-    """As `install` makes it: the files' real paths lie beside the prefix, in a version of it."""
-    (tmp_path / "place").mkdir()
-    (tmp_path / "place" / "sw").symlink_to(lab.path("sw"))
-    code, out, _ = inject(capsys, "manifest", f"{tmp_path}/place/sw")
-    assert code == ExitCode.DONE
-    (tmp_path / "mpi.json").write_text(out)
-    code, out, err = inject(capsys, "check", program(lab), "--with", tmp_path / "mpi.json")
-    assert code == ExitCode.DONE, out + err
-    assert f"LD_LIBRARY_PATH={folder_of(lab)}\n" in out
-
-
 def test_a_container_gets_the_whole_prefix(lab, capsys):
     """The MPI needs what was packed beside it."""
     words = ("container", program(lab), "--with", lab.path("sw"), "--form", "podman")

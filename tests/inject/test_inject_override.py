@@ -253,12 +253,12 @@ def test_without_eessi(tmp_path, capsys, monkeypatch):
     assert "module load EESSI" in err
 
 
-def test_a_manifest_is_no_replacement(eessi, capsys):
-    manifest = eessi.folder / "host.json"
-    inject(capsys, "manifest", eessi.path("host"), "-o", manifest)
-    code, _, err = applied(capsys, eessi, manifest, "--eessi", eessi.software)
+def test_a_file_is_no_replacement(eessi, capsys):
+    file = eessi.folder / "host.json"
+    file.write_text("{}")
+    code, _, err = applied(capsys, eessi, file, "--eessi", eessi.software)
     assert code == ExitCode.INVALID
-    assert "neither a prefix, nor an image" in err
+    assert "neither a shared library nor an image" in err
 
 
 def test_the_folder_of_the_site():

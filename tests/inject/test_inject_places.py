@@ -20,13 +20,10 @@ from injectlab import (
     root_of,
 )
 from need import need
-from stackproof.core import noun
 from stackproof.inject.judge import Question, judge
-from stackproof.inject.manifest import Manifest, ManifestView, describe
 from stackproof.inject.model import Cause, Effect, InjectionVerdict
 from stackproof.inject.replacement import find_replacement
 from stackproof.linking.effects.view import RootView, this_machine
-from stackproof.linking.loader import LoaderSettings
 
 
 @pytest.fixture
@@ -197,13 +194,12 @@ def test_a_tool_that_is_preloaded_stays_first(lab):
 
 
 def test_names_that_are_not_utf8(lab):
-    """Such a file is none that a program asks for; the rest of the folder is described."""
+    """Such a file is none that a program asks for; the rest of the folder is seen."""
     path = mpich(lab, "new")
     odd = os.fsencode(lab.path("new/lib")) + b"/caf\xe9.so"
     Path(os.fsdecode(odd)).write_bytes(Path(path).read_bytes())
     view = RootView()
-    manifest = describe(view, lab.path("new"), (), machine=this_machine(), setting=LoaderSettings())
-    assert [mpi.path for mpi in manifest.mpis] == [path]
+    assert [main.path for main in find_replacement(view, lab.path("new")).mains] == [path]
     assert [*view.elf_files(lab.path("new"))] == [path]
     assert len(view.skipped) == 1
 
@@ -216,13 +212,3 @@ def test_what_the_file_of_preloads_may_hold(tmp_path):
     text = "/a.so /b.so:/c.so # /no.so\n# nothing\n\t/d.so\n"
     (tmp_path / "etc" / "ld.so.preload").write_text(text)
     assert RootView(str(tmp_path)).preloads() == ("/a.so", "/b.so", "/c.so", "/d.so")
-
-
-def test_a_manifest_says_what_its_machine_preloads(lab):
-    mpich(lab, "root/new")
-    (Path(lab.path("root")) / "etc").mkdir()
-    (Path(lab.path("root")) / "etc" / "ld.so.preload").write_text("/opt/lib.so")
-    view = RootView(lab.path("root"))
-    manifest = describe(view, "/new", (), machine=this_machine(), setting=LoaderSettings())
-    again = noun.from_json(Manifest, noun.to_json(manifest, indent=None))
-    assert ManifestView(again).preloads() == ("/opt/lib.so",)

@@ -15,7 +15,7 @@ from stackproof.core.value import replace
 from stackproof.inject.cli.words import words_of
 from stackproof.inject.effects import known_releases
 from stackproof.inject.judge import Question, judge
-from stackproof.inject.manifest import Manifest, ManifestView, MergedView, describe
+from stackproof.inject.merged import MergedView
 from stackproof.inject.model import Cause, InjectionVerdict
 from stackproof.inject.replacement import find_replacement
 from stackproof.linking.effects.view import RootView, this_machine
@@ -59,21 +59,14 @@ def openmpi(lab, folder, *, inner="libopen-pal.so.40", **more):
 
 
 def judged(lab, program, prefix, *, library_path=(), machine=None, **more):
-    """Return the judgement, after seeing that manifests of both give the same one."""
+    """Return the judgement, after seeing that the MPI of another root gives the same one."""
     view = RootView()
     machine = machine or this_machine()
     setting = LoaderSettings(library_path=tuple(library_path))
     question = Question(machine=machine, setting=setting, **more)
     place = lab.path(prefix)
     found = judge(view, program, find_replacement(view, place), question)
-
-    def again(where, programs):
-        made = describe(RootView(), where, programs, machine=machine, setting=setting)
-        return ManifestView(noun.from_json(Manifest, noun.to_json(made, indent=None)))
-
-    above = again(place, ())
-    replacement = find_replacement(above, place)
-    merged = MergedView(again(program, (program,)), above, replacement.prefix)
+    merged = MergedView(RootView(), RootView(), find_replacement(view, place).prefix)
     replacement = find_replacement(merged, place)
     other = judge(merged, program, replacement, question)
     assert causes(other) - {Cause.BORROWED} == causes(found)

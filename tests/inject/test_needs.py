@@ -5,15 +5,20 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import archspec.cpu
 import pytest
 
 from need import need
 from packs import CALLS_ANSWER, Stack
 from stackproof import cli
 from stackproof.core.errors import ExitCode
+from stackproof.inject import target
+from stackproof.inject.effects import known_releases
 from stackproof.inject.needs import TreeNeeds, lacks
 from stackproof.inject.releases import Releases
-from stackproof.inject.target import Target
+from stackproof.inject.target import Target, target_of_site
+from stackproof.linking.loader.machine import LEVELS
+from stackproof.site.model import External, Partition, Site
 
 COVERS = ("mount/cli/needs.py",)
 
@@ -104,3 +109,37 @@ def test_shipped_sites_say_yes_or_no(capsys, image, name, glibc):
     older = tuple(map(int, glibc.split("."))) < tuple(map(int, asks.split(".")))
     assert bool(told) == older, (asks, data)
     assert not any("GLIBC" in line for line in data["unknown"])
+
+
+def test_releases_become_nodes():
+    releases = known_releases.load_releases()
+    every = {"libfabric": "1.15.2.0", "slingshot-host-software": "13.1", "gcc": "12.3"}
+    externals = {name: External(version=version) for name, version in every.items()}
+    found = target_of_site(Site(name="x", glibc="2.31", externals=externals), releases)
+    assert found.nodes == {
+        "FABRIC": "FABRIC_1.6", "LIBCXI": "LIBCXI_1.9", "GLIBC": "GLIBC_2.31", "GCC": "GCC_12.3",
+        "GFORTRAN": "GFORTRAN_12.3", "GLIBCXX": "GLIBCXX_3.4.30", "CXXABI": "CXXABI_1.3.13",
+    }  # fmt: skip
+    assert releases.nodes_of("libfabric", "2.0") == {"FABRIC": "FABRIC_1.8"}
+    assert releases.nodes_of("libfabric", "2.6.0") == {"FABRIC": "FABRIC_1.9"}
+
+
+def test_the_weakest_of_several_partitions():
+    partitions = {
+        name: Partition(architecture="x86_64", microarchitecture=name) for name in ("zen4", "zen2")
+    }
+    found = target_of_site(Site(name="x", partitions=partitions), known_releases.load_releases())
+    assert found.level == "x86-64-v3"
+    partitions["unknown"] = Partition(architecture="x86_64")
+    assert not target_of_site(
+        Site(name="x", partitions=partitions), known_releases.load_releases()
+    ).level
+
+
+def test_levels_are_those_of_archspec():
+    for name, level in target._LEVELS.items():
+        names = {name, *(one.name for one in archspec.cpu.TARGETS[name].ancestors)}
+        found = [
+            one for one in LEVELS if one.replace("-", "_").replace("x86_64_v1", "x86_64") in names
+        ]
+        assert found[-1] == level

@@ -216,7 +216,7 @@ class ContainerfileOptions(
     run="build.cli.image:run",
     text="write a Containerfile (Dockerfile) that makes the tree of a locked recipe",
 ):
-    """What the Containerfile is of; `output` is the file, `manifest` that of the built stack."""
+    """What the Containerfile is of; `output` is the file."""
 
     recipe: RecipeOptions = part(RecipeOptions)
     output: str | None = option(
@@ -237,9 +237,6 @@ class ContainerfileOptions(
     )
     builder_package: tuple[str, ...] = option(
         "NAME", "package of the base's archive for the stage of tools; may be given several times"
-    )
-    manifest: str | None = option(
-        "FILE", "ABI manifest of the built stack (`inject manifest`), for the label of the image"
     )
 
 

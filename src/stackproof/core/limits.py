@@ -137,10 +137,6 @@ SAID = Limit(
 STATEMENT = Limit("one of its lines", "longer ones are tables", bytes=2000)
 STATEMENTS = Limit("what is kept of them", "tens a rank", count=(20_000, "statements"))
 RESULTS = Limit("JSON of results, digests", "megabytes a hundred launches", bytes=256 * MIB)
-MANIFEST = Limit(
-    "JSON: manifests of `inject manifest` and of artefacts' variants",
-    "every symbol of every library", bytes=512 * MIB,
-)  # fmt: skip
 ARTEFACT = Limit("JSON: what an artefact says of itself", "kilobytes", bytes=MIB)
 
 # Images

@@ -18,7 +18,6 @@ from stackproof.inject.program import Demand, demand_of
 from stackproof.inject.releases import Releases, nothing_known
 from stackproof.inject.replacement import Replacement
 from stackproof.inject.startup import Startup
-from stackproof.inject.target import Target, target_findings
 from stackproof.inject.tree import tree_of
 from stackproof.inject.ways import ALIASES, Overlay, ways
 from stackproof.linking.loader import (
@@ -43,8 +42,7 @@ class Question(Value):
     `setting` is how the program is started now; `launcher` a name in `starting.OFFERS`, or empty,
     and `launcher_file` its path, where that was named;
     `namespaces` is `per-rank`, `per-node` or `none`; `with_plugins` looks at plug-ins too.
-    `releases` is asked only when a version is missing, or with a `target`, the machine that the
-    program will run on when it is not this one. With `before`, a view without the
+    `releases` is asked only when a version is missing. With `before`, a view without the
     injection, what is in place in the other one is judged, and no way is tried. `startup` is what a
     script does before the program runs, `opens` the libraries that its text opens; `compiled` the
     family and the release of the MPI that programs were compiled with.
@@ -57,7 +55,6 @@ class Question(Value):
     namespaces: str = "none"
     with_plugins: bool = True
     releases: Callable[[], Releases] = nothing_known
-    target: Target | None = None
     before: FileView | None = None
     startup: Startup | None = None
     opens: tuple[str, ...] = ()
@@ -108,7 +105,6 @@ def judge(view: FileView, program: str, replacement: Replacement, question: Ques
             main=main,
             demand=_joined(view, demand, after, question.opens),
             releases=question.releases,
-            target=question.target,
             links=way.links,
             compiled=question.compiled,
         )
@@ -194,9 +190,6 @@ def _findings(
     yield from abi.instruction_findings(case)
     yield from abi.audit_findings(case)
     yield from gpu_findings(case)
-    if case.target is not None:
-        releases = question.releases()
-        yield from target_findings(case.after, case.owns, case.target, releases)
     yield from findings_launcher.launcher_findings(case, question.launcher, question.launcher_file)
     if question.launcher_file:
         changed = _environment(way, case, setting, relocated=bool(abi.moved_from(case)))

@@ -54,8 +54,6 @@ class Cause(StrEnum):
     PLUGIN = "plugin"
     INSTRUCTIONS = "instructions"
     BORROWED = "borrowed"
-    TARGET_UNKNOWN = "target-unknown"
-    DRIVER = "driver"
     GTL = "gtl"
     GPU = "gpu"
     AUDIT = "audit"

@@ -6,8 +6,8 @@ from stackproof.core import choices
 from stackproof.core.options import Options, argument, flag, option, part, required
 
 _PLACE = (
-    "a program, a folder of programs, IMAGE[:MOUNT], a container's image (oci:DIR[:TAG], an "
-    "archive of `podman save`, a SIF file), or a manifest"
+    "a program, a folder of programs, IMAGE[:MOUNT], or a container's image (oci:DIR[:TAG], an "
+    "archive of `podman save`, a SIF file)"
 )
 _SHS = option(
     "RELEASE", "variant of an artefact; left out: the one that fits this machine's libcxi",
@@ -43,7 +43,7 @@ class ProgramOptions(Options):
 
 
 class CheckOptions(Options):
-    """What starts the ranks, which of them share a user namespace, and on which machine."""
+    """What starts the ranks, which share a user namespace, and what compiled the programs."""
 
     launcher: str = option(
         "NAME|FILE", f"what starts the ranks: {', '.join(choices.LAUNCHERS)}, or an mpiexec file",
@@ -58,7 +58,6 @@ class CheckOptions(Options):
         "newer than the injected MPI may be in them; left out: the MPI that they find now",
         default="",
     )  # fmt: skip
-    target: str | None = None
 
 
 class InjectCheckOptions(
@@ -73,8 +72,7 @@ class InjectCheckOptions(
     )
     replacement: str = option(
         "PREFIX", "what is to be injected: an MPI's prefix, one of `stackproof install`, a folder "
-        "of libraries, one library, IMAGE[:MOUNT], a manifest, or an artefact, of which every "
-        "level is judged",
+        "of libraries, one library, IMAGE[:MOUNT], or an artefact, of which every level is judged",
         words="--with", default="", must=True,
     )  # fmt: skip
     upgrade: tuple[str, ...] = option(
@@ -85,24 +83,6 @@ class InjectCheckOptions(
     json: bool = flag("print the judgements as JSON")
     started: ProgramOptions = part(ProgramOptions)
     shs: str = _SHS
-    target: str | None = option(
-        "FACTS", "the machine that programs will run on, where that is another one: the name or "
-        "file of a site, or a manifest that was written there; left out: this machine",
-    )  # fmt: skip
-
-
-class ManifestOptions(
-    Options,
-    run="inject.cli.check:run_manifest",
-    text="write what an MPI or programs provide and need, for checks on another machine",
-):
-    """What the manifest is of."""
-
-    place: str = argument("PLACE", f"an MPI's prefix, {_PLACE}")
-    output: str | None = option(
-        "FILE", "the file; left out: print it", words="-o --output", output="manifest"
-    )
-    started: ProgramOptions = part(ProgramOptions)
 
 
 class ContainerOptions(Options):
@@ -232,7 +212,6 @@ class UndoOptions(
 
 ACTIONS = {
     "check": InjectCheckOptions,
-    "manifest": ManifestOptions,
     "container": ContainerRequest,
     "apply": ApplyOptions,
     "artefact": ArtefactOptions,

@@ -132,7 +132,7 @@ def find_replacement(view: FileView, place: str) -> Replacement:
         Reason.NO_MPI,
         f"there is no shared library in `{place}`"
         if single is None
-        else f"`{place}` is neither a shared library nor an image nor a manifest",
+        else f"`{place}` is neither a shared library nor an image",
         where=Location(file=place),
         hint="name the prefix that has `lib/libmpi.so…`, or the library itself",
     )

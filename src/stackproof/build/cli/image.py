@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from pathlib import Path
@@ -13,14 +12,13 @@ from stackproof.build.effects import builders, contexts, locking, stacks, visibl
 from stackproof.build.effects.loaded import Loaded
 from stackproof.build.engine import OCI, OWN, Container
 from stackproof.build.options import ContainerfileOptions
-from stackproof.core import ids, limits, noun
+from stackproof.core import ids, noun
 from stackproof.core.cli import progress
 from stackproof.core.command import EnvPatch
 from stackproof.core.effects import files
 from stackproof.core.effects.sandbox import packages
-from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
+from stackproof.core.errors import Problem, Reason, StackproofError, fail
 from stackproof.core.value import replace
-from stackproof.inject.manifest import Manifest
 
 
 def run(asked: ContainerfileOptions) -> int:
@@ -49,8 +47,6 @@ def run(asked: ContainerfileOptions) -> int:
         f"{OWN}.mount": stack.mount,
         **needs.labels,
     }
-    if asked.manifest:
-        labels[f"{OWN}.abi"] = _abi(asked.manifest, stack.mount)
     found = (package for name in needs.builder_programs for package in packages(name))
     wish = ContainerfileRequest(
         base=asked.base,
@@ -119,29 +115,3 @@ def chosen_view(asked: str | None, default: str | None, names: tuple[str, ...]) 
             hint=f"views are: {', '.join(names) or 'none'}",
         )
     return asked or default or next(iter(names), None)
-
-
-def _abi(file: str, mount: str) -> str:
-    """Return the label of a manifest: what is provided and needed, without the files' details.
-
-    The whole manifest is as large as a million bytes, which is no label any more.
-    """
-    path = Path(file)
-    if not path.is_file():
-        raise fail(Reason.FILE_MISSING, f"the manifest `{file}` does not exist")
-    manifest = noun.from_json(Manifest, files.read_bounded(path, limits.MANIFEST), file=file)
-    if manifest.prefix != mount and not manifest.prefix.startswith(f"{mount}/"):
-        raise fail(
-            Reason.INVALID_VALUE,
-            f"the manifest describes `{manifest.prefix}`, which is not below `{mount}`",
-            hint="make it of the image of this recipe: `stackproof inject manifest IMAGE`",
-            where=Location(file=file),
-        )
-    data = {
-        "schema": "stackproof/abi-label/1",
-        "prefix": manifest.prefix,
-        "mpis": [{"soname": mpi.soname, "family": mpi.family} for mpi in manifest.mpis],
-        "needs": dict(manifest.needs),
-        "provides": dict(manifest.provides),
-    }
-    return json.dumps(data, separators=(",", ":"))

@@ -37,7 +37,6 @@ KINDS: dict[str, tuple[str, bytes]] = {
     "verdicts": ("verdicts of ours (Markdown)", rb"# [^\n]*: (?:PASS|FAIL|INCONCLUSIVE)\n"),
     "containerfile": ("a Containerfile of ours", rb"# [^\n]*`stackproof image containerfile`"),
     "edf": ("an environment definition of ours", rb"# [^\n]*`stackproof image edf`"),
-    "manifest": ("an ABI manifest", _schema("abi-manifest")),
     "injection": ("a definition that `inject container` wrote", _INJECTION),
     "digest": ("a digest", rb"[0-9a-f]{64}  [^\n]*\n\Z"),
     "lock": ("a lock", _schema("(?:[a-z]+-)?lock")),

@@ -27,7 +27,6 @@ from stackproof.inject.model import (
 from stackproof.inject.options import (
     ContainerRequest,
     InjectCheckOptions,
-    ManifestOptions,
     ProgramOptions,
 )
 from stackproof.share.effects import naming
@@ -68,22 +67,6 @@ def _show(
     if len(judgements) > 1:
         print(f"\n{_summary(judgements)}")
     return int(EXIT_CODES[worst(tuple(judgement.verdict for judgement in judgements))])
-
-
-def run_manifest(asked: ManifestOptions) -> int:
-    """Write the manifest of a place."""
-    manifest = check.manifest_of(asked.place, asked.started)
-    text = noun.to_json(manifest, indent=None)
-    if asked.output:
-        files.write(asked.output, text)
-        print(
-            f"{asked.output}: {len(manifest.files)} files, {len(manifest.programs)} programs, "
-            f"MPI: {', '.join(mpi.family for mpi in manifest.mpis) or 'none'}",
-            file=sys.stderr,
-        )
-    else:
-        print(text, end="")
-    return 0
 
 
 def run_container(asked: ContainerRequest) -> int:

@@ -29,7 +29,6 @@ from stackproof.inject.effects import named, versions
 from stackproof.inject.effects import staging as inject_staging
 from stackproof.inject.effects.named import NamedPath
 from stackproof.inject.hook_manifest import Compact
-from stackproof.inject.manifest import describe
 from stackproof.inject.replacement import Replacement, find_replacement
 from stackproof.inject.variants import LEVELS, ArtefactMetadata, Variant, newest_node
 from stackproof.linking.effects.view import RootView
@@ -73,8 +72,6 @@ def make_variant(place: NamedPath, wish: ArtefactRequest, folder: str) -> Made:
     INJECTION_FAILS when a copy does not find what it needs, TOOL_MISSING, and what files raise.
     """
     view = place.view("/")
-    if not isinstance(view, RootView):
-        raise fail(Reason.UNSUPPORTED, "an artefact is made of libraries, not of a manifest")
     replacement = _found(view, place)
     making = _plan(view, replacement, wish)
     for part in making.parts:
@@ -90,7 +87,6 @@ def make_variant(place: NamedPath, wish: ArtefactRequest, folder: str) -> Made:
     )
     files.write(os.path.join(folder, hook_manifest.NAME), hook_manifest.render(making.compact))
     _verify(folder, wish, making)
-    _describe(folder, wish)
     return Made(
         variant=variant,
         compact=making.compact,
@@ -226,18 +222,6 @@ def _lacks(path: str, message: str) -> StackproofError:
         where=Location(file=path),
         hint="see what it finds now: `ldd` of the library in the prefix",
     )
-
-
-def _describe(folder: str, wish: ArtefactRequest) -> None:
-    """Write the whole manifest too, as `inject check` reads it, with the paths of a container."""
-    view = RootView("/", {wish.place: folder})
-    for level in ("mpi", "libfabric", "libcxi"):
-        path = os.path.join(wish.place, level)
-        if any(view.listing(path)):
-            manifest = describe(view, path, (), machine=wish.machine, setting=LoaderSettings())
-            text = noun.to_json(manifest, indent=None)
-            files.write(os.path.join(folder, "meta", "manifest.json"), text)
-            return
 
 
 def publish(artefact: ArtefactMetadata, folder: str, output: str) -> None:

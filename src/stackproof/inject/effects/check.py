@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import posixpath
 import re
@@ -13,12 +12,11 @@ from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.value import Value, replace
 from stackproof.image.container.effects import roots
 from stackproof.inject.effects import known_releases, named, python_modules, scripts
-from stackproof.inject.effects import target as inject_target
 from stackproof.inject.effects.equal_programs import EqualPrograms
 from stackproof.inject.effects.named import NamedPath
 from stackproof.inject.findings import launcher as findings_launcher
 from stackproof.inject.judge import Question
-from stackproof.inject.manifest import Manifest, MergedView, describe
+from stackproof.inject.merged import MergedView
 from stackproof.inject.model import Judgement, verdict_of
 from stackproof.inject.options import CheckOptions, ProgramOptions
 from stackproof.inject.replacement import Replacement, find_replacement, require_use
@@ -28,9 +26,9 @@ from stackproof.linking.loader import Closure, FileView, LoaderSettings, Machine
 
 
 def question_of(of: ProgramOptions, options: CheckOptions) -> Question:
-    """Return the question; raises `StackproofError` for an unknown launcher or machine."""
+    """Return the question; raises `StackproofError` for an unknown launcher."""
     launcher = options.launcher
-    question = Question(
+    return Question(
         machine=machine_of(of.isa),
         setting=setting_of(of),
         launcher=named.launcher_kind(launcher, findings_launcher.OFFERS) if launcher else "",
@@ -39,7 +37,6 @@ def question_of(of: ProgramOptions, options: CheckOptions) -> Question:
         releases=known_releases.load_releases,
         compiled=compiled_of(options.compiled_with),
     )
-    return inject_target.asked_of(options.target, of.isa, question)
 
 
 def compiled_of(text: str) -> tuple[str, str] | None:
@@ -74,19 +71,16 @@ def judge_named(
 ) -> list[tuple[str, Judgement]]:
     """Return the judgements of all programs that some places hold, with the place as it was named.
 
-    The processor is that of the manifest of the replacement, unless it is told. Of several places
-    one that holds no program is left out, which `say` hears. Raises `StackproofError` (NO_MPI)
-    where none does.
+    Of several places one that holds no program is left out, which `say` hears. Raises
+    `StackproofError` (NO_MPI) where none does.
     """
     other = named.load_place(wanted)
-    if other.manifest is not None and of.isa is None:
-        question = replace(question, machine=other.manifest.machine)
     found: list[tuple[str, Judgement]] = []
     empty: list[str] = []
     seen: dict[object, _Looked] = {}
     for text in of.programs:
         place = named.load_program(text, of.root)
-        key = (place.image, *sorted(place.binds.items()), text if place.manifest else "")
+        key = (place.image, *sorted(place.binds.items()))
         if key not in seen:
             seen[key] = _look(place, other, of, question)
         looked = seen[key]
@@ -121,16 +115,10 @@ class _Looked(Value):
 
 def _look(place: NamedPath, other: NamedPath, of: ProgramOptions, question: Question) -> _Looked:
     view, replacement = _joined(place, other, of.root)
-    asked = (
-        question
-        if place.manifest
-        else replace(question, setting=setting_of(of, place.root(of.root).config.environment))
-    )
-    asked = inject_target.asked_in(place, of.root, asked)
     return _Looked(
         own=view if isinstance(view, RootView) else place.view(of.root),
-        asked=asked,
-        equal=EqualPrograms(inject_target.seen_there(view, place, of.root, asked), replacement),
+        asked=replace(question, setting=setting_of(of, place.root(of.root).config.environment)),
+        equal=EqualPrograms(view, replacement),
     )
 
 
@@ -195,27 +183,6 @@ def setting_of(of: ProgramOptions, image: Mapping[str, str] | None = None) -> Lo
         told["LD_LIBRARY_PATH"] = of.library_path
     audit = tuple(filter(None, told.get("LD_AUDIT", "").split(":")))
     return replace(named.setting_of(told), audit=audit)
-
-
-def manifest_of(name: str, of: ProgramOptions) -> Manifest:
-    """Return what a place provides and needs; raises `StackproofError` as reading it does."""
-    place = named.load_place(name, of.root)
-    if place.manifest is not None:
-        raise fail(Reason.USAGE, f"`{name}` is a manifest already")
-    view = place.view(of.root)
-    programs: tuple[str, ...] = ()
-    try:
-        programs = named.programs_of(place, view)
-    except StackproofError as error:
-        if error.reason is not Reason.NO_MPI:
-            raise
-    path = place.prefix or place.path
-    if of.root == "/" and os.path.isdir(path):
-        path = os.path.realpath(path)  # files are known by their real paths, below it
-    if place.image:
-        with contextlib.suppress(StackproofError):  # it has no MPI, or several
-            path = named.mpi_of(place, view)
-    return describe(view, path, programs, machine=machine_of(of.isa), setting=setting_of(of))
 
 
 def _started_by(
@@ -291,7 +258,7 @@ def _environment(words: Sequence[str]) -> dict[str, str]:
 def _joined(place: NamedPath, other: NamedPath, root: str) -> tuple[FileView, Replacement]:
     """Return the view that has both a program and what is to be injected."""
     target = other.prefix or other.path
-    if place.manifest is None and other.manifest is None and not other.image:
+    if not other.image:
         clash = sorted(place.binds.keys() & other.binds.keys())
         if clash and place.binds[clash[0]] != other.binds[clash[0]]:
             raise fail(
@@ -307,7 +274,7 @@ def _joined(place: NamedPath, other: NamedPath, root: str) -> tuple[FileView, Re
     above = other.view("/")
     prefix = find_replacement(above, named.mpi_of(other, above)).prefix
     merged = MergedView(place.view(root), above, prefix)
-    return merged, require_use(find_replacement(merged, prefix if other.image else target))
+    return merged, require_use(find_replacement(merged, prefix))
 
 
 _R_FOLDERS = ("/usr/lib/R", "/usr/lib64/R", "/usr/local/lib/R", "/usr/local/lib64/R")

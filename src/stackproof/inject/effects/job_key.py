@@ -66,8 +66,7 @@ class JobCase:
 def image_in(text: str) -> MountRequest | None:
     """Return the image that was named to be injected, None for a folder or a library.
 
-    Raises `StackproofError`: USAGE for none or several, UNSUPPORTED for a manifest, FILE_MISSING,
-    NOT_PERMITTED.
+    Raises `StackproofError`: USAGE for none or several, FILE_MISSING, NOT_PERMITTED.
     """
     if os.path.isdir(text):
         return None
@@ -81,11 +80,6 @@ def image_in(text: str) -> MountRequest | None:
     path = requests[0].image
     if len(requests) != 1:
         raise _wrong("usage", "one thing can be injected", "name one image or one folder")
-    if text.endswith(".json"):
-        raise _wrong(
-            "unsupported", f"`{text}` is not on this machine: a manifest cannot be injected",
-            "name an image or a folder; `stackproof inject check` takes manifests",
-        )  # fmt: skip
     if not os.path.isfile(path):
         message = "is neither a file nor a folder" if os.path.exists(path) else "does not exist"
         raise _wrong("file-missing", f"`{path}` {message}", "name an image or a folder")

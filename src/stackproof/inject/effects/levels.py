@@ -87,12 +87,6 @@ def ranked(replacement: str, shs: str, of: ProgramOptions, question: Question) -
     programs = {}
     for text in of.programs:
         place = named.load_place(text, of.root)
-        if place.manifest is not None:
-            raise fail(
-                Reason.UNSUPPORTED,
-                f"`{text}` is a manifest, which does not say what is in folders of artefacts",
-                hint="check the program itself",
-            )
         more = dict(held.place.binds) or ({held.place.path: held.place.path})
         view = place.view(of.root, more if of.root != "/" or held.place.binds else None)
         for path in named.programs_of(place, view):

@@ -1,4 +1,4 @@
-"""What a user names for an injection: files, folders, images and manifests, as places in a view."""
+"""What a user names for an injection: files, folders and images, as places in a view."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import field
 
-from stackproof.core import limits, mountlist, noun
+from stackproof.core import mountlist
 from stackproof.core.effects import files
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.value import Value
@@ -18,7 +18,6 @@ from stackproof.image.container.effects import layers, roots
 from stackproof.image.container.effects.roots import Root
 from stackproof.image.effects import image_file
 from stackproof.image.effects import load as image_load
-from stackproof.inject.manifest import Manifest, ManifestView
 from stackproof.inject.program import calls_mpi
 from stackproof.linking.effects import view as linking_view
 from stackproof.linking.effects.view import FileSource, RootView
@@ -37,21 +36,18 @@ _NETWORK = ("libfabric.so.1", "libcxi.so.1", "libucp.so.0")
 class NamedPath(Value):
     """Something that was named: a path in a view.
 
-    `binds` are folders of this machine by the place that they are mounted at; `manifest` is there
-    for a manifest only, `prefix` where it is known where an image's MPI is, or its libfabric.
-    `image` names a container's image that the path is in, whatever root is asked for.
+    `binds` are folders of this machine by the place that they are mounted at; `prefix` is there
+    where it is known where an image's MPI is, or its libfabric. `image` names a container's image
+    that the path is in, whatever root is asked for.
     """
 
     path: str
     image: str = ""
     binds: Mapping[str, str] = field(default_factory=dict)
-    manifest: Manifest | None = None
     prefix: str = ""
 
     def view(self, root: str, more: Mapping[str, str] | None = None) -> FileView:
         """Return the view that the place lies in; `more` are further folders to bind."""
-        if self.manifest is not None:
-            return ManifestView(self.manifest)
         return self.root(root).view({**self.binds, **(more or {})})
 
     def root(self, root: str) -> Root:
@@ -60,20 +56,18 @@ class NamedPath(Value):
 
 
 def load_place(text: str, root: str = "/") -> NamedPath:
-    """Return the place that a user named: a file, a folder, an image `IMAGE[:MOUNT]`, a manifest.
+    """Return the place that a user named: a file, a folder, or an image `IMAGE[:MOUNT]`.
 
     IMAGE may be a label. With another root, files and folders are named by their path in it, or by
     the one here. An image is unpacked into the cache, once for its content. A container's image
     (`image.container.effects.roots`) may be followed by `#` and a path in it. Raises
-    `StackproofError`: FILE_MISSING, NOT_PERMITTED, and what reading images and manifests raises.
+    `StackproofError`: FILE_MISSING, NOT_PERMITTED, and what reading images raises.
     """
     if root == "/":
         text = naming.text_of(text)
     image, mount = mountlist.split(text)
     if roots.is_squashfs(image):
         return _load_image(image, mount or "")
-    if text.endswith(".json"):
-        return _load_manifest(text)
     name, mark, inside = text.partition("#")
     if roots.is_image(name):
         return NamedPath(
@@ -87,7 +81,7 @@ def load_place(text: str, root: str = "/") -> NamedPath:
             f"`{text}` does not exist"
             + ("" if naming.looks_like_a_file(text) else f": {naming.describe_missing()}"),
             where=Location(file=text),
-            hint="name a program, a folder, an image or its label, or a manifest",
+            hint="name a program, a folder, or an image or its label",
         )
     return NamedPath(path=os.path.abspath(text))
 
@@ -123,10 +117,10 @@ def _inside(text: str, root: str) -> str:
 def load_prefix(text: str) -> NamedPath:
     """Return a replacement as `load_place` does, which must lie on this machine to be put in place.
 
-    Raises `StackproofError` (UNSUPPORTED) for an image or a manifest, and what `load_place` raises.
+    Raises `StackproofError` (UNSUPPORTED) for an image, and what `load_place` raises.
     """
     place = load_place(text)
-    if place.manifest is not None or place.binds:
+    if place.binds:
         image = mountlist.split(text)[0]
         raise fail(
             Reason.UNSUPPORTED,
@@ -134,19 +128,11 @@ def load_prefix(text: str) -> NamedPath:
             where=Location(file=text),
             hint=f"make a folder of it, `stackproof install {image} --to DIR`, and name DIR; or "
             f"mount it, `stackproof start {image}`, and there name {place.prefix}"
-            if place.prefix and place.binds
+            if place.prefix
             else "name a folder: `stackproof install IMAGE --to DIR` makes one of an image; or "
             "mount it, `stackproof start IMAGE`, and work in there",
         )
     return place
-
-
-def _load_manifest(path: str) -> NamedPath:
-    content = files.read_bounded(
-        path, limits.MANIFEST, hint="check that `inject manifest` wrote this file"
-    )
-    manifest = noun.from_json(Manifest, content, file=path)
-    return NamedPath(path=manifest.prefix, manifest=manifest)
 
 
 def _load_image(path: str, mount: str) -> NamedPath:
@@ -238,12 +224,9 @@ def programs_of(place: NamedPath, view: FileView) -> tuple[str, ...]:
     that no program names (a Python module, a plug-in) count as well. Raises `StackproofError`
     (NO_MPI) when there is none.
     """
-    if place.manifest is not None:
-        found = place.manifest.programs
-    elif not isinstance(view, RootView) or view.look(place.path) is not None:
+    if not isinstance(view, RootView) or view.look(place.path) is not None:
         return (place.path,)
-    else:
-        found = tuple(_callers(place.path, view))
+    found = tuple(_callers(place.path, view))
     if not found:
         raise fail(
             Reason.NO_MPI,

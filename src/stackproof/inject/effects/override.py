@@ -184,7 +184,7 @@ def _offered(options: ApplyOptions) -> _Offered:
     if options.shs:
         raise fail(Reason.USAGE, "`--shs` chooses a variant of an artefact", hint="leave it out")
     place = named.load_place(text)
-    if place.manifest is not None or place.image:
+    if place.image:
         raise fail(
             Reason.UNSUPPORTED,
             f"`{text}` is neither a prefix, nor an image of `stackproof build`, nor an artefact",

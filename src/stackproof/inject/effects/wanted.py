@@ -44,12 +44,12 @@ def load_programs(options: ApplyOptions) -> list[ProgramNow]:
     found = []
     for text in options.programs:
         place = named.load_place(text)
-        if place.manifest is not None or place.binds:
+        if place.binds:
             raise fail(
                 Reason.UNSUPPORTED,
                 f"`{text}` is not a program of this machine",
                 where=Location(file=text),
-                hint="name programs by their files; `inject check` takes images and manifests",
+                hint="name programs by their files; `inject check` takes images",
             )
         view = RootView()
         for path in named.programs_of(place, view):

@@ -10,7 +10,7 @@ from stackproof.core.errors import StackproofError
 from stackproof.inject.findings import opening
 from stackproof.inject.findings.packed import packed_finding
 from stackproof.inject.findings.symbols import InjectionAttempt
-from stackproof.inject.manifest import is_borrowed
+from stackproof.inject.merged import is_borrowed
 from stackproof.inject.model import Cause, Effect, Finding, Way
 from stackproof.inject.program import is_mpi, takes_no_handle
 from stackproof.inject.ways import unnameable
@@ -368,13 +368,13 @@ def _rpath_findings(case: InjectionAttempt, way: Way) -> Iterator[Finding]:
 
 
 def borrowed_findings(case: InjectionAttempt) -> Iterator[Finding]:
-    """Yield libraries that only the replacement's machine is known to have."""
+    """Yield libraries that only the image of the replacement has."""
     for loaded in case.after.objects:
         if is_borrowed(loaded.file, case.replacement.prefix):
             yield Finding(
                 cause=Cause.BORROWED,
                 effect=Effect.STEP,
-                message="it is known of the replacement's machine only, outside of its prefix",
+                message="only the image of the replacement has it, outside of its prefix",
                 file=loaded.path,
                 remedy="see that it is where the program runs, or bring it along",
             )

@@ -13,7 +13,6 @@ from stackproof.inject.model import Cause, Effect, Finding
 from stackproof.inject.program import Demand
 from stackproof.inject.releases import Releases
 from stackproof.inject.replacement import Main, Replacement, part_of
-from stackproof.inject.target import Target, is_system
 from stackproof.linking.loader import (
     Closure,
     File,
@@ -56,7 +55,6 @@ class InjectionAttempt(Value):
     main: Main | None
     demand: Demand
     releases: Callable[[], Releases]
-    target: Target | None = None
     links: Mapping[str, str] = field(default_factory=dict)
     compiled: tuple[str, str] | None = None
 
@@ -69,12 +67,6 @@ class InjectionAttempt(Value):
         own = self.main is not None and loaded.file.identity == self.main.file.identity
         return own or self.owns(loaded.path) or self.replacement.owns(loaded.file.path)
 
-    def is_elsewhere(self, loaded: MappedObject) -> bool:
-        """Return whether an object only stands for that of another machine, which facts tell of."""
-        target = self.target
-        told = target is not None and target.there is None and not target.contained
-        return told and is_system(loaded, self.owns)
-
 
 def file_findings(case: InjectionAttempt) -> Iterator[Finding]:
     """Yield what is wrong with the files: not found, not readable, for another machine."""
@@ -86,9 +78,6 @@ def file_findings(case: InjectionAttempt) -> Iterator[Finding]:
             continue
         seen.add(edge.name)
         before = (edge.name, by.path) in old
-        if case.target is not None and case.target.has(edge.name):
-            yield _there(case.target, edge.name, by)
-            continue
         others = [p for p in case.after.passed_over if p.endswith(f"/{edge.name}")]
         if others:
             kind = case.after.passed_over[others[0]]
@@ -123,20 +112,6 @@ def file_findings(case: InjectionAttempt) -> Iterator[Finding]:
         )
 
 
-def _there(target: Target, name: str, by: MappedObject) -> Finding:
-    """Return what is said of a library that only the target is known to have."""
-    driver = target.is_driver(name)
-    return Finding(
-        cause=Cause.TARGET_UNKNOWN,
-        effect=Effect.NOTE if driver else Effect.CANNOT_TELL,
-        message=f"`{name}` is on {target.name}, and not here"
-        + ("" if driver else ": whether it defines what is asked of it is not known"),
-        file=by.path,
-        provider=name,
-        remedy="" if driver else "let `inject manifest` write a manifest there, of what uses it",
-    )
-
-
 def _remedy_for_missing(
     case: InjectionAttempt, name: str, by: MappedObject, *, before: bool
 ) -> str:
@@ -166,8 +141,6 @@ def version_findings(case: InjectionAttempt) -> Iterator[Finding]:
     """Yield version nodes that a library lacks: they end the program at its start."""
     old = {(m.by.path, m.need.name) for m in missing_nodes(case.before)}
     for missing in missing_nodes(case.after):
-        if case.is_elsewhere(missing.provider):
-            continue
         name = missing.need.name
         meaning = case.releases().meaning(name)
         has = case.releases().newest(

@@ -6,9 +6,10 @@ from stackproof.core import harmless, noun
 from stackproof.core.errors import ExitCode
 from stackproof.inject import needs as inject_needs
 from stackproof.inject.effects import known_releases, named
-from stackproof.inject.effects.target import load_target
 from stackproof.inject.needs import Lacks, TreeNeeds
+from stackproof.inject.target import target_of_site
 from stackproof.linking.effects.view import RootView
+from stackproof.site.effects import probe
 
 
 def show(image: str, site: str | None, *, as_json: bool) -> int:
@@ -18,7 +19,9 @@ def show(image: str, site: str | None, *, as_json: bool) -> int:
     found = inject_needs.tree_needs(view, view.elf_files(place.path))
     lacking = Lacks()
     if site is not None:
-        lacking = inject_needs.lacks(found, load_target(site), known_releases.load_releases())
+        releases = known_releases.load_releases()
+        target = target_of_site(probe.load_site(site), releases)
+        lacking = inject_needs.lacks(found, target, releases)
     if as_json:
         data = {**noun.to_data(found), **(noun.to_data(lacking) if site is not None else {})}
         print(noun.to_json(data), end="")
