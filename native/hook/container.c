@@ -7,10 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { LABEL_BYTES = 256 * 1024 };
-
-#define LABEL "stackproof.abi"
-
 static int bad(struct sp_error *error, const char *what, const char *why)
 {
     (void)sp_fail(error, SP_INVALID_VALUE, "%s %s", what, why);
@@ -41,23 +37,6 @@ int sp_bundle_state(struct sp_bundle *bundle, char *text, size_t length, char fo
     return 0;
 }
 
-/* Keeps the label of the image, which runtimes get as an annotation, if it is an object. */
-static void take_label(struct sp_bundle *bundle, struct sp_json config)
-{
-    struct sp_json annotations = {.start = NULL, .end = NULL};
-    struct sp_json value = {.start = NULL, .end = NULL};
-    if (!sp_json_member(config, "annotations", &annotations) ||
-        !sp_json_member(annotations, LABEL, &value)) {
-        return;
-    }
-    bundle->annotation = malloc(LABEL_BYTES);
-    if (bundle->annotation == NULL || !sp_json_text(value, bundle->annotation, LABEL_BYTES) ||
-        !sp_json_read(bundle->annotation, strlen(bundle->annotation), &bundle->label) ||
-        *bundle->label.start != '{') {
-        bundle->label = (struct sp_json){.start = NULL, .end = NULL};
-    }
-}
-
 int sp_bundle_config(struct sp_bundle *bundle, char *text, size_t length, const char *folder,
                      struct sp_error *error)
 {
@@ -80,7 +59,6 @@ int sp_bundle_config(struct sp_bundle *bundle, char *text, size_t length, const 
     if (sp_json_member(config, "process", &value) && sp_json_member(value, "env", &value)) {
         bundle->environment = value;
     }
-    take_label(bundle, config);
     return 0;
 }
 
@@ -143,6 +121,5 @@ void sp_bundle_free(struct sp_bundle *bundle)
 {
     free(bundle->state);
     free(bundle->config);
-    free(bundle->annotation);
     *bundle = (struct sp_bundle){.process = -1};
 }

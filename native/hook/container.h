@@ -17,10 +17,8 @@ struct sp_bundle {
     char root[PATH_MAX];
     long process;
     struct sp_json environment;
-    struct sp_json label;
     char *state;
     char *config;
-    char *annotation;
 };
 
 /* Parses a state; `id`, the process and the folder of the bundle come from it. `text` is kept. */

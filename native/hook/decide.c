@@ -105,15 +105,12 @@ static int read_elf(struct work *work, const struct sp_found *file)
 
 static int check_abi(struct work *work, const char *name)
 {
-    char labelled[64];
     const struct sp_row *abi = sp_rows_named(&work->manifest->abis, name);
     const struct sp_row *lacks = sp_rows_named(&work->manifest->lacks, name);
     if (abi == NULL || abi->count < 2) {
         return 0;
     }
-    const char *shown = sp_abi_in_label(work->container->label, name, labelled, sizeof labelled)
-                            ? labelled
-                            : sp_abi_of(&work->elf);
+    const char *shown = sp_abi_of(&work->elf);
     if (strcmp(shown, abi->words[1]) != 0) {
         (void)sp_fail(work->error, SP_INJECTION_FAILS,
                       "`%s` of the container is an MPI of the %s ABI, `%s` has one of the %s ABI",
@@ -144,28 +141,6 @@ static bool is_provided(void *context, const char *node)
     (void)sp_hint(work->error, "inject a release that has %s, or leave the container its own",
                   node);
     return false;
-}
-
-/* Returns 1 where the label says what is needed, and it is provided; -1 where it is not. */
-static int check_label(struct work *work)
-{
-    struct sp_json needs = {.start = NULL, .end = NULL};
-    struct sp_json value = {.start = NULL, .end = NULL};
-    char kind[SP_ELF_NAME];
-    if (work->container->label.start == NULL || work->provides == NULL ||
-        work->provides->count < 2 || !sp_json_member(work->container->label, "needs", &needs)) {
-        return 0;
-    }
-    (void)snprintf(kind, sizeof kind, "%s", work->provides->words[1]);
-    char *end = strrchr(kind, '_');
-    if (end != NULL) {
-        *end = '\0';
-    }
-    if (!sp_json_member(needs, kind, &value) || !sp_json_text(value, kind, sizeof kind)) {
-        return 0;
-    }
-    work->path = "the label";
-    return is_provided(work, kind) ? 1 : -1;
 }
 
 /* Returns 1 where files that ask for the library are known, and all is provided; -1 where not. */
@@ -223,10 +198,7 @@ static int decide_row(struct work *work, size_t row, struct sp_decision *decisio
         return 0;
     }
     work->provides = sp_rows_named(&work->manifest->provides, name);
-    int known = check_label(work);
-    if (known == 0) {
-        known = check_askers(work, name);
-    }
+    int known = check_askers(work, name);
     int result = known < 0 ? -1 : 0;
     for (size_t index = 0; index < found.count; index++) {
         if (result == 0) {

@@ -24,12 +24,11 @@ struct sp_wish {
     size_t unused_count;
 };
 
-/* A container that is about to start. `environment` is an array of `NAME=VALUE`, `label` the object
- * that `stackproof image containerfile` gives an image; both may be empty (`start` NULL). */
+/* A container that is about to start. `environment` is an array of `NAME=VALUE`; it may be empty
+ * (`start` NULL). */
 struct sp_container {
     int root;
     struct sp_json environment;
-    struct sp_json label;
 };
 
 /* A file of the artefact, by its row in the manifest, and the file of the container that it covers.

@@ -103,7 +103,6 @@ static int decide(struct run *run, int root, struct sp_error *error)
     const struct sp_container container = {
         .root = root,
         .environment = run->bundle.environment,
-        .label = run->bundle.label,
     };
     long start = now();
     int result = sp_decide(&run->manifest, &run->options.wish, &container, &run->decision, error);

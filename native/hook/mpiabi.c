@@ -24,25 +24,3 @@ const char *sp_abi_of(struct sp_elf *elf)
     }
     return "unknown";
 }
-
-bool sp_abi_in_label(struct sp_json label, const char *name, char *abi, size_t room)
-{
-    struct sp_json list = {.start = NULL, .end = NULL};
-    struct sp_json at = {.start = NULL, .end = NULL};
-    struct sp_json value = {.start = NULL, .end = NULL};
-    char soname[SP_ELF_NAME];
-    if (label.start == NULL || !sp_json_member(label, "mpis", &list)) {
-        return false;
-    }
-    while (sp_json_next(list, NULL, &at)) {
-        if (sp_json_member(at, "soname", &value) && sp_json_text(value, soname, sizeof soname) &&
-            strcmp(soname, name) == 0 && sp_json_member(at, "family", &value) &&
-            sp_json_text(value, abi, room)) {
-            if (strncmp(abi, "openmpi", 7) == 0) {
-                abi[7] = '\0'; /* openmpi6 runs the same programs */
-            }
-            return true;
-        }
-    }
-    return false;
-}

@@ -1,4 +1,4 @@
-/* libFuzzer: no state, configuration or label makes the hook's reading of JSON leave its text. */
+/* libFuzzer: no state and no configuration makes the hook's reading of JSON leave its text. */
 #include <limits.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -124,8 +124,7 @@ static bool has_config(const char *text, const char *root)
 static void test_bundles(void)
 {
     CHECK(has_config("{\"root\": {\"path\": \"rootfs\"}}", "/bundle/rootfs"));
-    CHECK(has_config("{\"root\": {\"path\": \"/r\"}, \"annotations\": {\"stackproof.abi\": \"x\"}}",
-                     "/r"));
+    CHECK(has_config("{\"root\": {\"path\": \"/r\"}}", "/r"));
     CHECK(has_config("{\"root\": {\"path\": \"\"}}", NULL));
     CHECK(has_config("{\"root\": {}}", NULL));
     CHECK(has_config("[]", NULL));
@@ -236,18 +235,6 @@ static void test_elf(void)
     CHECK(sp_elf_read(&elf, "script", &error) != 0 && error.reason == SP_INVALID_VALUE);
 }
 
-static void test_labels(void)
-{
-    static const char text[] =
-        "{\"mpis\": [{\"soname\": \"libmpi.so.40\", \"family\": \"openmpi6\"}]}";
-    struct sp_json label = {.start = NULL, .end = NULL};
-    char abi[16];
-    CHECK(sp_json_read(text, sizeof text - 1, &label));
-    CHECK(sp_abi_in_label(label, "libmpi.so.40", abi, sizeof abi) && same(abi, "openmpi"));
-    CHECK(!sp_abi_in_label(label, "libmpi.so.12", abi, sizeof abi));
-    CHECK(!sp_abi_in_label((struct sp_json){NULL, NULL}, "libmpi.so.40", abi, sizeof abi));
-}
-
 static void put_word(char *at, uint32_t value)
 {
     memcpy(at, &value, sizeof value);
@@ -311,7 +298,6 @@ int main(void)
     test_manifests();
     test_elf();
     test_edges_of_a_segment();
-    test_labels();
     test_caches();
     (void)printf("1..%d\n", count);
     return failures == 0 ? 0 : 1;

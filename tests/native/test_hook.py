@@ -402,19 +402,6 @@ def test_a_container_that_it_does_not_fit_does_not_start(site, capsys):
     assert "answer MPI_Init root/opt/lib/libmpi.so.12\n" in said
 
 
-def test_a_label_is_believed(site, capsys):
-    """As an annotation of the container: the ABI of its MPI is not looked at again."""
-    need("root", "runc")
-    net = site.artefact(capsys)
-    hooks = definition(site, capsys, net)
-    label = {"mpis": [{"soname": "libmpi.so.12", "family": "openmpi"}], "needs": {}}
-    code, said = run_container(
-        site, {**hooks, "annotations": {"stackproof.abi": json.dumps(label)}}
-    )
-    assert code != 0
-    assert "of the openmpi ABI" in said
-
-
 def test_variables_that_must_be_set(site, capsys):
     need("root", "runc")
     net = site.artefact(capsys)
