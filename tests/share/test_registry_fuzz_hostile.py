@@ -27,11 +27,13 @@ from need import need
 from registries import Asked, OwnRegistry, Reply
 from signers import Signer
 from stackproof import cli
+from stackproof.core import noun
 from stackproof.core.effects import files
 from stackproof.share import addresses
 from stackproof.share.effects import attachments, carrying, pulling, pushing, remotes, signing
 from stackproof.share.effects.repository import ImageRepository
 from stackproof.share.options import RemoteOptions
+from stackproof.share.verdict import AttestedVerdict
 from wires import Wire
 
 pytestmark = [
@@ -221,7 +223,7 @@ def _framing(change: Change, reply: Reply) -> bytes:
 
 
 class Exchange(Struct):
-    """A registry with an image, its signature and documents; its state; and a server of others."""
+    """A registry with an image, its signature and a verdict; its state; and a server of others."""
 
     folder: Path
     own: OwnRegistry
@@ -255,7 +257,8 @@ def exchange(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Exchange]:
     signer = Signer(folder, "me@site", folder / "allowed")
     said = signing.state(str(image), "tiny/1:v1@here%zen2")
     signing.sign(str(image), said, signer.key)
-    attachments.put_document(str(image), "note.txt", b"so it is")
+    verdict = AttestedVerdict(image=files.sha256(image), verdict="PASS", specification="0123abcd")
+    attachments.put_verdict(str(image), "verdict-0123abcd.json", noun.to_json(verdict).encode())
 
     def evil(asked: Asked) -> bytes:
         """Ask whoever comes for a name and password."""

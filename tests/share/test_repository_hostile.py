@@ -38,6 +38,7 @@ pytestmark = pytest.mark.battery
 COVERS = ("share/index_schema.py",)
 MALLORY = 31001
 VICTIM = 65534
+VERDICT = "verdict-0123abcd.json"
 LABEL = "tiny/1:v1@here%x86_64"
 
 
@@ -462,7 +463,7 @@ def test_sqlite_undoes_what_was_interrupted_here(
     "Folders of several users",
     "No name that another user planted is followed or waited for.",
 )
-@pytest.mark.parametrize("what", ["document", "folder", "second name", "fifo"])
+@pytest.mark.parametrize("what", ["verdict", "folder", "second name", "fifo"])
 def test_what_is_attached_is_no_way_to_other_files(tmp_path: Path, what: str) -> None:
     """What stands beside an image is shown, and sent to registries: a key would be."""
     image = tmp_path / "images" / ("a" * 64) / "store.squashfs"
@@ -475,21 +476,21 @@ def test_what_is_attached_is_no_way_to_other_files(tmp_path: Path, what: str) ->
         attached.symlink_to(home)
     else:
         attached.mkdir()
-        if what == "document":
-            (attached / "id_rsa").symlink_to(home / "id_rsa")
+        if what == "verdict":
+            (attached / VERDICT).symlink_to(home / "id_rsa")
         elif what == "fifo":
-            os.mkfifo(attached / "id_rsa")
+            os.mkfifo(attached / VERDICT)
         else:
-            (attached / "id_rsa").hardlink_to(home / "id_rsa")
-    for path in attachments.documents(str(image)).values():
+            (attached / VERDICT).hardlink_to(home / "id_rsa")
+    for path in attachments.verdicts(str(image)).values():
         with pytest.raises(StackproofError):
             attachments.read(path, limits.SEAL)
-    assert what == "second name" or not attachments.documents(str(image))
+    assert what == "second name" or not attachments.verdicts(str(image))
     if what == "folder":
         with pytest.raises(StackproofError):
-            attachments.put_document(str(image), "authorized_keys", b"ssh-ed25519 AAAA")
+            attachments.put_verdict(str(image), VERDICT, b"ssh-ed25519 AAAA")
     else:
-        attachments.put_document(str(image), "id_rsa", b"new")
+        attachments.put_verdict(str(image), VERDICT, b"new")
     assert [path.name for path in home.iterdir()] == ["id_rsa"]
     assert (home / "id_rsa").read_text() == "secret"
 
@@ -501,11 +502,11 @@ def test_what_killed_commands_left_is_cleared(tmp_path: Path) -> None:
     image = make_image(tmp_path / "a.squashfs")
     record = storing.add(repository, AddOptions(label=labels.parse(LABEL), file=str(image)))
     images, other = repository.folder / "images", "b" * 64
-    attachments.put_document(record.file, "note", b"stays")
+    attachments.put_verdict(record.file, VERDICT, b"stays")
     left = [
         repository.folder / ".index.db.0123456789ab", images / f".part-{other}",
         images / f".part-{other}.lock", Path(record.folder) / ".manifest.json.0123456789ab",
-        Path(record.folder) / "attached" / ".note.0123456789ab",
+        Path(record.folder) / "attached" / f".{VERDICT}.0123456789ab",
     ]  # fmt: skip
     for path in left:
         path.write_text("half")

@@ -13,9 +13,11 @@ import swaplab
 from images import make_image
 from need import need
 from registries import OwnRegistry
+from stackproof.core import noun
 from stackproof.share import addresses
 from stackproof.share.effects import attachments, carrying, pulling, pushing, remotes
 from stackproof.share.options import RemoteOptions
+from stackproof.share.verdict import AttestedVerdict
 from swaplab import Race, journal_naming
 
 LABEL = "tiny/1:v1@here%x86_64"
@@ -82,7 +84,7 @@ def _remove(race: Race) -> None:
 def test_names_are_exchanged_while_an_image_is_pulled(
     for_everybody: tuple[str, Path], victim: int
 ) -> None:
-    """With a document, whose name is the registry's, and which stands beside the image here."""
+    """With a verdict, whose name is the registry's, and which stands beside the image here."""
     need("mksquashfs")
     python, checkout = for_everybody
     with swaplab.scene(python, checkout / "src", victim) as race, OwnRegistry() as server:
@@ -90,7 +92,9 @@ def test_names_are_exchanged_while_an_image_is_pulled(
         digest = hashlib.sha256(image.read_bytes()).hexdigest()
         remote = addresses.parse_remote("deploy::tiny/1:v1@here%x86_64")
         registry = remotes.opened(RemoteOptions(registry=f"{server.address}/images"))
-        attachments.put_document(str(image), "more", b"from a registry")
+        name = "verdict-0123abcd.json"
+        verdict = AttestedVerdict(image=digest, verdict="PASS", specification="0123abcd")
+        attachments.put_verdict(str(image), name, noun.to_json(verdict).encode())
         pushing.push(registry, str(image), remote)
         carrying.send(registry, pulling.look(registry, remote), str(image))
         repo = race.shared / "repo"
@@ -100,7 +104,7 @@ def test_names_are_exchanged_while_an_image_is_pulled(
         race.open_to_all()
         expected = ["repo/images", f"repo/images/.part-{digest}.lock", f"repo/images/{digest}",
                     f"repo/images/{digest}/attached", f"repo/images/{digest}/manifest.json",
-                    f"repo/images/{digest}/attached/more"]  # fmt: skip
+                    f"repo/images/{digest}/attached/{name}"]  # fmt: skip
         before = race.guarded()
         pull = ["image", "pull", str(remote)]
         told = race.run(pull, ["image", "rm", LABEL], pull, pull, expected=expected, **env)

@@ -18,6 +18,7 @@ from images import env_json, make_image
 from need import need
 from registries import OwnRegistry, docker_registry
 from signers import Signer
+from stackproof.core import noun
 from stackproof.core.effects.libc import MountFailure
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.share import addresses
@@ -35,13 +36,14 @@ from stackproof.share.effects import (
 )
 from stackproof.share.effects.repository import ImageRepository
 from stackproof.share.options import RemoteOptions
+from stackproof.share.verdict import AttestedVerdict
 from trustsite import FULL, Place
 
 pytestmark = [
     pytest.mark.guarantee(
         "Signatures",
         "A signature is of one image, one label and one purpose.",
-        "Content, metadata beside it and attached documents are in what is signed. Tried: "
+        "Content, metadata beside it and attached verdicts are in what is signed. Tried: "
         "changed content, changed metadata, a signature of another image, an unknown or "
         "expired key, a date in the future, a missing `ssh-keygen`.",
     ),
@@ -103,9 +105,9 @@ def test_each_way_to_be_wrong_has_its_reason(place: Place) -> None:
 
     # metadata that uenv would take variables from
     meta = attachments.folder_of(place.image).with_name("meta")
-    (meta / "more.json").write_text("{}")
+    (meta / "verdict-00000000.json").write_text("{}")
     assert place.reasons() == [Reason.META_MISMATCH]
-    (meta / "more.json").unlink()
+    (meta / "verdict-00000000.json").unlink()
     assert place.reasons() == []
 
     # a signature of another image, put beside this one
@@ -174,20 +176,20 @@ def test_an_older_image_under_a_newer_label_is_warned_of(
     assert "newer image" in note
 
 
-def test_documents_are_signed_too(place: Place) -> None:
-    attachments.put_document(place.image, "report.html", b"fast")
+def test_verdicts_are_signed_too(place: Place) -> None:
+    attachments.put_verdict(place.image, "verdict-0123abcd.json", b"fast")
     place.sign()
     assert judging.judge(place.image, trusted.signers()).notes == ()
-    attachments.put_document(place.image, "report.html", b"faster")
-    attachments.put_document(place.image, "more.json", b"{}")
+    attachments.put_verdict(place.image, "verdict-0123abcd.json", b"faster")
+    attachments.put_verdict(place.image, "verdict-00000000.json", b"{}")
     notes = judging.judge(place.image, trusted.signers()).notes
-    assert [("report.html" in one, "changed" in one) for one in notes] == [
+    assert [("verdict-0123abcd.json" in one, "changed" in one) for one in notes] == [
         (True, True),
         (False, False),
     ]
-    for name in ("../x", "signature-1.json", "", "a/b"):
+    for name in ("../x", "signature-1.json", "", "a/b", "report.html"):
         with pytest.raises(StackproofError):
-            attachments.put_document(place.image, name, b"")
+            attachments.put_verdict(place.image, name, b"")
 
 
 def test_what_a_policy_lets_be_mounted(place: Place, tmp_path: Path) -> None:
@@ -365,7 +367,9 @@ def test_signatures_go_with_an_image_to_a_registry_and_back(
     """To another user's repository, where the policy refuses what is not signed."""
     if server == "docker":
         need("docker-registry")
-    attachments.put_document(place.image, "report.html", b"fast")
+    verdict = AttestedVerdict(image=place.record.digest, verdict="PASS", specification="0123abcd")
+    fast = noun.to_json(verdict).encode()
+    attachments.put_verdict(place.image, "verdict-0123abcd.json", fast)
     place.sign()
     remote = f"deploy::{FULL}"
     with contextlib.ExitStack() as stack:
@@ -393,7 +397,7 @@ def test_signatures_go_with_an_image_to_a_registry_and_back(
         assert record.digest == place.record.digest
         assert place.reasons(record.file) == []
         assert place.admitted(record.file) == "yes"
-        assert attachments.documents(record.file)["report.html"].read_bytes() == b"fast"
+        assert attachments.verdicts(record.file)["verdict-0123abcd.json"].read_bytes() == fast
 
         # another key: signed and pushed again, pulled again, then the old key's line goes
         newer = Signer(tmp_path, "new@site", place.site / "allowed_signers")

@@ -139,7 +139,7 @@ class Reason(StrEnum):
     ANOTHER_LABEL = ("another-label", ExitCode.IMAGE,
         "An image is signed, but as another label than it was asked for.")
     DOCUMENT_OF_ANOTHER = ("document-of-another", ExitCode.IMAGE,
-        "A verdict, or another attestation, is one of another image.")
+        "A verdict is one of another image.")
     WRONG_SIGNER = ("wrong-signer", ExitCode.IMAGE,
         "A signature is by a key that is nobody's here, or by one who may not sign this label.")
     KEY_EXPIRED = "key-expired", ExitCode.IMAGE, "A signature is by a key that is no longer good."

@@ -204,14 +204,8 @@ STATEMENT_FILE = Limit(
     bytes=MIB, count=(64, "signatures"),
 )  # fmt: skip
 SEAL = Limit("signatures themselves, of ssh-keygen", "a kilobyte", bytes=64 * KIB)
-DOCUMENT_FILE = Limit(
-    "documents attached to an image", "a bill of materials, a report", bytes=64 * MIB
-)
-DOCUMENTS = Limit("all documents of an image that a pull brings", "as above", bytes=256 * MIB)
-ATTESTED = Limit(
-    "attestations among them, as verdicts", "a line a source, or a point of a curve",
-    bytes=8 * MIB, count=(50_000, "sources or points"),
-)  # fmt: skip
+VERDICT_FILE = Limit("a verdict attached to an image", "a line a point of a curve", bytes=8 * MIB)
+VERDICTS = Limit("all verdicts of an image that a pull brings", "as above", bytes=64 * MIB)
 
 # Packages of a vendor
 RPM_HEADER = Limit(

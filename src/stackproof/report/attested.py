@@ -8,7 +8,7 @@ from stackproof.compare.model import ArmVerdict, Comparison, Panel, Verdict
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.numbers import size_text
 from stackproof.results.model import ComparedArm
-from stackproof.share.attested.verdict import AttestedVerdict
+from stackproof.share.verdict import AttestedVerdict
 
 _WORST = (Verdict.PASS, Verdict.INCONCLUSIVE, Verdict.FAIL)
 
@@ -46,6 +46,7 @@ def verdict_of(
     points = [(name, found) for one in judged for name, found in _points(comparison.panels, one)]
     baseline = spec.arms.get(spec.baseline, ComparedArm())
     return AttestedVerdict(
+        image=sha256,
         verdict=max((one.verdict for one in judged), key=_WORST.index),
         specification=specification,
         arms=tuple(one.arm for one in judged),

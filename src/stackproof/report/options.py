@@ -73,21 +73,15 @@ class ReportRequest(Options, run="report.cli.report:run"):
 class AttachOptions(
     Options,
     run="report.cli.attach:run",
-    text="put documents beside an image, which go with it to registries: its bill of materials, "
-    "verdicts, reports, files",
+    text="put the verdict of results beside an image, with which it goes to registries",
 ):
-    """Documents that are put beside an image."""
+    """Results whose verdicts are put beside an image."""
 
     image: str = argument("IMAGE", "a label, or an image file")
-    documents: tuple[str, ...] = argument(
-        "FILE|RESULTS", "a file as it is; of a results folder that `bench` wrote the verdict and "
-        "the report (left out: the bill of materials of the image)", default=(),
-    )  # fmt: skip
-    sign: str = option(
-        "KEY", "sign these documents for this image with a key of ssh; `image sign` signs the "
-        "image with all of them (default: nobody signs them)", default="",
-    )  # fmt: skip
-    force: bool = flag("replace documents of the same names")
+    results: tuple[str, ...] = argument(
+        "RESULTS", "results folder that `bench` wrote, with this image as a challenger"
+    )
+    force: bool = flag("replace verdicts of the same results")
     json: bool = flag("print what was attached as JSON")
 
 

@@ -8,27 +8,22 @@ from typing import Any
 
 from stackproof.core import noun
 from stackproof.core.errors import Problem
-from stackproof.core.numbers import disk_text
 from stackproof.image.effects import image_file
-from stackproof.share.attested.verdict import AttestedVerdict
 from stackproof.share.effects import judging
-from stackproof.share.effects.documents import AttachedDocument, AttachedFacts
+from stackproof.share.effects.verdicts import AttachedFacts, VerdictFile
 from stackproof.share.trust.policy import TrustAction, TrustDecision
+from stackproof.share.verdict import AttestedVerdict
 
 _SHOWN = 3
 
 
 def rows(found: AttachedFacts) -> list[tuple[str, str]]:
-    """Return the documents beside an image, a word and a line for each."""
+    """Return the verdicts beside an image, and who signed it: a word and a line for each."""
     lines: list[tuple[str, str]] = []
-    plain = []
-    for one in found.documents:
+    for one in found.verdicts:
         if one.verdict is not None:
             lines += _measured(one, one.verdict)
-        else:
-            plain.append(f"{one.name}, {disk_text(one.size)}, {_by(one)}")
-        lines += [("", _why(problem, one.name)) for problem in one.problems]
-    lines += _under("documents", plain)
+        lines += [("measured", _why(problem, one.name)) for problem in one.problems]
     signed = [
         f"{one.said.label} by {one.signed.signer}, {judging.date_text(one.said.date)}, {one.key}"
         for one in found.signatures
@@ -69,10 +64,8 @@ def _under(word: str, texts: Sequence[str]) -> list[tuple[str, str]]:
     return [(word if not number else "", text) for number, text in enumerate(texts)]
 
 
-def _by(one: AttachedDocument) -> str:
-    if one.signers:
-        return f"signed by {', '.join(one.signers)}"
-    return "signed by nobody who is known here" if one.problems else "not signed"
+def _by(one: VerdictFile) -> str:
+    return f"signed by {', '.join(one.signers)}" if one.signers else "not signed"
 
 
 def _why(problem: Problem, what: str) -> str:
@@ -89,7 +82,7 @@ def _action(decision: TrustDecision) -> str:
     return (TrustAction.ALLOW if decision.reason is None else decision.action).value
 
 
-def _measured(one: AttachedDocument, said: AttestedVerdict) -> list[tuple[str, str]]:
+def _measured(one: VerdictFile, said: AttestedVerdict) -> list[tuple[str, str]]:
     counts = (("pass", said.passed), ("open", said.open), ("fail", said.failed))
     points = ", ".join(f"{len(points)} {word}" for word, points in counts if points)
     where = " ".join(said.machine[key] for key in ("cpu", "fabric") if said.machine.get(key))
@@ -99,10 +92,10 @@ def _measured(one: AttachedDocument, said: AttestedVerdict) -> list[tuple[str, s
 
 
 def data(found: AttachedFacts) -> dict[str, object]:
-    """Return the documents beside an image as JSON."""
+    """Return the verdicts beside an image, and who signed it, as JSON."""
     decision = found.decision
     return {
-        "documents": [_document(one) for one in found.documents],
+        "verdicts": [_verdict(one) for one in found.verdicts],
         "signatures": [
             {
                 "label": one.said.label, "signer": one.signed.signer, "key": one.key,
@@ -121,9 +114,9 @@ def _problems(problems: Iterable[Problem]) -> list[object]:
     return [problem.data("note") for problem in problems]
 
 
-def _document(one: AttachedDocument) -> dict[str, object]:
+def _verdict(one: VerdictFile) -> dict[str, object]:
     return {
-        "name": one.name, "type": one.media, "size": one.size, "sha256": one.sha256,
+        "name": one.name, "size": one.size, "sha256": one.sha256,
         "signers": list(one.signers), "problems": _problems(one.problems),
         "verdict": one.verdict and noun.to_data(one.verdict),
     }  # fmt: skip

@@ -21,7 +21,7 @@ from stackproof.mount import methods
 from stackproof.mount.cli import attached
 from stackproof.mount.effects.facts import load_mount_facts
 from stackproof.mount.options import InspectOptions
-from stackproof.share.effects import documents, judging, naming, signing
+from stackproof.share.effects import judging, naming, signing, verdicts
 
 _NOT_HANDED_ON = "no: it holds files of a vendor, which stay at the sites that have them from it"
 _OTHER_KINDS = {Reason.IMAGE_NOT_SQUASHFS, Reason.IMAGE_NO_META, Reason.IMAGE_MISSING}
@@ -54,7 +54,7 @@ def run(asked: InspectOptions) -> int:
     facts = load_mount_facts()
     verified = asked.verify is not None
     labels = naming.labels_of(path)
-    beside = documents.look(path, asked.signers or judging.default_signers(), label=label)
+    beside = verdicts.look(path, asked.signers or judging.default_signers(), label=label)
     parts = attached.parts(path) if image.lock_digest else ()
     if asked.json:
         data = _data(image, head, facts, labels, known) | {

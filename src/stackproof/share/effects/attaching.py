@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.share import manifests
-from stackproof.share.attested import kinds
 from stackproof.share.effects import uploading
 from stackproof.share.effects.oci import OciRegistry
 from stackproof.share.manifests import OciDescriptor, OciIndex, OciManifest
@@ -40,7 +39,7 @@ def listed(registry: OciRegistry, repository: str, digest: str) -> tuple[OciDesc
 
 
 def _rank(one: OciDescriptor) -> int:
-    needed = (manifests.META, manifests.SIGNATURE, "", *kinds.ARTEFACTS)
+    needed = (manifests.META, manifests.SIGNATURE, "", manifests.VERDICT)
     return needed.index(one.artifact_type) if one.artifact_type in needed else len(needed)
 
 

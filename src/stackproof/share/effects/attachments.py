@@ -1,9 +1,9 @@
-"""What stands beside an image: signatures and documents, in a folder that uenv leaves alone.
+"""What stands beside an image: signatures and verdicts, in a folder that uenv leaves alone.
 
 Of an image in a repository that is the folder `attached` beside it; of any other file IMAGE it is
 `IMAGE.attached`. A signature is a statement, `signature-ID.json`, and what ssh-keygen made of it,
-`signature-ID.json.sig`; ID is the beginning of the digest of both. A document that somebody signed
-by itself has its seal beside it, `NAME.sig`.
+`signature-ID.json.sig`; ID is the beginning of the digest of both. A verdict is
+`verdict-ID.json`; other files are left alone.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from pathlib import Path
 from stackproof.core import limits
 from stackproof.core.effects import files
 from stackproof.core.effects.foreign.folder import OpenFolder, is_shared, open_folder
-from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
+from stackproof.core.errors import Reason, StackproofError, fail
 from stackproof.core.limits import Limit
 from stackproof.core.value import Value
 from stackproof.share.effects.repository import is_digest
 from stackproof.share.labels import IMAGE
-from stackproof.share.trust.statement import META
+from stackproof.share.verdict import too_large
 
 FOLDER = "attached"
 _SEALED = ".sig"
 _ID = 16
 _STATEMENT = re.compile(r"signature-[0-9a-f]{16}\.json")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_VERDICT = re.compile(r"verdict-[0-9a-f]{8}\.json")
 
 
 class FoundSignature(Value):
@@ -73,8 +73,8 @@ def signatures(image: str) -> tuple[FoundSignature, ...]:
     return tuple(found[: limits.STATEMENT_FILE.count])
 
 
-def documents(image: str) -> dict[str, Path]:
-    """Return the documents beside an image by their name; links are none."""
+def verdicts(image: str) -> dict[str, Path]:
+    """Return the verdicts beside an image by their name; links are none."""
     folder = folder_of(image)
     return {name: folder / name for name in _names(folder) if can_be_named(name)}
 
@@ -94,30 +94,13 @@ def _looked_into(folder: Path) -> OpenFolder:
 
 
 def can_be_named(name: str) -> bool:
-    """Return True for a name that a document may have: of no signature, and of no other folder."""
-    free = not name.startswith("signature-") and not name.endswith(_SEALED) and name != META
-    return free and _NAME.fullmatch(name) is not None
-
-
-def bad_name(name: str) -> Problem:
-    """Return the problem of a document with a name that it cannot have."""
-    return Problem(
-        reason=Reason.USAGE,
-        message=f"`{name}` cannot be the name of a document",
-        hint=f"letters, digits, `.`, `-` and `_`; not `{META}`, no `signature-` first, no "
-        f"`{_SEALED}` last",
-    )
-
-
-def seal_of(document: Path) -> bytes:
-    """Return the seal of a document; nothing where it has none of its own."""
-    path = document.with_name(f"{document.name}{_SEALED}")
-    return read(path, limits.SEAL) if path.name in _names(path.parent) else b""
+    """Return True for a name that a verdict may have."""
+    return _VERDICT.fullmatch(name) is not None
 
 
 def digests(image: str) -> dict[str, str]:
-    """Return the SHA-256 of each document beside an image."""
-    return {name: files.sha256(path) for name, path in documents(image).items()}
+    """Return the SHA-256 of each verdict beside an image."""
+    return {name: files.sha256(path) for name, path in verdicts(image).items()}
 
 
 def put_signature(image: str, statement: bytes, seal: bytes) -> Path:
@@ -129,12 +112,6 @@ def put_signature(image: str, statement: bytes, seal: bytes) -> Path:
     return folder_of(image) / name
 
 
-def put_seal(document: Path, seal: bytes) -> None:
-    """Put the seal of a document beside it; raises what writing raises."""
-    with _opened(document.parent) as folder:
-        folder.write(f"{document.name}{_SEALED}", seal)
-
-
 def _opened(folder: Path) -> OpenFolder:
     """Open the folder to write to it, made where it is not there; what it lies in is as it is."""
     shared = is_shared(folder.parent)
@@ -144,24 +121,20 @@ def _opened(folder: Path) -> OpenFolder:
         return judging.open_folder(folder.name, make=mode)
 
 
-def put_document(image: str, name: str, content: bytes, seal: bytes = b"") -> Path:
-    """Put a document beside an image, in the place of an older one of that name, with its seal."""
+def put_verdict(image: str, name: str, content: bytes) -> Path:
+    """Put a verdict beside an image, in the place of an older one of that name."""
     if not can_be_named(name):
-        raise StackproofError(bad_name(name))
-    if len(content) > limits.DOCUMENT_FILE.bytes:
         raise fail(
-            Reason.TOO_LARGE,
-            f"`{name}` has more than {limits.DOCUMENT_FILE.bytes} bytes",
-            where=Location(file=name),
-            hint="attach what people read; large files belong in an image",
+            Reason.USAGE,
+            f"`{name}` cannot be the name of a verdict",
+            hint="verdicts are called `verdict-ID.json`, ID the first eight digits of a digest",
         )
+    if len(content) > limits.VERDICT_FILE.bytes:
+        raise too_large(name)
     path = folder_of(image) / name
     if not (path.is_file() and files.sha256(path) == hashlib.sha256(content).hexdigest()):
         with _opened(path.parent) as folder:
-            folder.remove(f"{name}{_SEALED}")  # it was that of another content
             folder.write(name, content)
-    if seal:
-        put_seal(path, seal)
     return path
 
 

@@ -1,4 +1,4 @@
-"""Signatures and documents of an image, carried to a registry with it and back.
+"""Signatures and verdicts of an image, carried to a registry with it and back.
 
 There each is a manifest that refers to the image's. What comes from a registry is believed no more
 than a file: a policy is asked before any byte of the image moves, with what the signatures say of
@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from stackproof.core import ids, limits
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.core.value import Value
 from stackproof.share import manifests
-from stackproof.share.attested import attestation, kinds
-from stackproof.share.effects import attaching, attachments, documents, judging, signing, trusted
+from stackproof.share import verdict as share_verdict
+from stackproof.share.effects import attaching, attachments, judging, signing, trusted
 from stackproof.share.effects.attachments import FoundSignature
 from stackproof.share.effects.oci import OciRegistry
 from stackproof.share.effects.pulling import RemoteImage
@@ -26,29 +26,22 @@ from stackproof.share.trust import policy, statement
 from stackproof.share.trust.policy import SignedLabel, TrustAction
 
 SIGNATURE = manifests.SIGNATURE
+_STATEMENT = "application/vnd.in-toto+json"
 _SEAL = "application/vnd.openssh.signature"
-_PREDICATE = "in-toto.io/predicate-type"
-"""The annotation by which others say what a statement is about, BuildKit first."""
+_JSON = "application/json"
 _LEFT_THERE = {
     Reason.INVALID_VALUE, Reason.TOO_LARGE, Reason.DOCUMENT_OF_ANOTHER, Reason.WRONG_TYPE,
+    Reason.UNSUPPORTED, Reason.YAML_SYNTAX,
 }  # fmt: skip
-"""Why a document is not brought, which keeps no image from being pulled."""
+"""Why a verdict is not brought, which keeps no image from being pulled."""
 _Part = tuple[str, str, bytes]
 
 
-class CarriedDocument(Value):
-    """A document of a registry: `seal` is empty where nobody signed it alone."""
-
-    name: str
-    content: bytes
-    seal: bytes = b""
-
-
 class Carried(Value):
-    """What came with an image: signatures, documents, and warnings of what was left there."""
+    """What came with an image: signatures, verdicts by name, warnings of what was left there."""
 
     signatures: tuple[FoundSignature, ...]
-    documents: tuple[CarriedDocument, ...]
+    verdicts: Mapping[str, bytes]
     notes: tuple[str, ...] = ()
 
 
@@ -58,14 +51,12 @@ def send(registry: OciRegistry, image: RemoteImage, path: str) -> int:
     subject = manifests.descriptor_of(image.manifest)
     created = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     groups: list[tuple[str, list[_Part]]] = [
-        (SIGNATURE, [(kinds.IN_TOTO, "statement.json", one.statement), (_SEAL, "seal", one.seal)])
+        (SIGNATURE, [(_STATEMENT, "statement.json", one.statement), (_SEAL, "seal", one.seal)])
         for one in attachments.signatures(path)
     ]
-    for name, file in attachments.documents(path).items():
-        content, seal = attachments.read(file, limits.DOCUMENT_FILE), attachments.seal_of(file)
-        kind = kinds.media_type(name, content)
-        parts = [(kind, name, content), *([(_SEAL, f"{name}.sig", seal)] if seal else [])]
-        groups.append((kinds.artefact_type(kind), parts))
+    for name, file in attachments.verdicts(path).items():
+        content = attachments.read(file, limits.VERDICT_FILE)
+        groups.append((manifests.VERDICT, [(_JSON, name, content)]))
     sent = 0
     for kind, parts in groups:
         layers = [_layer(*part) for part in parts]
@@ -80,25 +71,22 @@ def send(registry: OciRegistry, image: RemoteImage, path: str) -> int:
 
 
 def _layer(kind: str, title: str, content: bytes) -> OciDescriptor:
-    annotations = {manifests.TITLE: title}
-    if kind == kinds.IN_TOTO and (said := attestation.parse(content, file=title)) is not None:
-        annotations[_PREDICATE] = said.predicate_type
     return OciDescriptor(
         media_type=kind, digest=manifests.digest_of(content), size=len(content),
-        annotations=annotations,
+        annotations={manifests.TITLE: title},
     )  # fmt: skip
 
 
 def fetch(registry: OciRegistry, image: RemoteImage) -> Carried:
-    """Return the signatures and documents of an image in a registry, their digests checked.
+    """Return the signatures and verdicts of an image in a registry, their digests checked.
 
-    Of documents of one name one is taken: that which somebody signed who is known here, else the
-    newest. What is no document of this image stays there, with a warning.
+    Of verdicts of one name one is taken: that which somebody signed with the image who is known
+    here, else the newest. What is no verdict on this image stays there, with a warning.
     """
     signatures: list[FoundSignature] = []
-    found: dict[str, list[CarriedDocument]] = {}
+    named: dict[str, list[bytes]] = {}
     notes: list[str] = []
-    left = limits.DOCUMENTS.bytes
+    left = limits.VERDICTS.bytes
     if image.unread:
         notes.append(
             f"{image.unread} more that are attached to `{image.listed.remote}` were left there: a "
@@ -108,26 +96,26 @@ def fetch(registry: OciRegistry, image: RemoteImage) -> Carried:
         try:
             if one.kind == SIGNATURE:
                 signatures += _signature(registry, image, one, digest)
-            elif one.kind in kinds.ARTEFACTS:
+            elif one.kind == manifests.VERDICT:
                 left -= sum(layer.size for layer in one.layers)
-                document = _document(registry, image, one, most=left)
-                found.setdefault(document.name, []).append(document)
+                name, content = _verdict(registry, image, one, most=left)
+                named.setdefault(name, []).append(content)
         except StackproofError as error:
             if error.reason not in _LEFT_THERE:
                 raise
             notes.append(f"`{digest[:23]}` was left there: {error.problems[0].message}")
     taken = tuple(signatures[: limits.STATEMENT_FILE.count])
     known = _known_digests(image, taken)
-    chosen = []
-    for name, several in found.items():
-        signed = [one for one in several if _is_signed(image, one, known)]
-        chosen.append((signed or several)[0])
-        if len({one.content for one in several}) > 1:
+    chosen = {}
+    for name, several in named.items():
+        signed = [content for content in several if ids.digest(content) in known]
+        chosen[name] = (signed or several)[0]
+        if len(set(several)) > 1:
             which = (
                 "the signed one" if signed else "the newest, signed by nobody who is known here,"
             )
-            notes.append(f"there are {len(several)} documents `{name}`: {which} is taken")
-    return Carried(signatures=taken, documents=tuple(chosen), notes=tuple(notes))
+            notes.append(f"there are {len(several)} verdicts `{name}`: {which} is taken")
+    return Carried(signatures=taken, verdicts=chosen, notes=tuple(notes))
 
 
 def _created(attached: tuple[str, OciManifest]) -> tuple[str, str]:
@@ -147,27 +135,22 @@ def _signature(
     return (FoundSignature(file=f"{image.repository}@{digest}", statement=text, seal=seal),)
 
 
-def _document(
+def _verdict(
     registry: OciRegistry, image: RemoteImage, one: OciManifest, *, most: int
-) -> CarriedDocument:
-    """Return a document; raises `StackproofError` for one that cannot be put beside the image."""
+) -> tuple[str, bytes]:
+    """Return name and text of a verdict; raises `StackproofError` for none on this image."""
     name = one.layers[0].title if one.layers else ""
     if not attachments.can_be_named(name):
-        raise fail(Reason.INVALID_VALUE, f"`{name[:80]}` cannot be the name of a document")
-    if most < 0 or one.layers[0].size > limits.DOCUMENT_FILE.bytes:
-        raise fail(Reason.TOO_LARGE, f"the documents are too large, with `{name}`")
-    seal = next((layer for layer in one.layers[1:] if layer.media_type == _SEAL), None)
-    content = registry.blob(image.repository, one.layers[0], most=limits.DOCUMENT_FILE.bytes)
-    documents.attested(name, content, image.layer.hex)
-    return CarriedDocument(
-        name=name,
-        content=content,
-        seal=registry.blob(image.repository, seal, most=limits.SEAL.bytes) if seal else b"",
-    )
+        raise fail(Reason.INVALID_VALUE, f"`{name[:80]}` cannot be the name of a verdict")
+    if most < 0 or one.layers[0].size > limits.VERDICT_FILE.bytes:
+        raise fail(Reason.TOO_LARGE, f"the verdicts are too large, with `{name}`")
+    content = registry.blob(image.repository, one.layers[0], most=limits.VERDICT_FILE.bytes)
+    share_verdict.parse(content, image.layer.hex, file=name)
+    return name, content
 
 
 def _known_digests(image: RemoteImage, signatures: Sequence[FoundSignature]) -> frozenset[str]:
-    """Return the digests of documents that were signed with the image, by whom is known here."""
+    """Return the digests of verdicts that were signed with the image, by whom is known here."""
     signers = judging.default_signers()
     found: set[str] = set()
     for one in signatures if os.path.isfile(signers) else ():
@@ -176,23 +159,6 @@ def _known_digests(image: RemoteImage, signatures: Sequence[FoundSignature]) -> 
             if said.image == image.layer.hex:
                 found |= set(signing.check(one, said, signers).said.attached.values())
     return frozenset(found)
-
-
-def _is_signed(image: RemoteImage, one: CarriedDocument, known: frozenset[str]) -> bool:
-    sha256 = ids.digest(one.content)
-    if sha256 in known:
-        return True
-    signers = judging.default_signers()
-    if not one.seal or not os.path.isfile(signers):
-        return False
-    with contextlib.suppress(StackproofError):
-        return bool(
-            documents.signer_of(
-                one.name, sha256, one.seal, image_sha256=image.layer.hex, signers=signers,
-                file=one.name,
-            )
-        )  # fmt: skip
-    return False
 
 
 def admit(image: RemoteImage, carried: Carried, say: Callable[[str], None]) -> None:
@@ -241,5 +207,5 @@ def put(path: str, carried: Carried) -> None:
     """Put beside a pulled image what came with it; raises what writing raises."""
     for one in carried.signatures:
         attachments.put_signature(path, one.statement, one.seal)
-    for document in carried.documents:
-        attachments.put_document(path, document.name, document.content, document.seal)
+    for name, content in carried.verdicts.items():
+        attachments.put_verdict(path, name, content)

@@ -11,7 +11,7 @@ from stackproof.core import limits
 from stackproof.core.effects import files
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.core.value import Value
-from stackproof.share.effects import attachments, documents, measuring, places, signing, trusted
+from stackproof.share.effects import attachments, measuring, places, signing, trusted
 from stackproof.share.effects.signing import VerifiedSignature
 from stackproof.share.labels import LabelRecord
 from stackproof.share.trust import policy, sshsig, statement
@@ -66,7 +66,7 @@ def judge(image: str, signers: str, *, label: str = "") -> ImageJudgement:
         problems=problems,
         notes=(
             *_older(image, good),
-            *_documents(image, good, signers),
+            *_verdicts(image, good),
             *_without_key(rules or (), signers),
         ),
         decision=decision,
@@ -131,24 +131,21 @@ def _records() -> tuple[LabelRecord, ...]:
         return ()
 
 
-def _documents(image: str, good: Sequence[VerifiedSignature], signers: str) -> tuple[str, ...]:
-    """Return a note for each document that is not as it was signed; of several signatures the last.
+def _verdicts(image: str, good: Sequence[VerifiedSignature]) -> tuple[str, ...]:
+    """Return a note for each verdict that is not as it was signed; of several signatures the last.
 
-    A document that was attached later is signed by nobody, unless it is by itself.
+    A verdict that was attached later is signed by nobody.
     """
     said = max(good, key=lambda one: one.said.date).said
-    newest, now = said.attached, attachments.digests(image)
-    other = [
-        name
-        for name, digest in now.items()
-        if newest.get(name) != digest and not documents.signed(image, name, said.image, signers)
-    ]
+    newest = {key: sha256 for key, sha256 in said.attached.items() if attachments.can_be_named(key)}
+    now = attachments.digests(image)
+    other = [name for name, digest in now.items() if newest.get(name) != digest]
     changed = [name for name in other if name in newest]
     later = [name for name in other if name not in newest]
     gone = [name for name in newest if name not in now]
     texts = (("was changed since it was signed", changed), ("is signed by nobody", later))
     return tuple(
-        f"the document `{name}` {text}"
+        f"the verdict `{name}` {text}"
         for text, names in (*texts, ("was signed and is not there", gone))
         for name in names
     )

@@ -58,7 +58,7 @@ def default_key() -> str:
 
 
 def state(image: str, label: str) -> ImageStatement:
-    """Return the statement on an image as it is now: its digests, and those of documents."""
+    """Return the statement on an image as it is now: its digests, and those of verdicts."""
     found = measuring.measure(image)
     return ImageStatement(
         label=label,

@@ -1,10 +1,10 @@
 """What is signed of an image: its digests, label and date, as a statement of in-toto.
 
-    {"_type": "https://in-toto.io/Statement/v1", "subject": [IMAGE, "meta", DOCUMENT…],
+    {"_type": "https://in-toto.io/Statement/v1", "subject": [IMAGE, "meta", VERDICT…],
      "predicateType": "urn:stackproof:signed-image:1", "predicate": {…}}
 
 Subjects are the image, the folder `meta` beside it (uenv takes variables from there), and the
-documents that were attached when it was signed. The same values give the same bytes.
+verdicts that were attached when it was signed. The same values give the same bytes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ImageStatement(Value):
     """What somebody says of an image: `image`, `verity` and `meta` are digests.
 
     `label` has the namespace of a registry before it, with `::`, where it is for one. `meta` is
-    empty where there is none; `attached` are the digests of documents by name. `size` is in bytes,
+    empty where there is none; `attached` are the digests of verdicts by name. `size` is in bytes,
     `date` in seconds since 1970.
     """
 
