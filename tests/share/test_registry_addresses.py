@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from stackproof.core import limits
 from stackproof.core.effects.patience import Budget
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.share import answers, origins
+from stackproof.share.manifests import FileSize
 from stackproof.share.origins import Secret
 
 
@@ -81,12 +83,17 @@ def test_json_and_its_numbers() -> None:
     assert answers.parse_object(b' {"a": [1, "\\ud83d\\ude00"]} ') == {"a": [1, "\U0001f600"]}
     with pytest.raises(ValueError):
         answers.parse_object(b"[]")
-    sizes = [0, 5, 2**63 - 1, 2**63, -1, True, 5.0, "5", None, 10**400]
-    assert [answers.is_size(one) for one in sizes] == [True] * 3 + [False] * 7
     times = [5, 2.5, 0, -1, True, "5", None, 10**400, float("inf"), float("nan")]
     assert [answers.seconds(one, 60.0) for one in times] == [
         5.0, 2.5, 60.0, 60.0, 60.0, 60.0, 60.0, 86400.0, 86400.0, 60.0,
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("size", [2**63, -1, True, 5.5, "5", None, 10**400], ids=str)
+def test_a_size_that_no_file_has(size: object) -> None:
+    assert [msgspec.convert(one, FileSize) for one in (0, 5, 2**63 - 1)] == [0, 5, 2**63 - 1]
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert(size, FileSize)
 
 
 def test_a_budget_ends() -> None:

@@ -414,7 +414,7 @@ _MANIFEST = manifests.render(manifests.image_manifest(digest=ONE, size=5, create
 def test_manifests_that_are_none(change: tuple[str, str], home: Path) -> None:
     content = _MANIFEST.replace(*change).encode(errors="surrogateescape")
     assert content != _MANIFEST.encode()
-    index = manifests.render(manifests.OciIndex())
+    index = manifests.render(manifests.OciIndex(manifests=()))
 
     def answer(asked: Asked) -> bytes:
         return Reply(200, [], index if "/referrers/" in asked.path else content).raw()

@@ -239,7 +239,8 @@ def test_of_two_that_move_a_tag_one_is_told(image: Path, other: Path) -> None:
         def meanwhile(event: object) -> None:
             if not moved.is_set():
                 moved.set()
-                content = manifests.render(manifests.OciManifest(artifact_type="a", layers=()))
+                other = manifests.OciManifest(config=manifests.EMPTY, layers=())
+                content = manifests.render(other)
                 registry.put_manifest(repository, "v1", content, manifests.MANIFEST)
 
         with refused(Reason.TAG_MOVED):

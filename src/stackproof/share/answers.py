@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, NoReturn, TypeGuard
+from typing import Any, NoReturn
 
 LARGEST = 2**63 - 1
 """The largest size of a file that a kernel knows, in bytes."""
@@ -17,7 +17,8 @@ def parse_json(content: bytes) -> Any:
     """Return the value of a JSON text; raises `ValueError` for all that is none.
 
     That is UTF-8 with each key once in an object, numbers that are some, texts that can be written,
-    and no deeper than Python reads.
+    and no deeper than Python reads. A key of an object whose value is null counts as left out: Go
+    writes so what is empty.
     """
     try:
         text = content.decode()
@@ -37,11 +38,6 @@ def parse_object(content: bytes) -> dict[str, Any]:
     return value
 
 
-def is_size(value: object) -> TypeGuard[int]:
-    """Return true for a whole number of bytes that a file can have."""
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST
-
-
 def seconds(value: object, otherwise: float) -> float:
     """Return a number of seconds, a day at most; another number for what is none."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
@@ -53,7 +49,7 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) != len(pairs):
         raise ValueError
-    return value
+    return {name: one for name, one in value.items() if one is not None}
 
 
 def _no_number(_: str) -> NoReturn:

@@ -11,6 +11,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
 
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.value import Value
@@ -23,7 +27,16 @@ ARTEFACT = "application/vnd.stackproof.index.v1+json"
 """The type of the list that is kept in a registry."""
 FILE = "index.json"
 TAG = "latest"
-_DIGITS = frozenset("0123456789abcdef")
+
+
+class _Row(Value):
+    """A row of a list, as it is written: `manifest` may be empty."""
+
+    path: str
+    sha256: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
+    size: manifests.FileSize
+    created: str = ""
+    manifest: Annotated[str, Meta(pattern=r"^(sha256:[0-9a-f]{64})?\Z")] = ""
 
 
 class RemoteRecord(Value):
@@ -50,23 +63,17 @@ class RemoteRecord(Value):
 def record_of(remote: RemoteLabel, manifest: OciManifest, digest: str) -> RemoteRecord:
     """Return the record of a manifest with its digest; raises REGISTRY_ANSWER as `image_layer`."""
     layer = manifests.image_layer(manifest, where=str(remote))
-    return _record(
-        remote,
-        sha256=layer.hex,
-        size=layer.size,
-        created=manifest.annotations.get(CREATED, ""),
-        manifest=digest,
-    )
+    created = manifest.annotations.get(CREATED, "")
+    row = _Row(path="", sha256=layer.hex, size=layer.size, created=created, manifest=digest)
+    return _record(remote, row)
 
 
-def _record(
-    remote: RemoteLabel, *, sha256: str, size: int, created: str, manifest: str
-) -> RemoteRecord:
+def _record(remote: RemoteLabel, row: _Row) -> RemoteRecord:
     record = LabelRecord(
-        label=remote.label, date=date_of(created), size=size, digest=sha256,
+        label=remote.label, date=date_of(row.created), size=row.size, digest=row.sha256,
         folder="/".join(remote.path),
     )  # fmt: skip
-    return RemoteRecord(namespace=remote.namespace, record=record, manifest=manifest)
+    return RemoteRecord(namespace=remote.namespace, record=record, manifest=row.manifest)
 
 
 def date_of(created: str) -> str:
@@ -93,27 +100,20 @@ def parse(content: bytes, *, namespace: str, where: str) -> tuple[RemoteRecord, 
         raise _no_list(where) from None
     if not isinstance(rows, list):
         raise _no_list(where)
-    found = (_parsed(row) for row in rows)
+    found = map(_parsed, rows)
     return ordered(one for one in found if one is not None and one.namespace == namespace)
 
 
-def _parsed(row: object) -> RemoteRecord | None:
+def _parsed(data: object) -> RemoteRecord | None:
     """Return the image of one row; None for one that is none: a list of a site has all kinds."""
-    if not isinstance(row, dict):
+    try:
+        row = msgspec.convert(data, _Row)
+    except msgspec.ValidationError:
         return None
-    texts = [row.get(key, "") for key in ("path", "sha256", "created", "manifest")]
-    if not all(isinstance(text, str) for text in texts):
-        return None
-    path, sha256, created, manifest = map(str, texts)
-    size = row.get("size")
-    if len(sha256) != 64 or not set(sha256) <= _DIGITS:
-        return None
-    if not answers.is_size(size) or (manifest and not manifests.is_digest(manifest)):
-        return None
-    remote = addresses.remote_of_path(path)
+    remote = addresses.remote_of_path(row.path)
     if remote is None or addresses.former_of(remote.label.tag)[0]:
         return None
-    return _record(remote, sha256=sha256, size=size, created=created, manifest=manifest)
+    return _record(remote, row)
 
 
 def _no_list(where: str) -> StackproofError:
@@ -128,16 +128,16 @@ def _no_list(where: str) -> StackproofError:
 def render(records: Iterable[RemoteRecord]) -> bytes:
     """Return the list that is kept in a registry: the same for the same images."""
     rows = [
-        {
-            "path": addresses.path_of(one.remote),
-            "sha256": one.record.digest,
-            "size": one.record.size,
-            "created": labels.readable_date(one.record.date).replace(" ", "T") + ".000Z",
-            "manifest": one.manifest,
-        }
+        _Row(
+            path=addresses.path_of(one.remote),
+            sha256=one.record.digest,
+            size=one.record.size,
+            created=labels.readable_date(one.record.date).replace(" ", "T") + ".000Z",
+            manifest=one.manifest,
+        )
         for one in ordered(records)
     ]
-    return (json.dumps({"results": rows}, indent=1) + "\n").encode()
+    return (json.dumps({"results": msgspec.to_builtins(rows)}, indent=1) + "\n").encode()
 
 
 def ordered(records: Iterable[RemoteRecord]) -> tuple[RemoteRecord, ...]:

@@ -9,16 +9,16 @@ attached to it refers to it as its `subject`.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Annotated
 
-from msgspec import field
+import msgspec
+from msgspec import Meta, field
 
 from stackproof.core import limits
 from stackproof.core.errors import Location, Reason, StackproofError, fail
-from stackproof.core.value import Value
+from stackproof.core.value import Value, replace
 from stackproof.share import answers
 from stackproof.share.labels import IMAGE
 
@@ -53,15 +53,19 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _GO_ESCAPES = str.maketrans({one: f"\\u{ord(one):04x}" for one in "<>&\u2028\u2029"})
 
 
-class OciDescriptor(Value):
+FileSize = Annotated[int, Meta(ge=0, le=answers.LARGEST)]
+"""A number of bytes that a file can have."""
+
+
+class OciDescriptor(Value, rename="camel", omit_defaults=True):
     """What a manifest says of a blob or of another manifest: `size` in bytes."""
 
-    media_type: str
-    digest: str
-    size: int
+    media_type: str = ""
+    digest: Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}\Z")]
+    size: FileSize
     annotations: Mapping[str, str] = field(default_factory=dict)
-    artifact_type: str = ""
     data: str = ""
+    artifact_type: str = ""
 
     @property
     def title(self) -> str:
@@ -82,12 +86,15 @@ EMPTY = OciDescriptor(
 EMPTY_BLOB = _EMPTY_JSON
 
 
-class OciManifest(Value):
+_Descriptors = Annotated[tuple[OciDescriptor, ...], Meta(max_length=limits.REGISTRY.count)]
+
+
+class OciManifest(Value, rename="camel", omit_defaults=True):
     """Files by their descriptors; with a `subject` they are attached to that."""
 
-    artifact_type: str
-    layers: tuple[OciDescriptor, ...]
-    config: OciDescriptor = EMPTY
+    artifact_type: str = ""
+    config: OciDescriptor
+    layers: _Descriptors
     subject: OciDescriptor | None = None
     annotations: Mapping[str, str] = field(default_factory=dict)
 
@@ -101,10 +108,10 @@ class OciManifest(Value):
         return next((one for one in self.layers if one.title == title), None)
 
 
-class OciIndex(Value):
+class OciIndex(Value, rename="camel", omit_defaults=True):
     """A list of manifests: what is attached to one, for registries that keep no such list."""
 
-    manifests: tuple[OciDescriptor, ...] = ()
+    manifests: _Descriptors
     annotations: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -122,7 +129,9 @@ def image_manifest(*, digest: str, size: int, created: str, meta_digest: str = "
     """Return the manifest of an image file; `created` is RFC 3339, the same for the same image."""
     annotations = {CREATED: created} | ({META_DIGEST: meta_digest} if meta_digest else {})
     layer = OciDescriptor(media_type=TAR, digest=digest, size=size, annotations={TITLE: IMAGE})
-    return OciManifest(artifact_type=SQUASHFS, layers=(layer,), annotations=annotations)
+    return OciManifest(
+        artifact_type=SQUASHFS, config=EMPTY, layers=(layer,), annotations=annotations
+    )
 
 
 def referrer(
@@ -135,38 +144,16 @@ def referrer(
     """Return the manifest of what is attached to another, which `subject` describes."""
     bare = OciDescriptor(media_type=subject.media_type, digest=subject.digest, size=subject.size)
     return OciManifest(
-        artifact_type=artifact_type, layers=tuple(layers), subject=bare, annotations=annotations
-    )
+        artifact_type=artifact_type, config=EMPTY, layers=tuple(layers), subject=bare,
+        annotations=annotations,
+    )  # fmt: skip
 
 
 def render(what: OciManifest | OciIndex) -> bytes:
     """Return the bytes of a manifest or an index: the same for the same."""
-    data: dict[str, Any] = {"schemaVersion": 2}
-    if isinstance(what, OciIndex):
-        data |= {"mediaType": INDEX, "manifests": [_data(one) for one in what.manifests]}
-    else:
-        data["mediaType"] = MANIFEST
-        if what.artifact_type:
-            data["artifactType"] = what.artifact_type
-        data["config"] = _data(what.config)
-        data["layers"] = [_data(one) for one in what.layers]
-        if what.subject is not None:
-            data["subject"] = _data(what.subject)
-    if what.annotations:
-        data["annotations"] = dict(sorted(what.annotations.items()))
-    text = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
-    return text.translate(_GO_ESCAPES).encode()
-
-
-def _data(one: OciDescriptor) -> dict[str, Any]:
-    found: dict[str, Any] = {"mediaType": one.media_type, "digest": one.digest, "size": one.size}
-    if one.annotations:
-        found["annotations"] = dict(sorted(one.annotations.items()))
-    if one.data:
-        found["data"] = one.data
-    if one.artifact_type:
-        found["artifactType"] = one.artifact_type
-    return found
+    kind = INDEX if isinstance(what, OciIndex) else MANIFEST
+    text = msgspec.json.encode(what, order="deterministic").decode().translate(_GO_ESCAPES)
+    return f'{{"schemaVersion":2,"mediaType":"{kind}",{text[1:]}'.encode()
 
 
 def descriptor_of(what: OciManifest) -> OciDescriptor:
@@ -189,24 +176,15 @@ def parse(content: bytes, *, where: str) -> OciManifest | OciIndex:
         raise _wrong(where, "it is not JSON") from None
     if data.get("schemaVersion") != 2:
         raise _wrong(where, "it has not the version 2 of the schema")
-    kind = _text(data.get("mediaType", MANIFEST), where)
-    if kind not in {MANIFEST, INDEX}:
-        raise _wrong(where, f"it is of the type `{kind[:100]}`")
-    annotations = _texts(data.get("annotations"), where)
-    if "manifests" in data:
-        listed = _list(data["manifests"], where)
-        return OciIndex(
-            manifests=tuple(_descriptor(one, where) for one in listed), annotations=annotations
-        )
-    layers = _list(data.get("layers"), where)
-    subject = data.get("subject")
-    return OciManifest(
-        artifact_type=_text(data.get("artifactType", ""), where),
-        config=_descriptor(data.get("config"), where),
-        layers=tuple(_descriptor(one, where) for one in layers),
-        subject=None if subject is None else _descriptor(subject, where),
-        annotations=annotations,
-    )
+    kind = data.get("mediaType", MANIFEST)
+    if kind not in (MANIFEST, INDEX):
+        raise _wrong(where, f"it is of the type `{str(kind)[:100]}`")
+    try:
+        if kind == INDEX or "manifests" in data:
+            return msgspec.convert({"manifests": [], **data}, OciIndex)
+        return msgspec.convert({"layers": [], **data}, OciManifest)
+    except msgspec.ValidationError as error:
+        raise _wrong(where, str(error)) from None
 
 
 def parse_manifest(content: bytes, *, where: str) -> OciManifest:
@@ -215,47 +193,6 @@ def parse_manifest(content: bytes, *, where: str) -> OciManifest:
     if isinstance(found, OciIndex):
         raise _wrong(where, "it is an index of several, as container images have")
     return found
-
-
-def _descriptor(data: object, where: str) -> OciDescriptor:
-    if not isinstance(data, dict):
-        raise _wrong(where, "a descriptor is missing")
-    if not answers.is_size(data.get("size")):
-        raise _wrong(where, "a descriptor has no size that a file can have")
-    if not is_digest(_text(data.get("digest"), where)):
-        raise _wrong(where, "a descriptor has no digest of SHA-256")
-    return OciDescriptor(
-        media_type=_text(data.get("mediaType", ""), where),
-        digest=data["digest"],
-        size=data["size"],
-        annotations=_texts(data.get("annotations"), where),
-        artifact_type=_text(data.get("artifactType", ""), where),
-        data=_text(data.get("data", ""), where),
-    )
-
-
-def _text(data: object, where: str) -> str:
-    if not isinstance(data, str):
-        raise _wrong(where, "a text of it is none")
-    return data
-
-
-def _texts(data: object, where: str) -> dict[str, str]:
-    if data is None:
-        return {}
-    if not isinstance(data, dict):
-        raise _wrong(where, "its annotations are none")
-    return {name: _text(value, where) for name, value in data.items()}
-
-
-def _list(data: object, where: str) -> list[Any]:
-    if data is None:  # Go writes so what is empty
-        return []
-    if not isinstance(data, list) or len(data) > limits.REGISTRY.count:
-        raise _wrong(
-            where, f"a list of it is none, or has more than {limits.REGISTRY.count} entries"
-        )
-    return data
 
 
 def _wrong(where: str, why: str) -> StackproofError:
@@ -294,14 +231,9 @@ def fallback_tag(digest: str) -> str:
 
 def with_referrer(index: OciIndex, one: OciDescriptor) -> OciIndex:
     """Return a list with a manifest in it, once."""
-    others = (other for other in index.manifests if other.digest != one.digest)
-    return OciIndex(manifests=(*others, one), annotations=index.annotations)
-
-
-def without_referrer(index: OciIndex, digest: str) -> OciIndex:
-    """Return a list without a manifest."""
-    others = tuple(other for other in index.manifests if other.digest != digest)
-    return OciIndex(manifests=others, annotations=index.annotations)
+    if any(other.digest == one.digest for other in index.manifests):
+        return index
+    return replace(index, manifests=(*index.manifests, one))
 
 
 def meta_layer(

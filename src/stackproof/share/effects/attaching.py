@@ -8,7 +8,7 @@ ours, so it is read again a moment later, and written again until it has both.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.share import manifests
@@ -82,25 +82,17 @@ def put(registry: OciRegistry, repository: str, manifest: OciManifest) -> str:
     digest = manifests.digest_of(content)
     kept = registry.put_manifest(repository, digest, content, manifests.MANIFEST)
     if manifest.subject is not None and not kept:
-        one = manifests.descriptor_of(manifest)
-        _change(registry, repository, manifest.subject.digest,
-                lambda index: manifests.with_referrer(index, one))  # fmt: skip
+        _list(registry, repository, manifest.subject.digest, manifests.descriptor_of(manifest))
     return digest
 
 
-def forget(registry: OciRegistry, repository: str, subject: str, digest: str) -> None:
-    """Take a manifest out of the list of the fallback tag."""
-    _change(registry, repository, subject, lambda index: manifests.without_referrer(index, digest))
-
-
-def _change(
-    registry: OciRegistry, repository: str, subject: str, change: Callable[[OciIndex], OciIndex]
-) -> None:
+def _list(registry: OciRegistry, repository: str, subject: str, one: OciDescriptor) -> None:
+    """Have a manifest in the list under the fallback tag of its subject; raises BUSY."""
     tag = manifests.fallback_tag(subject)
     for _ in range(_ATTEMPTS):
         before = registry.fallback_index(repository, subject)
-        after = change(before)
-        if set(_names(after)) == set(_names(before)):
+        after = manifests.with_referrer(before, one)
+        if after == before:
             return
         registry.put_manifest(repository, tag, manifests.render(after), manifests.INDEX)
         time.sleep(_SETTLES_S)
@@ -110,12 +102,3 @@ def _change(
         where=Location(file=f"{registry.address.host}/{repository}:{tag}"),
         hint="try again later",
     )
-
-
-def _names(index: OciIndex) -> tuple[str, ...]:
-    return tuple(one.digest for one in index.manifests)
-
-
-def described(content: bytes, digest: str) -> OciDescriptor:
-    """Return the descriptor of a manifest by its bytes, as a subject names it."""
-    return OciDescriptor(media_type=manifests.MANIFEST, digest=digest, size=len(content))

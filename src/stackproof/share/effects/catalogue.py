@@ -201,7 +201,7 @@ def _write(registry: OciRegistry, namespace: str, records: Sequence[RemoteRecord
     )  # fmt: skip
     for blob in (manifests.EMPTY_BLOB, content):
         uploading.upload_bytes(registry, repository, blob)
-    manifest = OciManifest(artifact_type=listing.ARTEFACT, layers=(layer,))
+    manifest = OciManifest(artifact_type=listing.ARTEFACT, config=manifests.EMPTY, layers=(layer,))
     registry.put_manifest(repository, listing.TAG, manifests.render(manifest), manifests.MANIFEST)
 
 

@@ -163,10 +163,10 @@ class OciRegistry:
             content, _ = self.manifest(repository, tag)
         except StackproofError as error:
             if error.reason is Reason.IMAGE_MISSING:
-                return OciIndex()
+                return OciIndex(manifests=())
             raise
         found = manifests.parse(content, where=f"{repository}:{tag}")
-        return found if isinstance(found, OciIndex) else OciIndex()
+        return found if isinstance(found, OciIndex) else OciIndex(manifests=())
 
     # ---- blobs
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import queue
-import threading
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Self
 
@@ -287,10 +287,6 @@ def _receive(
             transfer.at(writer.done, size)
 
 
-_Work = tuple[memoryview, int] | threading.Event | None
-"""For the second thread: bytes to be digested, one who waits for that, or the end."""
-
-
 class _Writer:
     """Bytes to the end of a copy, and into its digest by a second thread, with a few buffers.
 
@@ -303,21 +299,20 @@ class _Writer:
         self.received = 0
         self._descriptor = descriptor
         self._total = hashlib.sha256()
+        self._unwritten = 0
         self.found = self.done = self._read_back(size)
-        self._free: queue.SimpleQueue[memoryview] = queue.SimpleQueue()
-        for _ in range(_BUFFERS):
-            self._free.put(memoryview(bytearray(_BUFFER)))
-        self._full: queue.SimpleQueue[_Work] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
+        self._thread = ThreadPoolExecutor(1)
+        self._buffers = deque(
+            (memoryview(bytearray(_BUFFER)), self._thread.submit(int)) for _ in range(_BUFFERS)
+        )
+        """Each with what the thread does of it, which must end before it is filled again."""
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         """Let the second thread end."""
-        self._full.put(None)
-        self._thread.join()
+        self._thread.shutdown()
 
     def _read_back(self, size: int) -> int:
         """Have the digest of what is there, and return how much; too much of it is thrown away."""
@@ -333,27 +328,19 @@ class _Writer:
 
         Raises what `read` and writing do.
         """
-        buffer = self._free.get()
-        taken = False
-        try:
-            count = read(buffer[:most])
-            if count and keep:
-                storing.write(self._descriptor, buffer[:count])
-                taken = True
-        finally:
-            if taken:
-                self.done += count
-                self._full.put((buffer, count))
-            else:
-                self._free.put(buffer)
+        buffer, digested = self._buffers[0]
+        digested.result()
+        count = read(buffer[:most])
+        if count and keep:
+            storing.write(self._descriptor, buffer[:count])
+            self.done += count
+            self._buffers.append((buffer, self._thread.submit(self._digest, buffer[:count])))
+            self._buffers.popleft()
         return count
 
     def digest(self) -> str:
         """Return the digest of all that was taken."""
-        ready = threading.Event()
-        self._full.put(ready)
-        ready.wait()
-        return self._total.hexdigest()
+        return self._thread.submit(self._total.hexdigest).result()
 
     def empty(self) -> None:
         """Throw away what is there; only after `digest`, when nothing is on its way."""
@@ -361,19 +348,13 @@ class _Writer:
         os.lseek(self._descriptor, 0, os.SEEK_SET)
         self._total, self.found, self.done = hashlib.sha256(), 0, 0
 
-    def _run(self) -> None:
-        waiting = 0
-        while (one := self._full.get()) is not None:
-            if isinstance(one, threading.Event):
-                one.set()
-                continue
-            buffer, count = one
-            self._total.update(buffer[:count])
-            self._free.put(buffer)
-            waiting += count
-            if waiting >= _WRITTEN_OUT:
-                libc.write_out(self._descriptor)
-                waiting = 0
+    def _digest(self, piece: memoryview) -> int:
+        self._total.update(piece)
+        self._unwritten += len(piece)
+        if self._unwritten >= _WRITTEN_OUT:
+            libc.write_out(self._descriptor)
+            self._unwritten = 0
+        return len(piece)
 
 
 def _wrong(registry: OciRegistry, image: RemoteImage, found: str) -> StackproofError:
