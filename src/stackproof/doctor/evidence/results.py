@@ -39,9 +39,10 @@ _PACKAGES = ("libfabric", "libcxi", *families.REGISTRY, "prrte")
 _LNX = re.compile(r"(^|[,:])lnx(,|$)")
 _INTERFACES = (
     "OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_oob_tcp_if_include", "PRTE_MCA_prte_if_include",
-    "FI_TCP_IFACE", "UCX_NET_DEVICES", "HYDRA_IFACE",
+    "FI_TCP_IFACE", "UCX_NET_DEVICES", "HYDRA_IFACE", "I_MPI_HYDRA_IFACE", "GLOO_SOCKET_IFNAME",
+    "NCCL_SOCKET_IFNAME",
 )  # fmt: skip
-"""Variables that name interfaces, with commas between them."""
+"""Variables that name interfaces, with commas between them; NCCL's does by their beginnings."""
 _INTERFACE = re.compile(r"[a-z][a-z0-9_.-]*")
 _NO_INTERFACES = re.compile(r"all$|mlx|any$|lo$")
 
@@ -286,7 +287,12 @@ def of_interfaces(variables: Mapping[str, str], there: Sequence[str], origin: st
     }
     if not named or not there:
         return Evidence()
-    missing = sorted(f"{variable}={word}" for variable, word in named if word not in there)
+    missing = sorted(
+        f"{variable}={word}"
+        for variable, word in named
+        if word not in there
+        and not (variable.startswith("NCCL_") and any(name.startswith(word) for name in there))
+    )
     text = f"{', '.join(missing)}; {origin} has {', '.join(sorted(there))}" if missing else origin
     return Evidence(
         facts={"interface-missing": bool(missing)}, origins={"fact interface-missing": text}

@@ -73,7 +73,7 @@ COMPONENTS: tuple[tuple[str, str], ...] = (
     (
         "the C library",
         (
-            r"double free|malloc\(|free\(\)|munmap_chunk|corrupted|stack smashing|terminate called"
+            r"double free|malloc\(|\bfree\(\)|munmap_chunk|corrupted|stack smashing|terminate called"
             r"|glibc detected"
         ),
     ),
@@ -94,7 +94,8 @@ registry and no peer, a daemon and no rank."""
 FATAL = re.compile(
     r"Fatal error in |^Abort\(|internal ABORT|Assertion failed|MPICH ERROR|FATAL|[Ff]atal:"
     r"|fatal error"
-    r"|^\*\*\* An error occurred in MPI_|(?:OPAL|ORTE|PRTE|OMPI|PMIX|PMIx) ERROR:|\bPMIX_ERR_\w+"
+    r"|^\*\*\* An error occurred in MPI_|was called (?:before|after) MPI_|Attempting to use an MPI"
+    r"|(?:OPAL|ORTE|PRTE|OMPI|PMIX|PMIx) ERROR:|\bPMIX_ERR_\w+"
     r"|Process received signal|Signal: \w[\w ]*\(\d+\)|Caught signal \d+|UCX +(?:ERROR|FATAL)"
     r"|^(?:srun|sbatch|salloc|slurmstepd|slurmd): (?:error|fatal): "
     r"|(?:mpiexec|prterun|mpirun|orterun)(?:\.hydra)?(?: has exited| was unable| noticed"

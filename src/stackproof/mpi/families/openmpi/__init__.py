@@ -41,7 +41,7 @@ OPENMPI = MpiFamily(
     log=LogForms(
         component="Open MPI",
         speaks=r"OPAL ERROR|ORTE|OMPI|Open ?MPI|MPI_ERRORS_ARE_FATAL|An error occurred in MPI_"
-        r"|Local abort before|orted|mca_|btl_|pml_|mtl_|MPI_INIT|PML|BTL|prun"
+        r"|Local abort before|orted|mca_|btl_|pml_|mtl_|MPI_INIT|MPI_FINALIZE|PML|BTL|prun"
         r"|Process received signal|usock|oob_",
         words=r"OPAL ERROR|ORTE[_ ]|orted|MPI_ERRORS_ARE_FATAL|Local abort before MPI_INIT|OMPI"
         r"|Open ?MPI|Open RTE|mca_\w+|mtl[:_]ofi|PRTE|prterun|btl:|ompi_|opal_"
