@@ -91,7 +91,9 @@ STAY = [
     "_ZN4llvm12DenseMapBaseINS_8DenseMapIPKNS_5ValueE", "main_ZN5boost3mpi12environmentC1ERiRPPcb",
     "libfoo.ABCdef0123456789abcdefABCDEF.so.1", "pass:// x", "maxtokens=12", "bypass:on",
     "the token expires", "sha256_0123456789abcdef0123456789abcdef", "password authentication",
-    "GENERATE_KEYS_PER_RANK=4", "error: unknown key `mpii`", "public_key: ssh-ed25519 AAAA",
+    "[n:85] psec: munge failed to create credential: Socket communication error",
+    "slurmd: cannot verify the job credential: Invalid argument", "got no token: connection refused.",
+    "login without a password: Authentication failed", "GENERATE_KEYS_PER_RANK=4", "error: unknown key `mpii`", "public_key: ssh-ed25519 AAAA",
 ]  # fmt: skip
 
 
@@ -110,6 +112,7 @@ GO_WHOLE = [
     "password:\n  hunter2", "tokens_secret:\n- hunter2\n- hunter2", "api_token:\n    - hunter2\n    - 'hunter2'",
     "password: # of anna\n  hunter2", "a:\n  db_password:\n    hunter2\n    hunter2", "password: |2-\n  hunter2",
     "password: correct horse hunter2", "  api_token = a hunter2", "- secret: a hunter2 # x",
+    "credential: hunter2 error", "the password: hunter2 failed", "its token: hunter2 was refused",
     "- password:\n    hunter2", "password: [hunter2, hunter2]", "api_token: ['a', \"hunter2\"]",
     "credentials: {a: hunter2, b: [hunter2]}", "- name: DB_PASSWORD\n  value: hunter2",
     '"password":\n  "hunter2"', "'api_token':\n  hunter2",

@@ -272,9 +272,7 @@ def test_interfaces_that_are_named_must_be_there(
 ) -> None:
     found = of_interfaces(variables, ("lo", "eth0"), "this machine")
     assert found.facts.get("interface-missing") is missing
-    assert not missing or "; this machine has eth0, lo" in found.origin(
-        "fact", "interface-missing"
-    )
+    assert not missing or "; this machine has eth0, lo" in found.origin("fact", "interface-missing")
     assert of_interfaces(variables, (), "this machine") == Evidence()
 
 

@@ -148,6 +148,15 @@ _NETRC = re.compile(
     r"\b(?:machine|login|account)[ \t]+\S{1,200}\s{1,40}password[ \t]+(\S+)"
     r"|(?<![\w-])pass:(?!//)([^\s\"',;]+)"
 )
+# Why something failed, in words, after a name in a sentence, as munge says it: "failed to create
+# credential: Socket communication error".
+_REASON = re.compile(
+    r"(?=.*\b(?:error|fail(?:ed|ure)|invalid|expired|denied|refused|missing|mismatch|unable|cannot"
+    r"|unknown|unavailable|unexpected|rejected|revoked|replayed|unauthorized|timed out|not found"
+    r"|no such)\b)(?:[a-z]+[ \t]+){1,8}[a-z]+\.?[ \t]*$",
+    re.MULTILINE | re.IGNORECASE,
+)
+_IN_SENTENCE = re.compile(r"[a-z][ \t]+$")
 _MARK = r"\((token|secret|password|credential|cookie|key|proxy command) left out\)"
 _LEFT_OUT = re.compile(_MARK)
 _ONLY_MARKS = re.compile(rf"[\s\"'\\]*(?:{_MARK}[\s\"'\\,;)}}\]]*)+".replace("(token", "(?:token"))
@@ -211,7 +220,7 @@ def _spans(text: str) -> list[_Span]:
         *_of_shape(text), *_in_blocks(text), *_by_name(text),
         *_of_group(_HEADER, text, "credential"), *_of_group(_SCHEME, text, "credential"),
         *_of_group(_ADDRESS, text, "password"), *_of_group(_KEY_FILE, text, "key"),
-        *_of_group(_QUERY, text, "token"), *_of_group(_SAID, text, "password"),
+        *_of_group(_QUERY, text, "token"), *_said(text),
         *_of_group(_PROXY_COMMAND, text, "proxy command"), *_of_group(_SHORT, text, "password"),
         *_of_group(_NETRC, text, "password"),
     ]  # fmt: skip
@@ -228,6 +237,12 @@ def _of_group(pattern: re.Pattern[str], text: str, kind: str) -> Iterator[_Span]
         yield match.start(group), match.end(group), kind
 
 
+def _said(text: str) -> Iterator[_Span]:
+    for match in _SAID.finditer(text):
+        if not _is_reason(text, match.start(), match.start(1)):
+            yield match.start(1), match.end(1), "password"
+
+
 def _by_name(text: str) -> Iterator[_Span]:
     """Yield the values that a name stands before, in all ways in which it can."""
     ends = {match.end() for match in _OF_ENV.finditer(text)}
@@ -238,6 +253,8 @@ def _by_name(text: str) -> Iterator[_Span]:
             if not kind or (pattern is _BESIDE and not re.search(r"[_-]|^[A-Z]+$", match[1])):
                 continue
             start, around = match.end(), text[max(0, match.start() - 1) : match.start()]
+            if _is_reason(text, match.start(), start):
+                continue
             if start in ends or (around in {'"', "'"} and match[0].endswith("=")):
                 # To the end of the line, or of the quotes that are around name and value.
                 last = re.compile("\n" if start in ends else f"[{around}\n]").search(text, start)
@@ -247,6 +264,12 @@ def _by_name(text: str) -> Iterator[_Span]:
             else:
                 continue
             yield start, done, kind
+
+
+def _is_reason(text: str, name: int, value: int) -> bool:
+    """Return true for words of a sentence that begin at `value` and say why something failed."""
+    before = _IN_SENTENCE.search(text, max(0, name - 40), name)
+    return before is not None and _REASON.match(text, value) is not None
 
 
 def _end_of_value(text: str, start: int) -> int:

@@ -73,8 +73,8 @@ COMPONENTS: tuple[tuple[str, str], ...] = (
     (
         "the C library",
         (
-            r"double free|malloc\(|\bfree\(\)|munmap_chunk|corrupted|stack smashing|terminate called"
-            r"|glibc detected"
+            r"double free|malloc\(|\bfree\(\)|munmap_chunk|corrupted|stack smashing"
+            r"|terminate called|glibc detected"
         ),
     ),
 )
