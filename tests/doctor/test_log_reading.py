@@ -36,21 +36,27 @@ ABORT = "Abort(15) on node 3 (rank 3 in comm 0): Fatal error in PMPI_Init: Other
 @pytest.mark.parametrize(
     ("line", "text", "rank"),
     [
-        ("3: disk on fire", "disk on fire", 3),
+        ("0: starts\n3: disk on fire", "disk on fire", 3),
+        ("3: disk on fire", "disk on fire", None),
+        ("3: Test command: srun --label a\n3: 0: starts\n3: 1: disk on fire", "disk on fire", 1),
         ("[1,4]<stderr>: disk on fire", "disk on fire", 4),
         ("[1,4]<stdout>:disk on fire", "disk on fire", 4),
         ("[prterun-n1-99@1,5]<stderr>: disk on fire", "disk on fire", 5),
-        ("[2] disk on fire", "disk on fire", 2),
+        ("[0] starts\n[2] disk on fire", "disk on fire", 2),
+        ("[3/40] disk on fire", "disk on fire", None),
+        ("[rank2]: disk on fire", "disk on fire", 2),
+        ("mpi-worker-7xk2p  | disk on fire", "disk on fire", None),
+        ("[pod/mpi-worker-1/mpi] disk on fire", "disk on fire", None),
         ("2026-01-02T03:04:05.678Z disk on fire", "disk on fire", None),
         ("[1700000000.123456] [n1:19546:0]  disk on fire", "disk on fire", None),
         ("\x1b[1;31mdisk on fire\x1b[0m\r", "disk on fire", None),
-        ("1: [n7:4711] disk on fire", "disk on fire", 1),
+        ("0: [n7:4712] starts\n1: [n7:4711] disk on fire", "disk on fire", 1),
         ("disk\0 on fire", "disk on fire", None),
     ],
 )
 def test_labels_are_taken_off(line: str, text: str, rank: int | None) -> None:
-    (only,) = plain(line).lines
-    assert (only.text, only.rank) == (text, rank)
+    *_, last = plain(line).lines
+    assert (last.text, last.rank) == (text, rank)
 
 
 def test_the_first_end_is_told_with_its_rank_and_the_bottom_of_its_stack() -> None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Iterator
 
 from stackproof.core import harmless, limits
-from stackproof.core.value import Value
+from stackproof.core.value import Value, replace
 
 LONGEST = limits.LINE_KEPT.bytes
 """Characters of a line that are looked at."""
@@ -29,15 +30,19 @@ _LABELS = tuple(
         rf"[A-Z][a-z]{{2}} [ 0-9][0-9] {_TIME} (?P<host>[\w.-]{{1,64}}) (?=kernel|slurm)",
         r"\[ {0,8}[0-9]{1,12}\.[0-9]{3,9}\]\s",
         rf"\[?{_TIME}\]?:?\s",
-        # srun --label; Open MPI's --tag-output of two releases; Hydra's -prepend-rank.
-        r"\s{0,5}(?P<rank>[0-9]{1,7}): ",
+        # A number: a rank of srun --label or Hydra's -prepend-rank, or the test of ctest -V.
+        r"\s{0,5}(?P<number>[0-9]{1,7}): ",
+        r"\[(?P<number>[0-9]{1,7})\] (?=\S)",
+        # A step of ninja, which counts from 1; Open MPI's --tag-output of two releases; torchrun.
+        r"\[[1-9][0-9]{0,5}/[0-9]{1,6}\] ",
         r"\[[0-9]{1,9},(?P<rank>[0-9]{1,7})\](?:\[[^\]]{0,80}\])?<std\w{2,5}>:? ?",
         r"\[[\w.-]{1,64}@[0-9]{1,9},(?P<rank>[0-9]{1,7})\](?:\[[^\]]{0,80}\])?<std\w{2,5}>:? ?",
-        r"\[(?P<rank>[0-9]{1,7})\] (?=\S)",
+        r"\[rank(?P<rank>[0-9]{1,7})\]: ?",
         # Who speaks: node and process, and thread.
         r"\[(?P<host>[A-Za-z][\w.-]{0,63}):[0-9]{1,8}(?::[0-9]{1,8}){0,2}\]:?\s{1,3}",
-        # Several containers of one service.
-        r"[a-z][\w.-]{0,40}-[0-9]{1,5}\s{1,20}\| ?",
+        # Containers of a service, and of a pod.
+        r"[a-z][\w.]{0,40}[_-][\w.-]{1,40}\s{1,20}\| ?",
+        r"\[pod/[\w.-]{1,128}/[\w.-]{1,64}\] ",
     )
 )
 _RANK = re.compile(
@@ -81,11 +86,12 @@ def plain(text: str, numbers: tuple[int, ...] = ()) -> PlainLog:
     """Return a text taken apart; `numbers` are those of its lines where some were left out."""
     raw = text.split("\n")
     given = numbers if len(numbers) == len(raw) else range(1, len(raw) + 1)
-    lines = tuple(
+    labelled = [
         _line(number, state)
         for number, line in zip(given, raw, strict=True)
         for state in (_states(line) if "\r" in line else (line,))
-    )
+    ]
+    lines = tuple(_with_ranks(labelled))
     return PlainLog(
         lines=lines, text="\n".join("" if _TYPED.match(line.text) else line.text for line in lines)
     )
@@ -96,20 +102,36 @@ def _states(line: str) -> list[str]:
     return [state for state in line.split("\r") if state.strip()] or [""]
 
 
-def _line(number: int, text: str) -> PlainLine:
-    """Return a line without its labels, with the rank and the node that they told."""
+def _with_ranks(labelled: list[tuple[PlainLine, tuple[int, ...]]]) -> Iterator[PlainLine]:
+    """Yield lines with their numbers as ranks, where the same place numbers another line 0.
+
+    Ranks are counted from 0. Tests of ctest and lines of a listing are not.
+    """
+    ranked = {
+        place for _, numbers in labelled for place, number in enumerate(numbers) if number == 0
+    }
+    for line, numbers in labelled:
+        ranks = [number for place, number in enumerate(numbers) if place in ranked]
+        yield replace(line, rank=ranks[0]) if ranks and line.rank is None else line
+
+
+def _line(number: int, text: str) -> tuple[PlainLine, tuple[int, ...]]:
+    """Return a line without its labels, with the rank and the node they told, and their numbers."""
     text = harmless.shorten(text, LONGEST)
     if "\x1b" in text or "\0" in text or "\b" in text:
         text = _ESCAPES.sub("", text)
     rank, node = "", ""
+    numbers: list[int] = []
     while text[:1] in _BEGINNINGS:
         match = next((m for m in (label.match(text) for label in _LABELS) if m), None)
         if match is None:
             break
         groups = match.groupdict()
         rank, node = rank or groups.get("rank") or "", node or groups.get("host") or ""
+        numbers += [int(groups["number"])] if "number" in groups else []
         text = text[match.end() :]
-    return PlainLine(number=number, text=text, rank=int(rank) if rank else None, node=node)
+    line = PlainLine(number=number, text=text, rank=int(rank) if rank else None, node=node)
+    return line, tuple(numbers)
 
 
 _TYPED = re.compile(r"(?:\$|\+{1,3}|[\w@./~-]{0,40} [#$]|\w+@[\w.-]+[:~$#\]]\S{0,40}[$#]) \S")
