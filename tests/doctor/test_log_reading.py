@@ -68,6 +68,24 @@ def test_the_first_end_is_told_with_its_rank_and_the_bottom_of_its_stack() -> No
     assert story.first_failed == first
 
 
+@pytest.mark.parametrize(
+    ("line", "mpi"),
+    [
+        ("MPIDI_NM_mpi_init_hook(689): OFI addrinfo() failed", "intel-mpi"),
+        ("MPIDI_OFI_mpi_init_hook(1061): OFI addrinfo() failed", "intel-mpi"),
+        ("find_provider(170).........: OFI fi_getinfo() failure", "mpich"),
+        ("(/build/impi/_buildspace/release/../../src/mpid/ch4/src/ch4_comm.h)", "intel-mpi"),
+        ("/opt/intel/oneapi/mpi/2021.4.0//lib/release/libmpi.so.12(+0x1c)", "intel-mpi"),
+        ("/opt/mpich-4.2/lib/libmpi.so.12(+0x1c)", "mpich"),
+    ],
+)
+def test_who_speaks_in_words_of_mpich(line: str, mpi: str) -> None:
+    text = f"{ABORT}, error stack:\n{line}\n"
+    evidence = merged(Evidence(logs={"x": text}), of_log(text, "x"))
+    assert evidence.facts["mpi"] == mpi
+    assert story_of(evidence).fatal[0].component == {"mpich": "MPICH"}.get(mpi, "Intel MPI")
+
+
 def test_a_box_is_said_at_once() -> None:
     rule = "-" * 70
     text = f"{rule}\nThe flux capacitor was not able to\nreach 88 miles.\n\nHost: n1\n{rule}\n"

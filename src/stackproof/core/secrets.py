@@ -220,7 +220,7 @@ def _spans(text: str) -> list[_Span]:
         *_of_shape(text), *_in_blocks(text), *_by_name(text),
         *_of_group(_HEADER, text, "credential"), *_of_group(_SCHEME, text, "credential"),
         *_of_group(_ADDRESS, text, "password"), *_of_group(_KEY_FILE, text, "key"),
-        *_of_group(_QUERY, text, "token"), *_said(text),
+        *_of_group(_QUERY, text, "token"), *_of_group(_SAID, text, "password"),
         *_of_group(_PROXY_COMMAND, text, "proxy command"), *_of_group(_SHORT, text, "password"),
         *_of_group(_NETRC, text, "password"),
     ]  # fmt: skip
@@ -234,13 +234,8 @@ def _of_shape(text: str) -> Iterator[_Span]:
 def _of_group(pattern: re.Pattern[str], text: str, kind: str) -> Iterator[_Span]:
     for match in pattern.finditer(text):
         group = match.lastindex or 0
-        yield match.start(group), match.end(group), kind
-
-
-def _said(text: str) -> Iterator[_Span]:
-    for match in _SAID.finditer(text):
-        if not _is_reason(text, match.start(), match.start(1)):
-            yield match.start(1), match.end(1), "password"
+        if not _is_reason(text, match.start(), match.start(group)):
+            yield match.start(group), match.end(group), kind
 
 
 def _by_name(text: str) -> Iterator[_Span]:

@@ -42,7 +42,7 @@ _INTERFACES = (
     "FI_TCP_IFACE", "UCX_NET_DEVICES", "HYDRA_IFACE", "I_MPI_HYDRA_IFACE", "GLOO_SOCKET_IFNAME",
     "NCCL_SOCKET_IFNAME",
 )  # fmt: skip
-"""Variables that name interfaces, with commas between them; NCCL's does by their beginnings."""
+"""Variables that name interfaces, with commas between them; NCCL takes beginnings of names."""
 _INTERFACE = re.compile(r"[a-z][a-z0-9_.-]*")
 _NO_INTERFACES = re.compile(r"all$|mlx|any$|lo$")
 
@@ -290,8 +290,7 @@ def of_interfaces(variables: Mapping[str, str], there: Sequence[str], origin: st
     missing = sorted(
         f"{variable}={word}"
         for variable, word in named
-        if word not in there
-        and not (variable.startswith("NCCL_") and any(name.startswith(word) for name in there))
+        if not any(name.startswith(word) for name in there)
     )
     text = f"{', '.join(missing)}; {origin} has {', '.join(sorted(there))}" if missing else origin
     return Evidence(

@@ -80,6 +80,14 @@ COMPONENTS: tuple[tuple[str, str], ...] = (
 )
 """Who prints what, the more particular first."""
 
+HEIRS: Mapping[str, tuple[str, str]] = {
+    heir.name: (base.log.component, heir.log.component)
+    for heir in _FAMILIES
+    for base in _FAMILIES
+    if heir.made_of == base.name and heir.log and base.log
+}
+"""What is printed in the words of the MPI that a family is made of, and who says it then."""
+
 SPEAKERS: Mapping[str, frozenset[str]] = {
     "fabric": frozenset({
         "libfabric", "UCX", "PSM2", "PSM3", "NCCL", "CUDA", "ROCm", "Cray PMI",

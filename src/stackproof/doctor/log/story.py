@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct, field
 
-from stackproof.core.value import Value
+from stackproof.core.value import Value, replace
 from stackproof.doctor.log import grammar
 from stackproof.doctor.log.lines import PlainLine, PlainLog, plain, who
 from stackproof.knowledge.evidence import Evidence
@@ -119,10 +119,14 @@ def story_of(evidence: Evidence) -> LogStory:
     events: list[LogEvent] = []
     endings: dict[str, None] = {}
     dead = unanswered = False
+    words, speaker = grammar.HEIRS.get(str(evidence.facts.get("mpi")), ("", ""))
     for name, text in evidence.logs.items():
         numbers = tuple(evidence.line_numbers.get(name, ()))
         complaints = _events(name, text, numbers)
-        events += complaints
+        events += [
+            replace(event, component=speaker) if event.component == words else event
+            for event in complaints
+        ]
         endings |= dict.fromkeys(_endings(text, numbers))
         log = plain(text, numbers)
         dead = dead or grammar.DEAD.search(log.text) is not None

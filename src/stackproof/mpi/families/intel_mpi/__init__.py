@@ -48,8 +48,10 @@ INTEL_MPI = MpiFamily(
     log=LogForms(
         component="Intel MPI",
         speaks=r"bstrap_proxy|i_hydra|I_MPI_|Intel\(R\) MPI|impi|MPI startup\(\)|_ch4_\w+_intel",
-        words=r"Intel\(R\) MPI|bstrap_proxy|i_hydra|I_MPI_|MPI startup\(\)|impi_shm|/impi/"
-        r"|intel_mpi|PMI server not found",
+        # MPICH says fi_getinfo, and has the files of its releases in no folder of such names.
+        words=r"Intel\(R\) MPI|bstrap_proxy|i_hydra|I_MPI_|MPI startup\(\)|impi_shm|impi[/-]"
+        r"|intel_mpi|PMI server not found|MPIDI_NM_|MPIDI_OFI_mpi_init_hook\(\d+\)[.: ]+OFI addr"
+        r"|_buildspace/|src/intel/|oneapi/mpi/|compilers_and_libraries\S{0,80}/mpi/",
         version=r"Intel\(R\) MPI Library,? (?:Version )?(\d{4}\.\d+(?:\.\d+)?"
         r"|\d{4}(?: Update \d+)?)",
     ),
