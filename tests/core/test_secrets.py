@@ -92,7 +92,7 @@ STAY = [
     "libfoo.ABCdef0123456789abcdefABCDEF.so.1", "pass:// x", "maxtokens=12", "bypass:on",
     "the token expires", "sha256_0123456789abcdef0123456789abcdef", "password authentication",
     "[n:85] psec: munge failed to create credential: Socket communication error",
-    "slurmd: cannot verify the job credential: Invalid argument", "got no token: connection refused.",
+    "slurmd: cannot verify the job credential: Invalid argument", "got no token: Connection refused.",
     "login without a password: Authentication failed", "GENERATE_KEYS_PER_RANK=4", "error: unknown key `mpii`", "public_key: ssh-ed25519 AAAA",
 ]  # fmt: skip
 
@@ -188,3 +188,13 @@ FRAGMENTS = (
 def test_cleaning_twice_is_cleaning_once(text: str) -> None:
     clean = secrets.without_secrets(text)
     assert secrets.without_secrets(clean) == clean
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the password: Swordfish was refused", "the password: swordfish refused",
+        "login with token=Swordfish not found", "run prog --password Swordfish denied",
+        "then sshpass -p Swordfish denied", "password: Swordfish not found", "a credential:Swordfish error",
+    ],
+)  # fmt: skip
+def test_a_word_before_why_it_was_refused_is_a_secret(text: str) -> None:
+    assert "wordfish" not in secrets.without_secrets(text)

@@ -25,8 +25,8 @@ OTHER_AT_MOST = 0.003
 SILENT_AT_MOST = 0.0
 ALARMS_AT_MOST = 0
 TOO_LARGE_AT_MOST = 0.0
-OPEN_AT_LEAST = 290
-HELD_AT_LEAST = 120
+OPEN_AT_LEAST = 300
+HELD_AT_LEAST = 130
 HEALTHY_AT_LEAST = 46
 
 FILES = sorted(file for part in corpus.PARTS for file in (corpus.CORPUS / part).glob("*/*.txt"))

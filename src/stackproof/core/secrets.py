@@ -151,10 +151,10 @@ _NETRC = re.compile(
 # Why something failed, in words, after a name in a sentence, as munge says it: "failed to create
 # credential: Socket communication error".
 _REASON = re.compile(
-    r"(?=.*\b(?:error|fail(?:ed|ure)|invalid|expired|denied|refused|missing|mismatch|unable|cannot"
-    r"|unknown|unavailable|unexpected|rejected|revoked|replayed|unauthorized|timed out|not found"
-    r"|no such)\b)(?:[a-z]+[ \t]+){1,8}[a-z]+\.?[ \t]*$",
-    re.MULTILINE | re.IGNORECASE,
+    r"(?<=: )(?=.*\b(?i:error|fail(?:ed|ure)|invalid|expired|denied|refused|missing|mismatch"
+    r"|unknown|unavailable|rejected|replayed|unauthorized|timed out|not found|no such)\b)"
+    r"(?!.*\b(?:is|was|were|has|had)\b)[A-Z][a-z]+(?:[ \t]+[a-z]+){1,8}\.?[ \t]*$",
+    re.MULTILINE,
 )
 _IN_SENTENCE = re.compile(r"[a-z][ \t]+$")
 _MARK = r"\((token|secret|password|credential|cookie|key|proxy command) left out\)"
