@@ -101,7 +101,7 @@ def test_plug_ins_move_with_the_library_that_opens_them(eessi, capsys):
     private = eessi.place / "lib" / "private"
     assert [path.name for path in (private / "libfabric").iterdir()] == ["libgood-fi.so"]
     shutil.rmtree(eessi.path("host"))
-    outcome = run(eessi.app, str(private / "libfabric" / "libgood-fi.so"))
+    outcome = run(eessi.program("opener", opens=True), str(private / "libfabric" / "libgood-fi.so"))
     assert outcome.opened == (True,)
 
 

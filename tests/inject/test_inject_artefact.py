@@ -150,8 +150,12 @@ def test_levels_are_ranked(site, capsys):
     ]
     assert levels[0]["environment"] == {"FI_PROVIDER_PATH": f"{net}/default/provider"}
     plugin = f"{net}/default/provider/libtoy-fi.so"
-    assert run(site.app, plugin).opened == (True,)
-    opened = run(site.app, plugin, env={"LD_DEBUG": "files"}).error
+    opener = site.program(
+        "opener", needs=["own/lib/libmpi.so.12"], calls=["via_fi_getinfo"], opens=True,
+        flags=[f"-Wl,--enable-new-dtags,-rpath,{site.path('own/lib')}"],
+    )  # fmt: skip
+    assert run(opener, plugin).opened == (True,)
+    opened = run(opener, plugin, env={"LD_DEBUG": "files"}).error
     assert len(set(re.findall(r"calling init: (\S*libfabric\S*)", opened))) == 1
     text = inject(capsys, "check", site.app, "--with", net)[1]
     assert "inject at the level of provider" in text

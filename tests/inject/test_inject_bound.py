@@ -250,7 +250,11 @@ def test_a_libfabric_that_is_opened_later(lab, how):
     )  # fmt: skip
     found = judged(lab, program, "fabric")
     assert (found.verdict, causes(found)) == (InjectionVerdict.WORKS, {Cause.OPENED_LATER})
-    real = run(program, "libfabric.so.1", env=dict(found.environment))
+    opener = lab.program(
+        "bin/opener", needs=["old/lib/libmpi.so.12"], calls=["MPI_Init"],
+        flags=found_in(lab, "old/lib"), opens=True,
+    )  # fmt: skip
+    real = run(opener, "libfabric.so.1", env=dict(found.environment))
     assert real.opened == (True,)
     lab.library("else/lib/libother.so.1", defines=["other"])
     other = judged(lab, program, "else")
@@ -265,7 +269,9 @@ def test_the_mpi_of_the_system_itself(lab, how):
     linked = {"needs": ["usr/lib/libmpi.so.40"], "calls": ["MPI_Init"]} if how == "linked" else {}
     opens = 'const char *opened = "libmpi.so.40";\n' if how == "opened" else USES_OPENMPI
     folder = "usr/lib/x86_64-linux-gnu"
-    program = lab.program(declarations=opens, flags=[f"-Wl,-rpath,/{folder}"], **linked)
+    program = lab.program(
+        declarations=opens, flags=[f"-Wl,-rpath,/{folder}"], opens=not linked, **linked
+    )
     root = Path(root_of(lab))
     (root / folder).mkdir(parents=True, exist_ok=True)
     if (root / "lib").is_dir():

@@ -96,7 +96,7 @@ def test_whatever_name_the_mpi_has(tmp_path: Path, how: str) -> None:
     declared = (
         "void MPI_Recv(int); void use(void) { MPI_Recv(0x4c000405); MPI_Recv(0x4c00080b); }\n"
     )
-    program = lab.program(**linked, declarations=declared if linked else "")
+    program = lab.program(**linked, declarations=declared if linked else "", opens=not linked)
     view = RootView()
     for launcher, fails in (("intel-hydra", False), ("hydra", False), ("prte", True)):
         question = Question(machine=this_machine(), launcher=launcher)
@@ -138,7 +138,7 @@ def test_an_mpi_that_is_opened(tmp_path: Path, opened: str, verdict: InjectionVe
     lab = Lab(tmp_path)
     every = ["MPI_Init", "MPI_Recv", "MPII_Win_get_attr"]
     lab.library("mpi/lib/libmpi.so.12", defines=every, texts=["PMI_FD"])
-    program = lab.program(declarations=f'const char name[] = "{opened}";\n')
+    program = lab.program(declarations=f'const char name[] = "{opened}";\n', opens=True)
     view = RootView()
     question = Question(machine=this_machine(), launcher="hydra")
     found = judge(view, program, find_replacement(view, lab.path("mpi")), question)

@@ -334,7 +334,9 @@ def test_no_mpi_at_all(lab):
     for program in (plain, lab.path("new/lib/libmpi.so.12")):
         found = judged(lab, program, "new")
         assert (found.verdict, causes(found)) == (InjectionVerdict.FAILS, {Cause.NO_MPI})
-    host = judged(lab, lab.program(), "new")  # it calls dlopen, and may open what calls MPI
+    host = judged(
+        lab, lab.program(opens=True), "new"
+    )  # it calls dlopen, and may open what calls MPI
     assert (host.verdict, causes(host)) == (InjectionVerdict.UNKNOWN, {Cause.HOST})
 
 

@@ -131,7 +131,9 @@ def test_plugins(lab, kind):
         "uses-program's": ([], ["here"]),
     }[kind]
     plugin = lab.library("plug/plugin.so", needs=needs, imports=imports, flags=["-Wl,-z,now"])
-    program = lab.program(needs=[base], calls=["here"], flags=[f"-Wl,-rpath,{lab.path('lib')}"])
+    program = lab.program(
+        needs=[base], calls=["here"], flags=[f"-Wl,-rpath,{lab.path('lib')}"], opens=True
+    )
     closure, real = compare(program, plugin, calls=["here"])
     opened = closure.opened(plugin, 0)
     known = len(closure.objects)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from stackproof.core.errors import StackproofError
 from stackproof.core.value import Value
 from stackproof.linking.elf import ElfFile
+from stackproof.linking.elf.constants import Traces
 from stackproof.linking.loader import Closure, FileView, MappedObject
 from stackproof.linking.loader.search import Hit
 from stackproof.mpi import abi
@@ -126,10 +127,7 @@ def _promised_by(closure: Closure, names: tuple[str, ...]) -> str | None:
 def _opened(view: FileView, program: MappedObject, told: tuple[str, ...]) -> tuple[str, ...]:
     """Return the MPIs that a program opens by a name or path which stands in it."""
     if not told and {"dlopen", "dlsym"} <= {entry.name for entry in program.elf.imports}:
-        try:
-            told = view.traces(program.file).opened
-        except StackproofError:
-            return ()
+        told = traces_of(view, program).opened
     named = ((path, path.rpartition("/")[2]) for path in told)
     return tuple(path for path, name in named if abi.is_plain(name) or _is_main(name))
 
@@ -151,16 +149,17 @@ def _of_the_system(view: FileView, closure: Closure) -> tuple[str, ...]:
 
 def shown_abis(view: FileView, loaded: MappedObject) -> dict[str, str]:
     """Return the ABIs that an object was compiled for, and what shows each."""
-    families = abi.FAMILIES.values()
-    shown = ((family.abi, _evidence(view, family, loaded)) for family in families)
+    traces = traces_of(view, loaded)
+    shown = ((one.abi, one.used_by(loaded.elf, traces)) for one in abi.FAMILIES.values())
     return {name: words for name, words in shown if words}
 
 
-def _evidence(view: FileView, family: abi.AbiFamily, loaded: MappedObject) -> str:
+def traces_of(view: FileView, loaded: MappedObject) -> Traces:
+    """Return what code and constants of an object tell, nothing where they cannot be read."""
     try:
-        return family.used_by(loaded.elf, view.traces(loaded.file))
+        return view.traces(loaded.file)
     except StackproofError:
-        return ""
+        return Traces()
 
 
 def calls_mpi(elf: ElfFile, name: str = "") -> bool:

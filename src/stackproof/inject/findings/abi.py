@@ -6,13 +6,12 @@ import posixpath
 import re
 from collections.abc import Iterator
 
-from stackproof.core.errors import StackproofError
 from stackproof.inject.findings import opening
 from stackproof.inject.findings.packed import packed_finding
 from stackproof.inject.findings.symbols import InjectionAttempt
 from stackproof.inject.merged import is_borrowed
 from stackproof.inject.model import Cause, Effect, Finding, Way
-from stackproof.inject.program import is_mpi, takes_no_handle
+from stackproof.inject.program import is_mpi, takes_no_handle, traces_of
 from stackproof.inject.ways import unnameable
 from stackproof.linking.loader import Closure, MappedObject
 from stackproof.linking.loader.machine import LEVELS
@@ -80,14 +79,16 @@ def _kinds(case: InjectionAttempt) -> Iterator[tuple[str, int]]:
 
 
 # The C library opens its own plug-ins (iconv, names of hosts), as every program has it.
-_OF_THE_C_LIBRARY = re.compile(r"(?:lib(?:c|m|dl|pthread|nss_\w+|resolv)\.so|ld-linux)")
+_OF_THE_C_LIBRARY = re.compile(r"(?:lib(?:c|m|dl|pthread|nss_\w+|resolv|gfortran)\.so|ld-linux)")
+_STARTS = re.compile(r"f?exec(?:[lv]p?e?|veat)|posix_spawnp?|system|popen|_gfortran_execute_\w+")
 
 
 def _opens(loaded: MappedObject) -> bool:
-    """Return whether an object opens libraries by itself."""
+    """Return whether an object opens libraries or starts programs by itself."""
     if _OF_THE_C_LIBRARY.match(loaded.path.rpartition("/")[2]):
         return False
-    return any(entry.name in {"dlopen", "dlmopen"} for entry in loaded.elf.imports)
+    names = [entry.name for entry in loaded.elf.imports]
+    return any(opening.OPENS.fullmatch(name) or _STARTS.fullmatch(name) for name in names)
 
 
 def _no_mpi(closure: Closure) -> Finding:
@@ -116,10 +117,11 @@ def _no_mpi(closure: Closure) -> Finding:
         return Finding(
             cause=Cause.HOST,
             effect=Effect.CANNOT_TELL,
-            message="it calls no MPI, but opens libraries while it runs, which may: an interpreter "
-            "does with its modules",
+            message="it calls no MPI, but opens libraries or starts programs while it runs, which "
+            "may: an interpreter does with its modules",
             file=opens.path,
-            remedy="name what it opens and what calls MPI: the `.so` of a module or plug-in",
+            remedy="name what it opens or starts and what calls MPI: a program, or the `.so` of a "
+            "module or plug-in",
         )
     return Finding(
         cause=Cause.NO_MPI,
@@ -395,10 +397,7 @@ def compiled_prefix(case: InjectionAttempt) -> str:
         if not case.replacement.owns(loaded.path):
             continue
         if posixpath.basename(loaded.path).startswith(("libopen-pal.", "libopen_mpi.")):
-            try:
-                return case.view.traces(loaded.file).prefix
-            except StackproofError:
-                return ""
+            return traces_of(case.view, loaded).prefix
     return ""
 
 

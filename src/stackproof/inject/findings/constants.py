@@ -6,10 +6,11 @@ another thing by `MPI_SEEK_SET` runs, and reads the wrong bytes.
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator
 
-from stackproof.core.errors import StackproofError
 from stackproof.core.value import replace
+from stackproof.inject.findings.opening import Calling, find_calling
 from stackproof.inject.findings.symbols import (
     InjectionAttempt,
     asks_for_the_version,
@@ -18,11 +19,14 @@ from stackproof.inject.findings.symbols import (
     maker_injected,
 )
 from stackproof.inject.model import Cause, Effect, Finding
+from stackproof.inject.program import calls_mpi, traces_of
 from stackproof.inject.values import EVERY, KnownValue, Meaning, find
 from stackproof.linking.elf.flow import Handed, Relay
-from stackproof.linking.elf.telling import CODES, functions_with_constants
+from stackproof.linking.elf.telling import CODES, FUNCTIONS, functions_with_constants
 from stackproof.linking.loader import MappedObject
 from stackproof.mpi.abi import Abi
+
+_SHOWN = 8
 
 
 def value_findings(case: InjectionAttempt) -> Iterator[Finding]:
@@ -33,19 +37,22 @@ def value_findings(case: InjectionAttempt) -> Iterator[Finding]:
     """
     if case.main is None or case.demand.abi != case.main.family.abi:
         return
-    for user in case.demand.users:
-        try:
-            traces = case.view.traces(user.file)
-        except StackproofError:
+    calling = find_calling(case)
+    for opener in calling.unseen[:1]:
+        yield from _hidden_findings(case, opener)
+    for user in {one.path: one for one in (*case.demand.users, *calling.own)}.values():
+        traces = traces_of(case.view, user)
+        looked_up = traces.looked_up if calling.looks_up else ()
+        if not looked_up and not calls_mpi(user.elf, posixpath.basename(user.path)):
             continue
         seen = {handed.value for handed in traces.handed}
-        relayed = tuple(_relayed_findings(case, user, traces.relays))
+        relayed = tuple(_relayed_findings(case, calling, user, traces.relays))
         yield from relayed
         shown = {*traces.followed, *(relay.to for relay in traces.relays if relayed)}
         called = functions_with_constants(entry.name for entry in user.elf.imports)
-        for function in sorted(called - shown):
+        for function in sorted((called - shown) | (FUNCTIONS.keys() & looked_up)):
             yield from _hidden_findings(case, user, function)
-        loose = (Handed("", 0, value, sure=False) for value in traces.newer if value not in seen)
+        loose = (Handed("", 0, value) for value in traces.newer if value not in seen)
         worst: dict[int, Finding] = {}
         for handed in (*traces.handed, *loose):
             finding = _value_finding(case, user, handed)
@@ -55,46 +62,67 @@ def value_findings(case: InjectionAttempt) -> Iterator[Finding]:
 
 
 def _relayed_findings(
-    case: InjectionAttempt, user: MappedObject, relays: tuple[Relay, ...]
+    case: InjectionAttempt, calling: Calling, user: MappedObject, relays: tuple[Relay, ...]
 ) -> Iterator[Finding]:
     """Yield the values that other files hand to MPI by way of functions of a library."""
     ways = {(relay.function, relay.position): relay for relay in relays}
     names = {relay.function for relay in relays}
-    callers = (one for one in case.after.objects if one is not user and names)
+    callers = (one for one in calling.closure.objects if one is not user and names)
     for loaded in callers:
         if names.isdisjoint(entry.name for entry in loaded.elf.imports):
             continue
-        try:
-            sent = case.view.traces(loaded.file).sent
-        except StackproofError:
-            continue
-        for name, position, value, sure in sent:
+        for name, position, value in traces_of(case.view, loaded).sent:
             relay = ways.get((name, position))
             if relay is None:
                 continue
-            certain = sure and not asks_for_the_version(user)
-            handed = Handed(relay.to, relay.to_position, value, sure=certain)
-            finding = _value_finding(case, loaded, handed)
+            handed = Handed(relay.to, relay.to_position, value)
+            finding = _value_finding(case, loaded, handed, asks=asks_for_the_version(user))
             if finding is not None:
                 by = f", by `{name}` of `{user.path}`"
                 yield replace(finding, message=finding.message + by)
 
 
 def _hidden_findings(
-    case: InjectionAttempt, user: MappedObject, function: str
+    case: InjectionAttempt, user: MappedObject, function: str = ""
 ) -> Iterator[Finding]:
     """Yield that a function may get a constant that code does not show, and the target lacks.
+
+    Without a function it is about libraries that `user` opens by names which do not show.
+    """
+    names, own, target = _lacking(case, function), compiled_with(case), maker_injected(case)
+    if function and not names:
+        return
+    message = f"what it {f'hands to {function.upper()}' if function else 'opens'} does not show"
+    if names:
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        message += f": {_title(target[0])} {target[1]} lacks or renumbers "
+        message += ", ".join(f"`{name}`" for name in names[:_SHOWN]) + more
+        message += f" as {_title(own[0])} {own[1]} has it" if own[1] else ""
+    yield Finding(
+        cause=Cause.CONSTANTS,
+        effect=Effect.CANNOT_TELL if names else Effect.NOTE,
+        message=message,
+        file=user.path,
+        provider=case.main.path if case.main else "",
+        symbols=names,
+        remedy="try it: `inject prove`"
+        + ("" if own[1] else "; or say what compiled it: --compiled-with mpich-4.3.1"),
+    )
+
+
+def _lacking(case: InjectionAttempt, function: str) -> tuple[str, ...]:
+    """Return the constants that a function, or any for an empty one, may get and the target lacks.
 
     A program has the constants of the MPI that it was compiled with; where that is not known, those
     of any release. An error's code is what MPI itself returned, unless it is a class.
     """
     if case.main is None:
-        return
+        return ()
     own, target = compiled_with(case), maker_injected(case)
     names: dict[str, None] = {}
     prefix = "MPIX_" if function.startswith("mpix_") else "MPI_"  # few use what others may lack
     for known in case.releases().values if target not in {own, maker_before(case)} else ():
-        if function not in known.functions:
+        if function and function not in known.functions:
             continue
         theirs, ours = known.meaning(*target), known.meaning(*own)
         possible = (ours.name,) if ours else _possible(known, case.main.family.abi)
@@ -109,23 +137,13 @@ def _hidden_findings(
         of_codes = function in CODES and (theirs is None or function not in theirs.fails)
         if lacking and not of_codes and (same or _judged(theirs, function)[0] is not None):
             names.update(dict.fromkeys(lacking))
-    if names:
-        known_as = f" as {_title(own[0])} {own[1]} has it" if own[1] else ""
-        yield Finding(
-            cause=Cause.CONSTANTS,
-            effect=Effect.NOTE if asks_for_the_version(user) else Effect.CANNOT_TELL,
-            message=f"what it hands to {function.upper()} does not show: {_title(target[0])} "
-            f"{target[1]} lacks or renumbers {', '.join(f'`{name}`' for name in names)}{known_as}",
-            file=user.path,
-            provider=case.main.path,
-            symbols=tuple(names),
-            remedy="try it: `inject prove`"
-            + ("" if own[1] else "; or say what compiled it: --compiled-with mpich-4.3.1"),
-        )
+    return tuple(names)
 
 
-def _value_finding(case: InjectionAttempt, user: MappedObject, handed: Handed) -> Finding | None:
-    function, value = handed.function, handed.value
+def _value_finding(
+    case: InjectionAttempt, user: MappedObject, handed: Handed, *, asks: bool = False
+) -> Finding | None:
+    function, _, value = handed
     known = find(case.releases().values, value, function)
     if known is None or case.main is None:
         return None
@@ -146,10 +164,8 @@ def _value_finding(case: InjectionAttempt, user: MappedObject, handed: Handed) -
         effect, words = _judged(theirs, function)
     if effect is None:
         return None
-    if effect is Effect.FAILS and not handed.sure:
-        effect, words = Effect.CANNOT_TELL, f"{words}; it may be another by then"
-    if asks_for_the_version(user):
-        effect = Effect.CANNOT_TELL if effect is Effect.FAILS else Effect.NOTE
+    if asks or asks_for_the_version(user):
+        effect = Effect.CANNOT_TELL
         words += "; it asks for the version of the MPI, and may not hand it over"
     constant = " or ".join(f"`{name}`" for name in names)
     at = f"hands {constant} to {function.upper()}" if function else f"has {constant} ({value:#x})"

@@ -11,9 +11,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from stackproof.core.errors import StackproofError
 from stackproof.inject.findings.symbols import InjectionAttempt
 from stackproof.inject.model import Cause, Effect, Finding
+from stackproof.inject.program import traces_of
 from stackproof.linking.loader import Closure
 
 _RUNTIMES = {
@@ -134,10 +134,7 @@ def _knows(case: InjectionAttempt, runtime: str) -> bool:
     for loaded in case.after.objects:
         if not case.owns(loaded.path):
             continue
-        try:
-            opened = case.view.traces(loaded.file).opened
-        except StackproofError:
-            opened = ()
+        opened = traces_of(case.view, loaded).opened
         names = (name.rpartition("/")[2] for name in (*loaded.elf.needed, *opened))
         if any(wanted.fullmatch(name) for name in names):
             return True

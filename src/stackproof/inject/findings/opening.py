@@ -6,21 +6,93 @@ when the program starts, and all the same it is what messages go through.
 
 from __future__ import annotations
 
+import contextlib
 import posixpath
+import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from stackproof.core.errors import StackproofError
 from stackproof.inject.findings.libraries import fault_of
 from stackproof.inject.findings.symbols import InjectionAttempt
 from stackproof.inject.findings.tools import named_tool
 from stackproof.inject.model import Cause, Effect, Finding, Way
+from stackproof.inject.program import calls_mpi, is_mpi, traces_of
 from stackproof.inject.replacement import find_replacement
 from stackproof.inject.startup import Startup
-from stackproof.linking.loader import MappedObject
+from stackproof.linking.loader import Closure, MappedObject
 from stackproof.linking.loader.search import Fatal, Hit
 from stackproof.mpi import abi
 
 _MOST = 500
+
+
+class Calling(NamedTuple):
+    """All that may call MPI in a program: with what it opens by names that stand in it.
+
+    `own` are its objects that are neither of the system nor of an MPI. `looks_up` says that they
+    look up functions by name, `unseen` are those which open what no name shows.
+    """
+
+    closure: Closure
+    own: tuple[MappedObject, ...]
+    looks_up: bool
+    unseen: tuple[MappedObject, ...]
+
+
+def find_calling(case: InjectionAttempt) -> Calling:
+    """Return the objects that may call MPI, with those that are opened later."""
+    closure, place = case.after, 0
+    own, unseen, names = [], [], set[str]()
+    while place < len(closure.objects):
+        loaded = closure.objects[place]
+        place += 1
+        if not _is_own(case, closure, loaded):
+            continue
+        own.append(loaded)
+        calls = {entry.name for entry in loaded.elf.imports}
+        names |= calls
+        if not any(map(OPENS.fullmatch, calls)):
+            continue
+        traces = traces_of(case.view, loaded)
+        hides = {*filter(OPENS.fullmatch, calls)} - {*traces.followed}
+        if hides or any(map(_RELATIVE.match, traces.opened)):
+            unseen.append(loaded)
+        for name in traces.opened:
+            closure = _grown(closure, name, loaded)
+    return Calling(closure, tuple(own), any(map(_LOOKS_UP.search, names)), tuple(unseen))
+
+
+OPENS = re.compile(
+    r"dlm?open|lt_dlopen\w*|\w*(?:module|plugin|dso|library|object)_(?:open|load)\w*|"
+    r"Py_(?:\w*Main|Initialize\w*)|PyImport_\w+|luaL_openlibs|Tcl_CreateInterp|Rf_init\w+|jl_init\w*"
+)
+"""Functions that open libraries, of the loader and of interpreters."""
+_LOOKS_UP = re.compile(r"^(?:dlv?sym|lt_dlsym|\w*(?:module|dso)_sym\w*|SDL_LoadFunction)$")
+_RELATIVE = re.compile(r"[^/$]+/")
+_SYSTEM = frozenset({"ld.so.cache", "a default folder", "the loader itself"})
+
+
+def _is_own(case: InjectionAttempt, closure: Closure, loaded: MappedObject) -> bool:
+    """Return True for an object that neither the system has nor an MPI loads."""
+    if loaded.how in _SYSTEM and not calls_mpi(loaded.elf, posixpath.basename(loaded.path)):
+        return False
+    return not any(
+        case.is_injected(above) or is_mpi(above.elf, posixpath.basename(above.path))
+        for above in closure.chain(loaded)
+    )
+
+
+def _grown(closure: Closure, name: str, opener: MappedObject) -> Closure:
+    """Return a closure with what an object opens by a name, itself where that is not found."""
+    hit = closure.searcher.find(name, closure.chain(opener), closure.program)
+    if not isinstance(hit, Hit) or closure.named(name) is not None:
+        return closure
+    with contextlib.suppress(StackproofError):
+        if (more := closure.opened(hit.path, opener.number)) is not None:
+            more.objects[len(closure.objects)].how = hit.how
+            return more
+    return closure
 
 
 def nothing_findings(case: InjectionAttempt) -> Iterator[Finding]:
@@ -156,11 +228,7 @@ def startup_findings(case: InjectionAttempt, way: Way, startup: Startup) -> Iter
 def _opened_later(case: InjectionAttempt) -> Iterator[tuple[str, tuple[MappedObject, str]]]:
     """Yield files of the replacement that would be opened, by which object, and for whom."""
     for loaded in case.after.objects:
-        try:
-            opened = case.view.traces(loaded.file).opened
-        except StackproofError:
-            continue
-        for name in opened:
+        for name in traces_of(case.view, loaded).opened:
             path = _found(case, posixpath.basename(name), loaded)
             if path:
                 yield path, (loaded, loaded.path)

@@ -21,7 +21,7 @@ import msgspec
 from stackproof.core import limits
 from stackproof.core.effects import cache_kinds
 
-READER = "12"
+READER = "13"
 """To be raised with every change of what the reader returns."""
 _KIND = "elf"
 _MAX_CACHED_BYTES = 1 << 30

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import struct
 from collections.abc import Iterator
 
 from stackproof.core import limits
+from stackproof.linking.elf import telling
 from stackproof.linking.elf.layout import (
     DT_JMPREL,
     DT_PLTRELSZ,
@@ -16,7 +16,6 @@ from stackproof.linking.elf.layout import (
     Frame,
 )
 
-_CALL = re.compile(r"P?(MPIX?_\w+)|p?(mpix?_\w+?)(?:_f08(?:ts)?)?_+")
 _PT_EH_FRAME, _TABLE = 0x6474E550, bytes((1, 0x1B, 0x03, 0x3B))
 _SLOT_KINDS = frozenset({6, 7})  # R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT
 POINTERS = frozenset({1})  # R_X86_64_64
@@ -56,7 +55,7 @@ def slots(frame: Frame, kinds: frozenset[int] = _SLOT_KINDS) -> Iterator[tuple[i
                 continue
             (name,) = frame.unpack("I", frame.memory(symbols + 24 * (info >> 32), 4))
             text = frame.text(name)
-            if match := _CALL.fullmatch(text):
+            if match := telling.CALL.fullmatch(text):
                 yield slot, match[1].lower() if match[1] else f"{FORTRAN}{match[2]}"
             elif text:
-                yield slot, f"{OTHER}{text}"
+                yield slot, text if text in telling.NAMES else f"{OTHER}{text}"

@@ -57,7 +57,7 @@ def shown_handles(frame: Frame) -> tuple[int, ...]:
         for match in _WORDS.finditer(content):
             at = match.start()
             before = content[max(0, at - 7) : at]
-            loads = before[-1:] in _LOADS or b"\xc7" in before or b"\x81" in before[-2:]
+            loads = before[-1:] in _LOADS or b"\xc7" in before or {*b"\x81\x8d"} & {*before[-2:]}
             if loads if segment.flags & PF_X else not (segment.address + at) % 4:
                 handles.add(int.from_bytes(match.group(), "little"))
     return tuple(sorted(handles))
@@ -75,12 +75,12 @@ def read_calls(frame: Frame) -> Calls:
         return Calls()
 
 
-def sends(code: bytes) -> bool:
+def sends(code: bytes, *, always: bool) -> bool:
     """Return True for code that may hand a telling constant to a function of another file.
 
     Of large libraries that call no MPI that is not followed: it would take seconds.
     """
-    return len(code) <= _MOST_SENDING and _SENDS.search(code) is not None
+    return len(code) <= _MOST_SENDING and (always or _SENDS.search(code) is not None)
 
 
 class _Search:
@@ -107,7 +107,6 @@ class _Search:
                 FunctionReading(self.code, self.flow, start, end).read()
             wanted = {target for target, _ in (*self.flow.given, *self.flow.edges)}
             wanted |= {self.code.start_of(at) for at in self._calls_to(self.flow.wrappers())}
-            wanted |= self.flow.asked.keys()
         return self._all()
 
     def relays(self) -> Iterator[Relay]:
@@ -136,22 +135,24 @@ class _Search:
         pointers = {name.lstrip(FORTRAN) for _, name in slots(self.frame, POINTERS)}
         for argument, calls in flow.passed_on.items():
             names = {name for name, position in calls if telling.FUNCTIONS.get(name) == position}
-            if names and any(map(self._is_lost, flow.sources_of(argument))):
+            sources = flow.sources_of(argument) if names else set()
+            texts = {text for source in sources for text in flow.texts.get(source, ())}
+            if any(map(self._is_lost, sources)):
                 hidden |= names
+            for name in names & telling.NAMES.keys():
+                if not all(telling.shows_name(name, text) for text in texts):
+                    hidden.add(name)
         return {name for name, at in flow.called if at not in stubs} - hidden - pointers
 
     def _is_lost(self, argument: Argument) -> bool:
         """Return True for an argument that may be anything which is not seen here."""
         start, _ = argument
-        word = struct.pack("<Q", start)
-        data = (part for part in list_loaded(self.frame) if not part.flags & PF_X)
-        callers = {*map(self.code.start_of, self._calls_to({start}))}
+        callers = self.code.callers_of(start)
         return (
             argument in self.flow.lost
             or not callers
             or not callers <= self.done
             or start in defined_functions(self.frame)
-            or any(word in self.frame.bytes_at(part.offset, part.file_size) for part in data)
         )
 
     def _all(self) -> set[Handed]:
@@ -160,10 +161,7 @@ class _Search:
         for argument, calls in flow.passed_on.items():
             values = flow.given_to(argument)
             handed_over |= {Handed(*call, value) for call in calls for value in values}
-        for start, calls in flow.asked.items():
-            values = flow.returned.get(start, set())
-            handed_over |= {Handed(*call, value, sure=False) for call in calls for value in values}
-        return {handed for handed in handed_over if telling.is_telling(*handed[:3])}
+        return {handed for handed in handed_over if telling.is_telling(*handed)}
 
     def _places(self) -> Iterator[int]:
         """Yield addresses of code where a telling handle stands, or a telling function is called.

@@ -42,7 +42,10 @@ _WORDS = (
 )
 """Texts that are looked for as they are: variables of launchers, system calls, and makers."""
 
-_LIBRARY = re.compile(rb"(?:[\w.+$/{}-]*/)?lib[\w.+-]{1,80}?\.so(?:\.\d{1,4}){0,3}\0")
+_LIBRARY = re.compile(telling.LIBRARY.encode() + rb"\0")
+_OF_MPI = re.compile(rb"(MPIX?_\w*)(\0?)")
+_STEMS = {name.partition("_")[2]: name for name in telling.FUNCTIONS if "_" in name}
+_STEM = re.compile(rf"({'|'.join(_STEMS)})(?![A-Za-z_])".encode(), re.IGNORECASE)
 _FOLDERS = re.compile(rb"(?:/[\w.+-]+(?:/[\w.+-]+){0,20}/\0){2,16}")
 _CACHE = re.compile(rb"(/[\w.+/-]{1,200}/ld\.so\.cache)\0")
 _RELEASE = re.compile(rb"release version 2\.(\d{1,3})[.\s]")
@@ -64,8 +67,9 @@ class Traces(Value):
     Open MPI was configured for; `release` what an MPI's main library says that it is; `newer`
     the handles in code or data that not every release of an MPI has, `handed` what code hands to
     MPI that not every release takes alike, `sent` what it hands to functions of other files, and
-    `relays` its own functions that pass such on to MPI, `followed` the functions of MPI of which it
-    hides no value. The rest is of a dynamic loader.
+    `relays` its own functions that pass such on to MPI, `followed` the functions of MPI and of the
+    loader of which it hides no value, `looked_up` those of MPI whose names stand in it as texts.
+    The rest is of a dynamic loader.
     """
 
     handles: tuple[int, ...] = ()
@@ -78,6 +82,7 @@ class Traces(Value):
     sent: tuple[Handed, ...] = ()
     relays: tuple[Relay, ...] = ()
     followed: tuple[str, ...] = ()
+    looked_up: tuple[str, ...] = ()
     loader_folders: tuple[str, ...] = ()
     loader_cache: str = ""
     glibc_minor: int | None = None
@@ -91,28 +96,44 @@ def read_traces(source: ReadableFile) -> Traces:
     loader = b"LD_LIBRARY_PATH\0" in data and b"/ld.so.cache\0" in data
     folders = _FOLDERS.search(data) if loader else None
     cache = _CACHE.search(data) if loader else None
-    calls_mpi = _MPI_LIBRARY not in frame.strings and _MPI_NAME.search(frame.strings) is not None
-    seen = calls.read_calls(frame) if _is_followed(frame, code, calls_mpi) else Calls()
+    is_mpi = _MPI_LIBRARY in frame.strings
+    calls_mpi = not is_mpi and _MPI_NAME.search(frame.strings) is not None
+    names = () if is_mpi else telling.NAMES
+    looks_up = {name for name in names if f"{name}\0".encode() in frame.strings}
+    reads = frame.machine == _X86_64 and (calls_mpi or calls.sends(code, always=bool(looks_up)))
+    seen = calls.read_calls(frame) if reads else Calls()
+    hides = bool(looks_up & {"dlsym", "dlvsym"} - {*seen.followed})
+    looked_up = () if is_mpi else _looked_up(frame, code, data, hides=hides)
     return Traces(
         handles=_handles(frame.machine, frame.order, code),
         opened=_libraries(data),
         words=tuple(word for word in _WORDS if word.encode() in data),
         prefix=_prefix(data),
         release=_release(data) if _MPI_LIBRARY in frame.strings else "",
-        newer=_newer(frame, code) if calls_mpi else (),
+        newer=_newer(frame, code) if calls_mpi or looked_up else (),
         handed=seen.handed,
         sent=seen.sent,
         relays=seen.relays,
         followed=seen.followed,
+        looked_up=looked_up,
         loader_folders=_split(folders.group()) if folders else (),
         loader_cache=_text(cache.group(1)) if cache else "",
         glibc_minor=int(release.group(1)) if release else None,
     )
 
 
-def _is_followed(frame: Frame, code: bytes, calls_mpi: bool) -> bool:  # noqa: FBT001 - of one use
-    """Return True for code that may hand telling constants to MPI, or to who does."""
-    return frame.machine == _X86_64 and (calls_mpi or calls.sends(code))
+def _looked_up(frame: Frame, code: bytes, data: bytes, *, hides: bool) -> tuple[str, ...]:
+    """Return functions of MPI that texts name; if it hides names, by a part of a name too."""
+    names: set[str] = set()
+    for content, known in ((data.replace(frame.strings, b""), 16), (code if hides else b"", 8)):
+        for match in _OF_MPI.finditer(content):
+            name = match[1].decode().lower()
+            if match[2]:
+                names.add(name)
+            if hides and (not match[2] or name.endswith("_")):
+                names |= {f for f in _STEMS.values() if f.startswith(name[:known])}
+        names |= {_STEMS[m[1].decode().lower()] for m in _STEM.finditer(content) if hides}
+    return tuple(sorted(names))
 
 
 def _content(frame: Frame) -> tuple[bytes, bytes]:

@@ -13,16 +13,11 @@ ROUNDS = 3
 
 
 class Handed(NamedTuple):
-    """A constant that code hands to a function: by the function's name in C, in small letters.
-
-    It is not `sure` where it may be another by then: a variable has it at first, or it is one of
-    two that the program chooses from.
-    """
+    """A constant that code hands to a function: by the function's name in C, in small letters."""
 
     function: str
     position: int
     value: int
-    sure: bool = True
 
 
 class Relay(NamedTuple):
@@ -34,22 +29,10 @@ class Relay(NamedTuple):
     to_position: int
 
 
-class Maybe(NamedTuple):
-    """The first value of a variable, or one of two values."""
-
-    value: int
-
-
 class Given(NamedTuple):
     """An argument of the function that is read."""
 
     position: int
-
-
-class Returned(NamedTuple):
-    """The value that another function of the file returns."""
-
-    start: int
 
 
 class Pointer(NamedTuple):
@@ -58,7 +41,7 @@ class Pointer(NamedTuple):
     address: int
 
 
-Value = int | Given | Pointer | Maybe | Returned
+Value = int | Given | Pointer
 Argument = tuple[int, int]
 State = dict[x86.Operand, frozenset[Value]]
 
@@ -70,12 +53,11 @@ class CallFlow(Struct):
     passed_on: dict[Argument, set[tuple[str, int]]] = field(default_factory=dict)
     given: dict[Argument, set[int]] = field(default_factory=dict)
     edges: dict[Argument, set[Argument]] = field(default_factory=dict)
-    returned: dict[int, set[int]] = field(default_factory=dict)
-    asked: dict[int, set[tuple[str, int]]] = field(default_factory=dict)
     sent: set[Handed] = field(default_factory=set)
     called: set[tuple[str, int]] = field(default_factory=set)
     hidden: set[tuple[str, int]] = field(default_factory=set)
     lost: set[Argument] = field(default_factory=set)
+    texts: dict[Argument, set[str]] = field(default_factory=dict)
     seen: set[int] = field(default_factory=set)
 
     def sources_of(self, argument: Argument) -> set[Argument]:

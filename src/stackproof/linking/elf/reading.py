@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection
 
 from stackproof.linking.elf import telling, x86
 from stackproof.linking.elf.call_tables import FORTRAN, OTHER
@@ -11,15 +11,14 @@ from stackproof.linking.elf.flow import (
     CallFlow,
     Given,
     Handed,
-    Maybe,
     Pointer,
-    Returned,
     State,
     Value,
 )
-from stackproof.linking.elf.layout import PF_W
+from stackproof.linking.elf.model import EXECUTABLE
 
 ARGUMENTS = (x86.RDI, x86.RSI, x86.RDX, x86.RCX, 8, 9)
+_ALLOCATES = frozenset(f"{OTHER}{name}" for name in ("malloc", "calloc", "realloc"))
 _RETURNED = (x86.RAX, x86.RDX)
 _OF_THE_CALLED = (x86.RAX, x86.RCX, x86.RDX, x86.RSI, x86.RDI, 8, 9, 10, 11)
 
@@ -36,13 +35,13 @@ class FunctionReading:
         self.later: dict[int, State] = {}
         self.known_outside: set[x86.Operand] = set()
         self.certain: set[x86.Operand] = {*ARGUMENTS}
-        self.labels: frozenset[int] = frozenset()
+        self.labels: Collection[int] = ()
         self.here = start
 
     def read(self) -> None:
         """Follow the function to its end."""
         code = self.code.text(self.start, self.end)
-        self.labels = frozenset(self._labels(code))
+        self.labels = self._labels(code)
         at = 0
         while at < len(code):
             address = self.start + at
@@ -61,16 +60,26 @@ class FunctionReading:
                 self.certain.add(step.target)
             at += step.length
 
-    def _labels(self, code: bytes) -> Iterator[int]:
-        """Yield the addresses of the function that its own jumps go to."""
-        at = 0
+    def _labels(self, code: bytes) -> Collection[int]:
+        """Return the addresses of the function that jumps go to; all, where that is not known."""
+        span = range(self.start, self.end)
+        labels, tables, at = set(self.code.jumped_to.intersection(span)), set[int](), 0
+        is_open = False
         while at < len(code):
             step = x86.decode(code, at, self.start + at)
             if step is None or step.length <= 0:
-                return
+                break
+            place = step.source if isinstance(step.source, x86.Place) else None
             if step.kind in {"jump", "branch"} and step.value is not None:
-                yield step.value
+                labels.add(step.value)
+            elif step.kind == "address" and place and place.base == x86.AT:
+                tables.update(self.code.labels_in(span, place.distance))
+            elif step.kind == "jump" and not self.code.name_of(step):
+                is_open = True
+                if place and place.base == x86.INDEXED:
+                    tables.update(self.code.labels_in(span, place.distance, absolute=True))
             at += step.length
+        return span if is_open and not tables else labels | tables
 
     def _is_certain(self, step: x86.Instruction) -> bool:
         """Return True for an instruction that always puts the same value in place."""
@@ -96,10 +105,6 @@ class FunctionReading:
             self._set(step.target, values)
         elif kind == "zero":
             self._set(step.target, frozenset({0}))
-        elif kind == "add":  # `a ? B : C` may become a sum with one of the two
-            self._set(step.target, _only_telling(step.value))
-        elif kind == "either":
-            self._set(step.target, self._values(step.target) | self._values(step.source))
         elif kind == "address":
             self._address(step)
         elif kind in {"push", "pop"}:
@@ -115,9 +120,7 @@ class FunctionReading:
     def _values(self, place: x86.Operand) -> frozenset[Value]:
         if isinstance(place, x86.Place) and place.base == x86.AT:
             word = self.code.word_at(place.distance)
-            first = self.code.word_at(place.distance, PF_W)
-            held = word if first is None else Maybe(first)
-            return frozenset() if held is None else frozenset({held})
+            return frozenset() if word is None else frozenset({word})
         return self.state.get(place, frozenset())
 
     def _set(self, place: x86.Operand, values: frozenset[Value]) -> None:
@@ -142,8 +145,6 @@ class FunctionReading:
         if isinstance(place, x86.Place):
             if place.base == x86.AT:
                 pointer = frozenset({Pointer(place.distance)})
-            elif pointer := _only_telling(place.distance):
-                pass
             else:  # whoever gets it may write there
                 self.known_outside.add(place)
                 self.state.pop(place, None)
@@ -167,25 +168,27 @@ class FunctionReading:
         own = step.value is not None and step.value not in self.code.stubs
         for register in _RETURNED if own else _OF_THE_CALLED:
             self.state.pop(register, None)
-        if own and step.value is not None:
-            self.state[x86.RAX] = frozenset({Returned(step.value)})
         self.state.pop(x86.RSP, None)
         for place in self.known_outside:
             self.state.pop(place, None)
+        if self.code.name_of(step) in _ALLOCATES:
+            self.state[x86.RAX] = frozenset({Pointer(0)})
+            self.certain.add(x86.RAX)
 
     def _hand_over(self, step: x86.Instruction) -> None:
         name = self.code.name_of(step)
         self._note_hidden(name.lstrip(FORTRAN), step)
         for position, register in enumerate(ARGUMENTS):
             values = self._values(register)
+            if len(values) > 1:  # it may be any of them
+                values = frozenset(value for value in values if not isinstance(value, int))
             for value in values:
-                chosen = Maybe(value) if isinstance(value, int) and len(values) > 1 else value
                 if name.startswith(OTHER):
-                    self._to_other(name.removeprefix(OTHER), position, chosen)
+                    self._to_other(name.removeprefix(OTHER), position, value)
                 elif name:
-                    self._to_mpi(name, position, chosen)
+                    self._to_mpi(name, position, value)
                 elif step.value is not None:
-                    self._to_own(step.value, position, chosen)
+                    self._to_own(step.value, position, value)
 
     def _note_hidden(self, function: str, step: x86.Instruction) -> None:
         """Note what is called, and arguments of which not every value is seen."""
@@ -201,47 +204,51 @@ class FunctionReading:
         """Note what a function of the program is given."""
         if isinstance(value, int):
             self.flow.given.setdefault((target, position), set()).add(value)
-        elif isinstance(value, Given):
+        if isinstance(value, Given):
             key = (self.start, value.position)
             self.flow.edges.setdefault((target, position), set()).add(key)
+        elif value != 0:
+            self.flow.texts.setdefault((target, position), set()).add(self._text(value))
+
+    def _text(self, value: Value) -> str:
+        """Return the text that a value points to, empty for none and where it may change."""
+        address = value.address if isinstance(value, Pointer) else value
+        is_placed = isinstance(value, Pointer) or self.code.frame.kind == EXECUTABLE
+        return self.code.text_at(address) if is_placed and isinstance(address, int) else ""
 
     def _to_other(self, name: str, position: int, value: Value) -> None:
         """Note what a function of another file is given."""
-        number = value.value if isinstance(value, Maybe) else value
-        if isinstance(number, int) and (number in telling.HANDLES or number == telling.AUTOMATIC):
-            sure = isinstance(value, int)
-            self.flow.sent.add(Handed(name, position, number, sure=sure))
+        if isinstance(value, int) and (value in telling.HANDLES or value == telling.AUTOMATIC):
+            self.flow.sent.add(Handed(name, position, value))
 
     def _to_mpi(self, name: str, position: int, value: Value) -> None:
         """Note what MPI is given; Fortran's functions, in `name` with a `&`, get addresses."""
         by_address = name.startswith(FORTRAN)
         function = name.lstrip(FORTRAN)
-        if isinstance(value, Returned):
-            if not by_address and telling.FUNCTIONS.get(function) == position:
-                self.flow.asked.setdefault(value.start, set()).add((function, position))
-            return
         if isinstance(value, Given):
             if not by_address:
                 key = (self.start, value.position)
                 self.flow.passed_on.setdefault(key, set()).add((function, position))
-            return
-        if by_address:
-            address = value if isinstance(value, int) else value[0]
-            word = self.code.word_at(address)
+        elif function in telling.NAMES:
+            self._to_loader(function, position, value)
+        elif by_address:
+            word = self.code.word_at(value if isinstance(value, int) else value.address)
             if word is not None:
                 self.flow.handed.add(Handed(function, position, word))
+            elif telling.FUNCTIONS.get(function) == position:
+                self.flow.hidden.add((function, self.here))
         elif isinstance(value, int):
             self.flow.handed.add(Handed(function, position, value))
-        elif isinstance(value, Maybe):
-            self.flow.handed.add(Handed(function, position, value.value, sure=False))
+
+    def _to_loader(self, function: str, position: int, value: Value) -> None:
+        """Note a name that may change, or none of a library or of a function."""
+        shown = value == 0 or telling.shows_name(function, self._text(value))
+        if telling.FUNCTIONS[function] == position and not shown:
+            self.flow.hidden.add((function, self.here))
 
     def _leave(self, step: x86.Instruction) -> None:
         target = step.value
-        if step.kind == "end":
-            values = self._values(x86.RAX)
-            numbers = {value for value in values if isinstance(value, int)}
-            self.flow.returned.setdefault(self.start, set()).update(numbers)
-        if step.kind == "jump" and (target is None or not self.start <= target < self.end):
+        if step.kind != "end" and (target is None or not self.start <= target < self.end):
             self._hand_over(step)
         elif target is not None and target > self.start and step.kind != "end":
             waiting = self.later.setdefault(target, {})
@@ -250,8 +257,3 @@ class FunctionReading:
         if step.kind != "branch":
             self.state = {}
             self.certain.clear()
-
-
-def _only_telling(value: int | None) -> frozenset[Value]:
-    number = (value or 0) & 0xFFFFFFFF
-    return frozenset({Maybe(number)}) if number in telling.HANDLES else frozenset()

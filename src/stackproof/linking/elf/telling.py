@@ -37,18 +37,35 @@ FUNCTIONS: Mapping[str, int] = {
     "mpi_comm_create_from_group": 3,
     "mpi_comm_get_attr": 1,
     "mpi_attr_get": 1,
+    "dlopen": 0,
+    "dlmopen": 1,
+    "dlsym": 1,
+    "dlvsym": 1,
 }
-"""Functions with an argument whose values some releases have and others not; counted from 0."""
+"""Functions with an argument whose values some releases have and others not; counted from 0.
+
+Of the loader's it is a name, by which any of them may be reached.
+"""
+
+LIBRARY = r"(?:[\w.+$/{}-]*/)?[\w.+-]{1,80}?\.so(?:\.\d{1,4}){0,3}"
+NAMES = {name: LIBRARY if name.endswith("open") else r"\w+" for name in FUNCTIONS if name[0] == "d"}
+"""What a name must look like to be seen, by the function that it is handed to."""
+
+
+def shows_name(function: str, name: str) -> bool:
+    """Return True for a text that a function of the loader takes as a full name."""
+    return re.fullmatch(NAMES[function], name) is not None
+
 
 CODES = frozenset({"mpi_error_string", "mpi_error_class"})
 """Those of them whose argument hardly ever is a constant: a code that MPI has returned."""
 
-_CALL = re.compile(r"P?(MPIX?_\w+)|p?(mpix?_\w+?)(?:_f08(?:ts)?)?_+")
+CALL = re.compile(r"P?(MPIX?_\w+)|p?(mpix?_\w+?)(?:_f08(?:ts)?)?_+")
 
 
 def functions_with_constants(symbols: Iterable[str]) -> frozenset[str]:
     """Return the functions in `FUNCTIONS` that symbols of C and Fortran are."""
-    matches = (_CALL.fullmatch(symbol) for symbol in symbols)
+    matches = (CALL.fullmatch(symbol) for symbol in symbols)
     names = {(match[1] or match[2]).lower() for match in matches if match}
     return frozenset(names & FUNCTIONS.keys())
 
@@ -92,7 +109,7 @@ the first byte of a handle (MPI 4.1, appendix A). Other registers may hold one a
 def is_telling(function: str, position: int, value: int) -> bool:
     """Return true for a value that a release may lack, at a place where it is an argument."""
     if value not in HANDLES:
-        return FUNCTIONS.get(function) == position
+        return FUNCTIONS.get(function) == position and function not in NAMES
     name = function.removesuffix("_c")
     return any(
         value >> 24 == kind and position in positions and pattern.fullmatch(name)

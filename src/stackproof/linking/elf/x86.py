@@ -34,7 +34,9 @@ _BARE_0F = _set((0x05, 0x09), 0x0B, 0x0E, (0x30, 0x37), 0x77, (0x80, 0x8F), (0xA
                 (0xA8, 0xAA), (0xC8, 0xCF))  # fmt: skip
 _IMM8_0F = _set((0x70, 0x73), 0xA4, 0xAC, 0xBA, 0xC2, (0xC4, 0xC6))
 # Two-byte instructions that change a general register: by their `reg` field, by `r/m`, or both.
-_TO_REG_0F = _set(0x02, 0x03, 0x2C, 0x2D, 0x50, 0xAF, 0xB6, 0xB7, 0xB8, (0xBC, 0xBF), 0xC5, 0xD7)
+_TO_REG_0F = _set(
+    0x02, 0x03, 0x2C, 0x2D, (0x40, 0x50), 0xAF, 0xB6, 0xB7, 0xB8, (0xBC, 0xBF), 0xC5, 0xD7
+)
 _TO_RM_0F = _set(0x00, 0x01, 0x7E, (0x90, 0x9F), 0xA3, 0xA4, 0xA5, 0xAB, 0xAC, 0xAD, 0xAE, 0xB3,
                  0xBA, 0xBB, 0xC7, 0x11, 0x13, 0x17, 0x29, 0x2B, 0x7F, 0xD6, 0xE7)  # fmt: skip
 _TO_BOTH_0F = _set(0xB0, 0xB1, 0xC0, 0xC1)
@@ -61,10 +63,9 @@ Operand = int | Place | None
 class Instruction(NamedTuple):
     """What one instruction does.
 
-    `kind` is `move` (of `value` or `source` to `target`), `add` (of `value`), `address`, `either`
-    (a conditional move), `zero`, `push`, `pop`, `call`, `jump`, `branch`, `end`, or `other`, which
-    changes the registers and places in `changes`. `value` is a constant, or the address that is
-    gone to.
+    `kind` is `move` (of `value` or `source` to `target`), `address`, `zero`, `push`, `pop`, `call`,
+    `jump`, `branch`, `end`, or `other`, which changes the registers and places in `changes`.
+    `value` is a constant, or the address that is gone to.
     """
 
     length: int
@@ -189,8 +190,6 @@ class _Reader:
             return self._done(changes=(RAX, RCX, RDX, 3, 11, (opcode & 7) | (self.rex & 1) << 3))
         self._modrm(opcode in _IMM8_0F)
         self.at += opcode in _IMM8_0F
-        if 0x40 <= opcode < 0x50:
-            return self._done("either", target=self.reg, source=self.rm)
         changes: tuple[Operand, ...] = ()
         if opcode in _TO_REG_0F:
             changes = (self.reg,)
@@ -233,12 +232,12 @@ class _Reader:
         return (half, 2) if self.short else (whole, 4)
 
     def _without_operands(self, opcode: int) -> Instruction:
-        if opcode == 0x05:
-            return self._done("add", target=RAX, value=self._number(*self._wide("i", "h")))
         self.at += 1 if opcode in _IMM8 else self._wide("i", "h")[1] if opcode in _IMM32 else 0
         self.at += 8 if 0xA0 <= opcode < 0xA4 else 3 if opcode == 0xC8 else 0
         if opcode in _CHANGES_NOTHING:
             return self._done()
+        if opcode < 0x40:
+            return self._done(changes=(RAX,))
         if 0x91 <= opcode < 0x98:
             return self._done(changes=(RAX, (opcode & 7) | (self.rex & 1) << 3))
         if opcode == 0xC9:  # leave
@@ -253,8 +252,6 @@ class _Reader:
         if opcode == 0xC7 and part == 0:
             value = self._number(*self._wide("i", "h")) & 0xFFFFFFFF
             return self._done("move", target=self.rm, value=value)
-        if opcode == 0x81 and part == 0:
-            return self._done("add", target=self.rm, value=self._number(*self._wide("i", "h")))
         self.at += after
         if opcode == 0xFF and part in {2, 4, 6}:
             kind = {2: "call", 4: "jump", 6: "push"}[part]
