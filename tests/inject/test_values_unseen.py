@@ -102,6 +102,21 @@ CALLED_BACK = {
     "a: kind = 1; b: MPI_Comm_split_type(7, kind, 0); c:",
     "fortran": "static int kind = 1;" + MAIN % "kind = count + 2; mpi_comm_split_type_(&kind, &kind, &kind);",
 }  # fmt: skip
+CHANGED = {
+    "field": "struct pair { int a, kind; }; FAR void fill(struct pair *p) { p->kind = 3; }"
+    + MAIN % "struct pair p = {0, 1}; fill(&p); MPI_Comm_split_type(7, p.kind, 0);",
+    "array": "FAR void fill(int *p) { p[1] = 3; }"
+    + MAIN % "int all[2] = {0, 1}; fill(all); MPI_Comm_split_type(7, all[1], 0);",
+    "element": MAIN % "int all[4] = {1, 1, 1, 1}; all[count] = 3; MPI_Comm_split_type(7, all[1], 0);",
+    "pointer": MAIN % "int all[2] = {1, 1}, *p = all + count - 1; p[1] = 3; MPI_Comm_split_type(7, all[1], 0);",
+    "copy": "struct pair { int a, kind; long c; } other;"
+    + MAIN % "struct pair p = {0, 1, 0}; p = other; MPI_Comm_split_type(7, p.kind, 0);",
+    "half": MAIN % "union { long whole; int half[2]; } u = {.half = {0, 1}};"
+    "u.whole = count + 2L << 32; MPI_Comm_split_type(7, u.half[1], 0);",
+    "return": "#include <setjmp.h>\nstatic jmp_buf back;" + MAIN % "volatile int kind = 1;"
+    "if (!setjmp(back)) { kind = count + 2; longjmp(back, 1); } MPI_Comm_split_type(7, kind, 0);",
+}  # fmt: skip
+"""Values on the stack that something else changes."""
 PLAIN = {
     "system": MAIN % 'dlopen("libm.so.6", 2); MPI_Comm_split_type(7, 1, 0);',
     "driver": "FAR static void *go(char *name) { return dlopen(name, 2); }"
@@ -170,14 +185,14 @@ def found(lab: Lab, code: str, target: str, *flags: str) -> Judgement:
         *((code, UNKNOWN) for code in OPENED.values()),
         *((code, FAILS) for code in NAMED.values()),
         *((code, UNKNOWN) for code in LOOKED_UP.values()),
-        *((code, UNKNOWN) for code in CALLED_BACK.values()),
+        *((code, UNKNOWN) for code in (*CALLED_BACK.values(), *CHANGED.values())),
         *((code, WORKS) for code in PLAIN.values()),
     ],
     ids=[
         f"{kind} {name}"
         for kind, table in (
             ("opened", OPENED), ("named", NAMED), ("looked up", LOOKED_UP),
-            ("called back", CALLED_BACK), ("plain", PLAIN),
+            ("called back", CALLED_BACK), ("changed", CHANGED), ("plain", PLAIN),
         )
         for name in table
     ],

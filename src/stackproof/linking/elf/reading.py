@@ -33,7 +33,7 @@ class FunctionReading:
             register: frozenset({Given(number)}) for number, register in enumerate(ARGUMENTS)
         }
         self.later: dict[int, State] = {}
-        self.known_outside: set[x86.Operand] = set()
+        self.known_outside: set[x86.Place] = set()
         self.certain: set[x86.Operand] = {*ARGUMENTS}
         self.labels: Collection[int] = ()
         self.here = start
@@ -56,6 +56,8 @@ class FunctionReading:
             self.flow.seen.add(self.here)
             certain = self._is_certain(step)
             self._do(step)
+            for place in (step.target, *step.changes):
+                self._overwrite(place, step.size)
             if certain and step.target in self.state:
                 self.certain.add(step.target)
             at += step.length
@@ -134,10 +136,28 @@ class FunctionReading:
         else:
             self.state.pop(place, None)
 
-    def _forget_stack(self, base: x86.Operand) -> None:
+    def _forget_stack(self, base: x86.Operand, span: range | None = None) -> None:
         for place in [p for p in self.state if isinstance(p, x86.Place) and p.base == base]:
-            del self.state[place]
-            self.certain.discard(place)
+            if span is None or place.distance in span:
+                del self.state[place]
+                self.certain.discard(place)
+
+    def _overwrite(self, place: x86.Operand, size: int) -> None:
+        """Forget the places on the stack that an instruction may write to beside its own."""
+        if not isinstance(place, x86.Place) or place.base == x86.AT:
+            return
+        if place.base in {x86.RSP, x86.RBP}:
+            self._forget_stack(place.base, range(place.distance + 1, place.distance + size))
+        elif place.base == x86.INDEXED:
+            self._forget_stack(x86.RSP)
+            self._forget_stack(x86.RBP)
+        else:
+            self._forget_outside()
+
+    def _forget_outside(self) -> None:
+        """Forget what may be changed by an address on the stack: all from there on."""
+        for place in self.known_outside:
+            self._forget_stack(place.base, range(place.distance, 1 << 31))
 
     def _address(self, step: x86.Instruction) -> None:
         place = step.source
@@ -163,14 +183,15 @@ class FunctionReading:
 
     def _call(self, step: x86.Instruction) -> None:
         self._hand_over(step)
-        self.certain -= {*_OF_THE_CALLED, x86.RSP, *self.known_outside}
+        self.certain -= {*_OF_THE_CALLED, x86.RSP}
+        self._forget_outside()
         # A compiler may know that a function of the same file leaves a register alone.
         own = step.value is not None and step.value not in self.code.stubs
         for register in _RETURNED if own else _OF_THE_CALLED:
             self.state.pop(register, None)
         self.state.pop(x86.RSP, None)
-        for place in self.known_outside:
-            self.state.pop(place, None)
+        if "setjmp" in self.code.name_of(step):  # it comes back with what was changed since
+            self.state, self.certain = {}, set()
         if self.code.name_of(step) in _ALLOCATES:
             self.state[x86.RAX] = frozenset({Pointer(0)})
             self.certain.add(x86.RAX)

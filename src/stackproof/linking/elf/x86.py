@@ -65,7 +65,7 @@ class Instruction(NamedTuple):
 
     `kind` is `move` (of `value` or `source` to `target`), `address`, `zero`, `push`, `pop`, `call`,
     `jump`, `branch`, `end`, or `other`, which changes the registers and places in `changes`.
-    `value` is a constant, or the address that is gone to.
+    `value` is a constant, or the address that is gone to; `size` are the bytes that it may write.
     """
 
     length: int
@@ -74,6 +74,7 @@ class Instruction(NamedTuple):
     source: Operand = None
     value: int | None = None
     changes: tuple[Operand, ...] = ()
+    size: int = 4
 
 
 def decode(code: bytes, at: int, address: int) -> Instruction | None:
@@ -146,6 +147,8 @@ class _Reader:
         return byte >> 3 & 7
 
     def _done(self, kind: str = "other", **told: object) -> Instruction:
+        size = 64 if kind == "other" else 8 if self.rex & 8 else 4
+        told["size"] = size
         return Instruction(self.at - self.start, kind, **told)  # type: ignore[arg-type]  # as named
 
     def _gone_to(self, distance: int) -> int:
