@@ -150,7 +150,8 @@ def _of_the_system(view: FileView, closure: Closure) -> tuple[str, ...]:
 def shown_abis(view: FileView, loaded: MappedObject) -> dict[str, str]:
     """Return the ABIs that an object was compiled for, and what shows each."""
     traces = traces_of(view, loaded)
-    shown = ((one.abi, one.used_by(loaded.elf, traces)) for one in abi.FAMILIES.values())
+    families = abi.FAMILIES.values()
+    shown = ((family.abi, family.used_by(loaded.elf, traces)) for family in families)
     return {name: words for name, words in shown if words}
 
 

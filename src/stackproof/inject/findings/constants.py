@@ -26,8 +26,6 @@ from stackproof.linking.elf.telling import CODES, FUNCTIONS, functions_with_cons
 from stackproof.linking.loader import MappedObject
 from stackproof.mpi.abi import Abi
 
-_SHOWN = 8
-
 
 def value_findings(case: InjectionAttempt) -> Iterator[Finding]:
     """Yield the values that a program hands to MPI and the injected release lacks or takes amiss.
@@ -40,7 +38,7 @@ def value_findings(case: InjectionAttempt) -> Iterator[Finding]:
     calling = find_calling(case)
     for opener in calling.unseen[:1]:
         yield from _hidden_findings(case, opener)
-    for user in {one.path: one for one in (*case.demand.users, *calling.own)}.values():
+    for user in {user.path: user for user in (*case.demand.users, *calling.own)}.values():
         traces = traces_of(case.view, user)
         looked_up = traces.looked_up if calling.looks_up else ()
         if not looked_up and not calls_mpi(user.elf, posixpath.basename(user.path)):
@@ -67,9 +65,8 @@ def _relayed_findings(
     """Yield the values that other files hand to MPI by way of functions of a library."""
     ways = {(relay.function, relay.position): relay for relay in relays}
     names = {relay.function for relay in relays}
-    callers = (one for one in calling.closure.objects if one is not user and names)
-    for loaded in callers:
-        if names.isdisjoint(entry.name for entry in loaded.elf.imports):
+    for loaded in calling.closure.objects if names else ():
+        if loaded is user or names.isdisjoint(entry.name for entry in loaded.elf.imports):
             continue
         for name, position, value in traces_of(case.view, loaded).sent:
             relay = ways.get((name, position))
@@ -94,9 +91,9 @@ def _hidden_findings(
         return
     message = f"what it {f'hands to {function.upper()}' if function else 'opens'} does not show"
     if names:
-        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        more = " and more" if names[8:] else ""
         message += f": {_title(target[0])} {target[1]} lacks or renumbers "
-        message += ", ".join(f"`{name}`" for name in names[:_SHOWN]) + more
+        message += ", ".join(f"`{name}`" for name in names[:8]) + more
         message += f" as {_title(own[0])} {own[1]} has it" if own[1] else ""
     yield Finding(
         cause=Cause.CONSTANTS,

@@ -21,7 +21,7 @@ from stackproof.inject.program import calls_mpi, is_mpi, traces_of
 from stackproof.inject.replacement import find_replacement
 from stackproof.inject.startup import Startup
 from stackproof.linking.loader import Closure, MappedObject
-from stackproof.linking.loader.search import Fatal, Hit
+from stackproof.linking.loader.search import Hit
 from stackproof.mpi import abi
 
 _MOST = 500
@@ -56,7 +56,7 @@ def find_calling(case: InjectionAttempt) -> Calling:
             continue
         traces = traces_of(case.view, loaded)
         hides = {*filter(OPENS.fullmatch, calls)} - {*traces.followed}
-        if hides or any(map(_RELATIVE.match, traces.opened)):
+        if hides or any("/" in name[1:] and name[0] not in "/$" for name in traces.opened):
             unseen.append(loaded)
         for name in traces.opened:
             closure = _grown(closure, name, loaded)
@@ -69,7 +69,6 @@ OPENS = re.compile(
 )
 """Functions that open libraries, of the loader and of interpreters."""
 _LOOKS_UP = re.compile(r"^(?:dlv?sym|lt_dlsym|\w*(?:module|dso)_sym\w*|SDL_LoadFunction)$")
-_RELATIVE = re.compile(r"[^/$]+/")
 _SYSTEM = frozenset({"ld.so.cache", "a default folder", "the loader itself"})
 
 
@@ -112,15 +111,8 @@ def nothing_findings(case: InjectionAttempt) -> Iterator[Finding]:
         )
         return
     for path, (opener, who) in dict(later).items():
-        fault = fault_of(case.after, path, opener.number, case.scope)
-        yield Finding(
-            cause=Cause.OPENED_LATER,
-            effect=Effect.CANNOT_TELL if fault else Effect.NOTE,
-            message=f"`{who}` opens it while the program runs, when it is told to use it"
-            + (f", and cannot: {fault}" if fault else ""),
-            file=who,
-            provider=path,
-        )
+        message = f"`{who}` opens it while the program runs, when it is told to use it"
+        yield _later(case, message, path, opener, who)
 
 
 def by_name(case: InjectionAttempt) -> Finding | None:
@@ -135,7 +127,7 @@ def by_name(case: InjectionAttempt) -> Finding | None:
             continue
         if case.replacement.owns(who) or (case.demand.opens and opener is case.after.program):
             continue
-        return _later(case, name, path, opener)
+        return _by_name(case, name, path, opener)
     return _by_its_names(case) if case.demand.opens else None
 
 
@@ -148,10 +140,11 @@ def _by_its_names(case: InjectionAttempt) -> Finding | None:
     program = case.after.program
     opened = [(n, case.after.searcher.find(n, [program], program)) for n in case.demand.opens]
     name, then = next((pair for pair in opened if pair[1] is not None), opened[0])
-    is_strange = not isinstance(then, Hit) or not _is_owned(case, then)
-    if len(opened) > 1 and is_strange:
+    owns = case.replacement.owns
+    is_own = isinstance(then, Hit) and (case.owns(then.path) or owns(then.file.path))
+    if len(opened) > 1 and not is_own:
         return None
-    if not isinstance(then, Hit) or is_strange:
+    if not isinstance(then, Hit) or not is_own:
         where = f"that is `{then.path}`" if isinstance(then, Hit) else "that cannot be opened"
         return Finding(
             cause=Cause.NOT_INJECTED,
@@ -166,23 +159,24 @@ def _by_its_names(case: InjectionAttempt) -> Finding | None:
     taken = abi.family_of(then.elf)
     if taken is None or case.demand.abi != taken[0].abi:
         return None
-    return _later(case, name, then.path, program)
+    return _by_name(case, name, then.path, program)
 
 
-def _is_owned(case: InjectionAttempt, hit: Hit | Fatal) -> bool:
-    owns = case.replacement.owns
-    return isinstance(hit, Hit) and (case.owns(hit.path) or owns(hit.file.path))
+def _by_name(case: InjectionAttempt, name: str, path: str, opener: MappedObject) -> Finding:
+    message = f"it opens `{name}` while it runs, and calls what it looks up in there"
+    return _later(case, message, path, opener, opener.path)
 
 
-def _later(case: InjectionAttempt, name: str, path: str, opener: MappedObject) -> Finding:
+def _later(
+    case: InjectionAttempt, message: str, path: str, opener: MappedObject, who: str
+) -> Finding:
     """Return that the injected MPI is opened while the program runs, and whether it can be."""
     fault = fault_of(case.after, path, opener.number, case.scope)
     return Finding(
         cause=Cause.OPENED_LATER,
         effect=Effect.CANNOT_TELL if fault else Effect.NOTE,
-        message=f"it opens `{name}` while it runs, and calls what it looks up in there"
-        + (f"; it cannot: {fault}" if fault else ""),
-        file=opener.path,
+        message=message + (f"; it cannot: {fault}" if fault else ""),
+        file=who,
         provider=path,
     )
 
@@ -190,37 +184,26 @@ def _later(case: InjectionAttempt, name: str, path: str, opener: MappedObject) -
 def startup_findings(case: InjectionAttempt, way: Way, startup: Startup) -> Iterator[Finding]:
     """Yield what a script that runs before the program does to the folders of an injection."""
     script = startup.scripts[0] if startup.scripts else case.after.program.path
+
+    def finding(effect: Effect, does: str, provider: str = "", remedy: str = "") -> Finding:
+        return Finding(
+            cause=Cause.HOST, effect=effect, message=f"`{script}` runs before it and {does}",
+            file=script, provider=provider, remedy=remedy,
+        )  # fmt: skip
+
     if startup.first:
-        yield Finding(
-            cause=Cause.HOST,
-            effect=Effect.NOTE,
-            message=f"`{script}` runs before it and puts first in LD_LIBRARY_PATH: "
-            + ":".join(startup.first),
-            file=script,
-            provider=startup.first[0],
-        )
+        does = f"puts first in LD_LIBRARY_PATH: {':'.join(startup.first)}"
+        yield finding(Effect.NOTE, does, provider=startup.first[0])
     if startup.preload_unknown:
-        yield Finding(
-            cause=Cause.HOST,
-            effect=Effect.CANNOT_TELL,
-            message=f"`{script}` runs before it and sets LD_PRELOAD, to what only shows then",
-            file=script,
-            remedy="start the program itself, or take LD_PRELOAD out of that script",
-        )
+        remedy = "start the program itself, or take LD_PRELOAD out of that script"
+        does = "sets LD_PRELOAD, to what only shows then"
+        yield finding(Effect.CANNOT_TELL, does, remedy=remedy)
     if startup.dropped:
-        yield Finding(
-            cause=Cause.HOST,
-            effect=Effect.NOTE,
-            message=f"`{script}` runs before it and takes away what LD_LIBRARY_PATH had",
-            file=script,
-        )
+        yield finding(Effect.NOTE, "takes away what LD_LIBRARY_PATH had")
     elif startup.anew and way.library_path:
-        yield Finding(
-            cause=Cause.HOST,
-            effect=Effect.CANNOT_TELL,
-            message=f"`{script}` runs before it and may set LD_LIBRARY_PATH to something else, "
-            "without the folders of the injection",
-            file=script,
+        yield finding(
+            Effect.CANNOT_TELL,
+            "may set LD_LIBRARY_PATH to something else, without the folders of the injection",
             remedy="set it in that script, behind the line that does; or start the program itself",
         )
 

@@ -140,7 +140,7 @@ class _Search:
             if any(map(self._is_lost, sources)):
                 hidden |= names
             for name in names & telling.NAMES.keys():
-                if not all(telling.shows_name(name, text) for text in texts):
+                if not all(map(telling.NAMES[name].fullmatch, texts)):
                     hidden.add(name)
         return {name for name, at in flow.called if at not in stubs} - hidden - pointers
 

@@ -263,7 +263,7 @@ class FunctionReading:
 
     def _to_loader(self, function: str, position: int, value: Value) -> None:
         """Note a name that may change, or none of a library or of a function."""
-        shown = value == 0 or telling.shows_name(function, self._text(value))
+        shown = value == 0 or telling.NAMES[function].fullmatch(self._text(value))
         if telling.FUNCTIONS[function] == position and not shown:
             self.flow.hidden.add((function, self.here))
 

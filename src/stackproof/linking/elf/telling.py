@@ -48,14 +48,11 @@ Of the loader's it is a name, by which any of them may be reached.
 """
 
 LIBRARY = r"(?:[\w.+$/{}-]*/)?[\w.+-]{1,80}?\.so(?:\.\d{1,4}){0,3}"
-NAMES = {name: LIBRARY if name.endswith("open") else r"\w+" for name in FUNCTIONS if name[0] == "d"}
+NAMES = {
+    name: re.compile(LIBRARY if name.endswith("open") else r"\w+")
+    for name in ("dlopen", "dlmopen", "dlsym", "dlvsym")
+}
 """What a name must look like to be seen, by the function that it is handed to."""
-
-
-def shows_name(function: str, name: str) -> bool:
-    """Return True for a text that a function of the loader takes as a full name."""
-    return re.fullmatch(NAMES[function], name) is not None
-
 
 CODES = frozenset({"mpi_error_string", "mpi_error_class"})
 """Those of them whose argument hardly ever is a constant: a code that MPI has returned."""

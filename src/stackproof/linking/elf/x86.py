@@ -148,8 +148,8 @@ class _Reader:
 
     def _done(self, kind: str = "other", **told: object) -> Instruction:
         size = 64 if kind == "other" else 8 if self.rex & 8 else 4
-        told["size"] = size
-        return Instruction(self.at - self.start, kind, **told)  # type: ignore[arg-type]  # as named
+        length = self.at - self.start
+        return Instruction(length, kind, size=size, **told)  # type: ignore[arg-type]  # as named
 
     def _gone_to(self, distance: int) -> int:
         return self.address + (self.at - self.start) + distance
