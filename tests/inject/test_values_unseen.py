@@ -100,6 +100,8 @@ CALLED_BACK = {
     'case 2: kind = 1; case 3: MPI_Comm_split_type(7, kind, 0); return 4; case 4: puts("x"); return 5; }',
     "labels": MAIN % "static void *to[] = {&&a, &&b, &&c}; int kind = words[0][0]; goto *to[count];"
     "a: kind = 1; b: MPI_Comm_split_type(7, kind, 0); c:",
+    "dummy": "FAR static void go(int *kind) { mpi_comm_split_type_(kind, kind, kind); }"
+    + MAIN % "static const int shared = 1; go(&shared); go(words[0]);",
     "fortran": "static int kind = 1;" + MAIN % "kind = count + 2; mpi_comm_split_type_(&kind, &kind, &kind);",
 }  # fmt: skip
 CHANGED = {

@@ -246,14 +246,14 @@ class FunctionReading:
         """Note what MPI is given; Fortran's functions, in `name` with a `&`, get addresses."""
         by_address = name.startswith(FORTRAN)
         function = name.lstrip(FORTRAN)
-        if isinstance(value, Given):
-            if not by_address:
-                key = (self.start, value.position)
-                self.flow.passed_on.setdefault(key, set()).add((function, position))
+        if isinstance(value, Given) and not by_address:
+            key = (self.start, value.position)
+            self.flow.passed_on.setdefault(key, set()).add((function, position))
         elif function in telling.NAMES:
             self._to_loader(function, position, value)
         elif by_address:
-            word = self.code.word_at(value if isinstance(value, int) else value.address)
+            address = value.address if isinstance(value, Pointer) else value
+            word = self.code.word_at(address) if isinstance(address, int) else None
             if word is not None:
                 self.flow.handed.add(Handed(function, position, word))
             elif telling.FUNCTIONS.get(function) == position:
