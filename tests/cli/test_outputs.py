@@ -36,7 +36,7 @@ OUTPUTS = [
     for option in command.options
     if option.output
 ]
-# Options with paths that are read (and `--complete` in place); and folders that are written, which check for themselves that
+# Options with paths that are read; and folders that are written, which check for themselves that
 # they are new, empty or their own (the last test).
 FOLDERS = {
     ("bench", "--output"), ("bench", "--resume"), ("import", "--output"),
@@ -45,10 +45,11 @@ FOLDERS = {
     ("build", "--build-dir"), ("install", "--to"), ("image containerfile", "--folder"),
 }  # fmt: skip
 READ = {
-    "--accepted", "--arm", "--base", "--baseline", "--builder-base", "--fact", "--challenger", "--capture", "--cluster", "--complete", "--env", "--from",
-    "--hook", "--image", "--inject", "--launcher", "--library-path", "--log", "--mirror", "--own",
-    "--mount", "--place", "--plugstack", "--probe", "--program", "--results", "--root", "--share",
-    "--site", "--spank", "--upgrade", "--with", "--wrong", "--topology",
+    "--accepted", "--arm", "--base", "--baseline", "--builder-base", "--fact", "--challenger",
+    "--capture", "--cluster", "--env", "--from", "--hook", "--image", "--inject", "--launcher",
+    "--library-path", "--log", "--mirror", "--own", "--mount", "--place", "--plugstack",
+    "--probe", "--program", "--results", "--root", "--share", "--site", "--spank", "--upgrade",
+    "--with", "--wrong", "--topology", "--missing",
     "--ca", "--key", "--signers", "--token", "--placement", "--workdir", "--with-source", "--with-patch",
 }  # fmt: skip
 _PATHS = ("FILE", "FOLDER", "DIR", "PATH", "PREFIX", "IMAGE", "PLUGIN", "SITE", "PLACE")

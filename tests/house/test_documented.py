@@ -33,7 +33,7 @@ SEEN_TO = {
     r"native/spank/headers-of": "tests/native/test_spank_build.py",
     r"srun .*--image": "tests/native/test_spank.py",
     r"srun --help": "tests/native/test_spank.py",
-    r"srun .*site probe --complete": "tests/site/test_completing_slurm.py",
+    r"srun .*site probe --missing": "tests/site/test_missing_slurm.py",
     r"nsenter -t PID|gdb -ex 'target remote": "tests/mount/test_debuggers.py",
     r"ldd ": "needs EESSI and a Slurm machine",
     r"sbatch .*stackproof build": "needs a Slurm machine; tests/build/test_spack_nodes.py has one of its own",

@@ -392,7 +392,7 @@ def test_redo_user_environments(shelf: Shelf, place: Path) -> None:
 
 
 ELSEWHERE = {
-    "docs/how-to/first-day.md": "tests/site/test_completing_slurm.py",
+    "docs/how-to/first-day.md": "tests/site/test_missing_slurm.py",
     "docs/how-to/share-images.md": "tests/share/test_remote_verbs.py",
 }
 """Pages whose lines want a machine that a test of their room has, and where that is."""

@@ -68,7 +68,6 @@ ALLOWED = {
     "report/page.py": SHIPPED,
     "share/effects/uploading.py": OWN,
     "share/trust/effects/seals.py": OWN,
-    "site/effects/completing.py": SHIPPED,
 }
 """The files that read a file whole, and why it is small."""
 _WHOLE = {"read_bytes", "read_text", "readlines", "read", "communicate"}

@@ -292,7 +292,7 @@ def merge(declared: Site, probed: Site) -> Site:
         mine, other = ours.get(section, {}).get(key), theirs.get(section, {}).get(key)
         if mine is not None and mine != other:
             theirs.pop(section, None)
-    merged = _overlay(theirs, ours)
+    merged = overlay(theirs, ours)
     merged["facts"] = {**_facts_by_leaf(theirs), **_facts_by_leaf(ours)}
     return from_document(merged, file="<merged>")
 
@@ -312,12 +312,13 @@ def _rename_sources(site: Site, taken: Mapping[str, Source]) -> Site:
     )
 
 
-def _overlay(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+def overlay(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a document with another above it, whose values count where both have one."""
     result = dict(below)
     for key, value in above.items():
         old = result.get(key)
         both = isinstance(old, dict) and isinstance(value, dict)
-        result[key] = _overlay(old or {}, value) if both else value
+        result[key] = overlay(old or {}, value) if both else value
     return result
 
 

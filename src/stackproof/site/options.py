@@ -16,16 +16,17 @@ class SiteProbeOptions(
     capture_file: str | None = option(
         "FILE", "read a capture of another machine instead of this machine", words="--from"
     )
-    complete: str | None = option(
-        "SITE.yaml", "write what the machine says into a site file, and keep what stands in it; "
-        "without the file, begin with the shipped site of its name, or with its name alone",
+    missing: str | None = option(
+        "SITE.yaml", "print what the machine says and a site file does not state, as lines to "
+        "paste into it; the name of a shipped site does as well (default: print all)",
+        excludes="yaml",
     )  # fmt: skip
     part: str | None = option(
-        ("login", "node", "both"), "what this is, with --complete: a login node, a node in a job, "
+        ("login", "node", "both"), "what this is, with --missing: a login node, a node in a job, "
         "or a machine without a scheduler; default: found out",
     )  # fmt: skip
     partition: str | None = option(
-        "NAME", "which of the site file's `partitions` this node is of, with --complete; default: "
+        "NAME", "which of the site file's `partitions` this node is of, with --missing; default: "
         "the only one, or that of the job's queue",
     )  # fmt: skip
 

@@ -15,8 +15,8 @@ from stackproof.core import noun
 from stackproof.core.cli import streams
 from stackproof.core.effects import shipped
 from stackproof.site.capture import read_capture
-from stackproof.site.effects import completing, probe
-from stackproof.site.effects.completing import CompletionOptions
+from stackproof.site.effects import missing, probe
+from stackproof.site.effects.missing import MissingOptions
 from stackproof.site.model import (
     Site,
     SourceKind,
@@ -40,15 +40,8 @@ _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
 def run_probe(asked: SiteProbeOptions) -> int:
     """Print what this machine offers, or what a capture of another one shows."""
-    if asked.complete:
-        options = CompletionOptions(
-            site_file=asked.complete,
-            part=asked.part,
-            partition=asked.partition,
-            capture_file=asked.capture_file,
-            json=asked.json,
-        )
-        return _complete(options)
+    if asked.missing:
+        return _show_missing(asked.missing, asked)
     taken = probe.captured(asked.capture_file)
     site = read_capture(taken, name=probe.LOCAL)
     if asked.capture:
@@ -100,29 +93,30 @@ def run_check(asked: SiteCheckOptions) -> int:
     return 0
 
 
-def _complete(asked: CompletionOptions) -> int:
-    """Complete a site file by what the machine says, and say what is left."""
-    done = completing.complete_file(asked)
+def _show_missing(site_file: str, asked: SiteProbeOptions) -> int:
+    """Print what a site file does not state, to be pasted; what is known besides is no data."""
+    found = missing.find_missing(MissingOptions(
+        site_file=site_file, part=asked.part, partition=asked.partition,
+        capture_file=asked.capture_file,
+    ))  # fmt: skip
     if asked.json:
-        print(noun.to_json(done), end="")
+        print(noun.to_json(found), end="")
         return 0
-    if done.begun_as is not None:
-        print(f"{done.file}: a new file, which begins with {done.begun_as}")
-    if not done.written:
-        print(f"{done.file}: states all that was found")
+    host = found.host or "another machine"
+    if found.lines:
+        place = found.file
+        if place != site_file:
+            place += f", a copy of {shipped.find('sites', site_file)}"
+        print(f"# asked on {host}; paste these lines into {place}")
+        print(found.lines, end="")
     else:
-        new = f"{len(done.added)} facts added, {len(done.renewed)} renewed"
-        print(f"{done.file}: {new}, asked on {done.host or 'another machine'}")
-    for other in done.renewed:
+        print(f"{found.file}: states all that was found on {host}", file=sys.stderr)
+    for other in found.differs:
         stated, answer = _value(other.stated), _value(other.asked)
-        print(f"renewed: `{other.fact}` was `{stated}`, and the machine says `{answer}`")
-    for other in done.kept:
-        stated, answer = _value(other.stated), _value(other.asked)
-        print(f"kept: `{other.fact}` is `{stated}` there, and the machine says `{answer}`")
-    for line in done.missing:
-        print(f"not found: {line}")
-    for line in done.next:
-        print(f"next: {line}")
+        line = f"differs: `{other.fact}` is `{stated}` there, and the machine says `{answer}`"
+        print(line, file=sys.stderr)
+    for line in (*(f"not found: {one}" for one in found.not_found), f"next: {found.next}"):
+        print(line, file=sys.stderr)
     return 0
 
 

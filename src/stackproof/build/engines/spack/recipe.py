@@ -304,9 +304,9 @@ def _target(
         site = facts.get("site", "the site")
         hint = "give it with `--fact microarchitecture=NAME`, as `spack arch --target` says"
         if cluster.site_file:
-            from stackproof.site import completion  # noqa: PLC0415 - slow, and for what is missing
+            from stackproof.site import missing  # noqa: PLC0415 - slow, and for what is missing
 
-            asking = completion.command(cluster.site_file)
+            asking = missing.command(cluster.site_file)
             hint = f"`{asking}` in a job asks the machine; or {hint}"
         findings.problem(
             Reason.SITE_INCOMPLETE,

@@ -196,8 +196,7 @@ def load_place(site: str | None, generation: int = 2) -> RecipeContext:
     elif found.spack.cluster_config is None:
         own = cluster_of_site(found)
     if found.spack is None or found.spack.cluster_config is None:
-        file = site if site and site.endswith((".yaml", ".yml")) else f"{found.name}.yaml"
-        return RecipeContext(facts=facts, cluster=replace(own, site_file=file))
+        return RecipeContext(facts=facts, cluster=replace(own, site_file=site or found.name))
     folder = _beside_site(site, found.spack.cluster_config)
     cluster, blobs = stackinator.load_cluster(folder, generation)
     facts = {**facts_of_cluster(cluster), **facts}

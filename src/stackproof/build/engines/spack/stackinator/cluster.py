@@ -33,7 +33,7 @@ class ClusterConfig(Value):
     name in Spack's form; `mpis` maps the MPIs to the specs that are installed with each.
     `repositories` are the site's own packages: files by their path below `packages/`, the folders
     that count most first and merged. `compilers` and `concretizer` are for Spack up to 0.23.
-    `site_file` is the file of the site that this is of, empty for a cluster's folder.
+    `site_file` is the site that this is of, by its file or its name, empty for a cluster's folder.
     """
 
     name: str

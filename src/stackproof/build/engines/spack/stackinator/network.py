@@ -51,9 +51,9 @@ def not_stated(name: str, cluster: ClusterConfig) -> tuple[str, str]:
     """Return what is wrong and what to do where a site does not say that it has a vendor's MPI."""
     message = f"`{cluster.name}` does not state where it has `{name}`, which nobody can build"
     if cluster.site_file:
-        from stackproof.site import completion  # noqa: PLC0415 - slow, and for what is missing
+        from stackproof.site import missing  # noqa: PLC0415 - slow, and for what is missing
 
-        asking = completion.command(cluster.site_file)
+        asking = missing.command(cluster.site_file)
         return message, f"`{asking}` on a login node asks the machine"
     hint = "name it under `mpi:` of its network.yaml, and its place in its packages.yaml"
     has = f"; else it has: {', '.join(cluster.mpis)}" if cluster.mpis else ""

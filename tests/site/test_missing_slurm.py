@@ -1,9 +1,9 @@
-"""`site probe --complete` on a login node and in a job of a real Slurm, and the page that says how."""
+"""`site probe --missing` on a login node and in a job of a real Slurm, and the page that says how."""
 
 from __future__ import annotations
 
+import json
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,11 +13,12 @@ import pytest
 
 import documented
 from need import need
-from stackproof.cluster import model
+from stackproof.cluster import model as cluster_model
 from stackproof.cluster.effects import up
 from stackproof.cluster.model import ClusterSpec, ClusterState
 from stackproof.cluster.slurm import SlurmSpec
 from stackproof.core.document import parse
+from stackproof.site import model
 from stackproof.site.model import Site, parse_site
 
 pytestmark = [pytest.mark.machine, pytest.mark.usefixtures("runtime")]
@@ -36,7 +37,7 @@ def machine(tmp_path: Path) -> Iterator[ClusterState]:
 def on_login(state: ClusterState, folder: Path, line: str) -> subprocess.CompletedProcess[str]:
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     return subprocess.run(
-        model.enter_argv(state, None, ("bash", "-c", line), str(folder)),
+        cluster_model.enter_argv(state, None, ("bash", "-c", line), str(folder)),
         env={**os.environ, "PATH": path}, stdin=subprocess.DEVNULL, capture_output=True,
         text=True, timeout=600, check=False,
     )  # fmt: skip
@@ -46,6 +47,13 @@ def told(state: ClusterState, folder: Path, line: str) -> str:
     done = on_login(state, folder, line)
     assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
     return done.stdout
+
+
+def paste(state: ClusterState, folder: Path, line: str, file: Path) -> None:
+    """Put into a site file what a command says is missing, as a person does."""
+    lines = parse(told(state, folder, line) or "{}", file="lines").data
+    data = model.overlay(lines, parse(file.read_text(), file=file.name).data)
+    file.write_text(json.dumps(data))
 
 
 def read(file: Path) -> Site:
@@ -62,25 +70,26 @@ def test_the_page_from_its_first_line_to_its_last(machine: ClusterState, tmp_pat
         ),
         key=lambda line: line.number,
     )
-    said = {line.text: told(machine, tmp_path, line.text) for line in lines}
     file = tmp_path / "my-machine.yaml"
-    login = said["stackproof site probe --complete my-machine.yaml"]
-    (following,) = re.findall(r"^next: in a job: (.+)$", login, re.MULTILINE)
-    assert re.fullmatch(
-        r"srun -N1 -n1 -p \S+ stackproof site probe --complete my-machine\.yaml", following
-    )
-    before = file.read_bytes()
-    again = told(machine, tmp_path, following)
-    assert again.startswith("my-machine.yaml: states all that was found\n")
-    assert "next: stackproof check RECIPE --site ./my-machine.yaml\n" in again
-    assert file.read_bytes() == before
+    file.write_text("name: my-machine\n")  # as `echo` does on the page
+    said = {}
+    for line in lines:
+        said[line.text] = told(machine, tmp_path, line.text)
+        if line.text.endswith("> login.txt"):
+            told(machine, tmp_path, "cat login.txt >> my-machine.yaml")
+        if line.text.startswith("srun"):
+            paste(machine, tmp_path, line.text, file)
+    following = "srun -N1 -n1 stackproof site probe --missing my-machine.yaml"
+    assert "# is there" in said[following]
+    assert read(file).limits.process_vm_readv is not None
+    assert told(machine, tmp_path, following) == ""
     assert said["stackproof check openmpi --site ./my-machine.yaml"] == "openmpi: valid\n"
 
 
 def test_each_fact_says_which_machine_was_asked(machine: ClusterState, tmp_path: Path) -> None:
     file = tmp_path / "two.yaml"
     file.write_text("# mine\nname: two  # and I say so\n")
-    told(machine, tmp_path, "stackproof site probe --complete two.yaml")
+    paste(machine, tmp_path, "stackproof site probe --missing two.yaml", file)
     site = read(file)
     head = told(machine, tmp_path, "hostname").strip()
     assert site.scheduler
@@ -88,7 +97,8 @@ def test_each_fact_says_which_machine_was_asked(machine: ClusterState, tmp_path:
     assert {"pmi2", "pmix"} <= set(site.launchers["srun"].pmi)
     assert (site.partitions, site.kernel) == ({}, None)
     assert {source.host for source in site.sources.values()} == {head}
-    told(machine, tmp_path, "srun -N1 -n1 -w node2 stackproof site probe --complete two.yaml")
+    line = "srun -N1 -n1 -w node2 stackproof site probe --missing two.yaml"
+    paste(machine, tmp_path, line, file)
     site = read(file)
     queue = site.scheduler.queues[0] if site.scheduler else ""
     assert site.partitions[queue].microarchitecture
@@ -97,18 +107,6 @@ def test_each_fact_says_which_machine_was_asked(machine: ClusterState, tmp_path:
     (source,) = site.sources_of("limits.process-vm-readv")
     assert (source.host, source.kind) == ("node2", "command")
     assert [one.host for one in site.sources_of("launchers.srun.pmi")] == [head]
-    assert file.read_text().startswith("# mine\nname: two  # and I say so\n")
-
-
-def test_two_nodes_of_one_step_do_not_undo_each_other(
-    machine: ClusterState, tmp_path: Path
-) -> None:
-    (tmp_path / "both.yaml").write_text("name: both\n")
-    told(
-        machine, tmp_path, "srun -N2 --ntasks-per-node=1 stackproof site probe --complete both.yaml"
-    )
-    assert read(tmp_path / "both.yaml").kernel == os.uname().release
-    assert {path.name for path in tmp_path.iterdir()} - {"runtime"} == {"both.yaml"}
 
 
 def test_an_srun_that_answers_by_standard_error_alone(
@@ -124,8 +122,9 @@ def test_an_srun_that_answers_by_standard_error_alone(
         "--version) echo slurm 20.11.9; head -c 30000000 /dev/zero | tr '\\0' x;;\nesac\n"
     )
     fake.chmod(0o755)
-    line = f"PATH={tools}:$PATH LANG=de_DE.UTF-8 LC_ALL=de_DE.UTF-8 stackproof site probe --complete odd.yaml"
-    told(machine, tmp_path, line)
+    line = f"PATH={tools}:$PATH LANG=de_DE.UTF-8 LC_ALL=de_DE.UTF-8 stackproof site probe --missing odd.yaml"
+    (tmp_path / "odd.yaml").write_text("name: odd\n")
+    paste(machine, tmp_path, line, tmp_path / "odd.yaml")
     site = read(tmp_path / "odd.yaml")
     assert site.launchers["srun"].pmi == ("cray_shasta", "pmi2")
     assert site.launchers["srun"].version == "20.11.9"

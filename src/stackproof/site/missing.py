@@ -1,28 +1,27 @@
-"""A site file and what its machine says, to what is to be written: `site probe --complete`.
+"""A site file and what its machine says, to what the file does not state: `site probe --missing`.
 
 A login node is asked what holds for the machine: what starts jobs and ranks, the vendor's software,
-compilers. A node in a job is asked what it is: its processor, GPUs, network cards, limits. What a
-person stated is kept, also where the machine says otherwise; what was asked before is asked again.
+compilers. A node in a job is asked what it is: its processor, GPUs, network cards, limits.
 """
 
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Any
 
-from stackproof.core.editing import Keys
 from stackproof.core.value import Value, replace
 from stackproof.site.capture import PARTITION
 from stackproof.site.model import (
     DECIDES,
     Site,
     Source,
-    SourceKind,
-    covering,
     to_document,
 )
+
+Keys = tuple[str, ...]
 
 # Sections and names that a node of a job is asked for; a login node is asked for all others.
 _OF_NODES = frozenset(("partitions", "fabric", "interfaces", "limits", "os", "kernel", "glibc"))
@@ -44,20 +43,19 @@ class Part(StrEnum):
 
 
 class OtherFact(Value):
-    """A fact of a file that the machine says otherwise, whether it stays or is renewed."""
+    """A fact of a file that the machine says otherwise."""
 
     fact: str
     stated: Any
     asked: Any
 
 
-class Completion(Value):
-    """What a site file gets: values by their path of keys, and what the person should know."""
+class Unstated(Value):
+    """What a site file does not state, as a document, by name, and what it states otherwise."""
 
-    changes: Mapping[Keys, Any]
-    added: tuple[str, ...] = ()
-    renewed: tuple[OtherFact, ...] = ()
-    kept: tuple[OtherFact, ...] = ()
+    document: Mapping[str, Any]
+    facts: tuple[str, ...] = ()
+    differs: tuple[OtherFact, ...] = ()
 
 
 class Asking(Value):
@@ -68,45 +66,61 @@ class Asking(Value):
     host: str | None = None
 
 
-def complete(data: Mapping[str, Any], found: Site, asking: Asking) -> Completion:
-    """Return what a site's document gets of what was found on its machine."""
-    values: dict[Keys, Any] = {}
-    sources: dict[Keys, Any] = {}
-    facts: dict[Keys, Any] = {}
-    added: list[str] = []
-    renewed: list[OtherFact] = []
-    kept: list[OtherFact] = []
-    document = to_document(found)
-    refused = _other_kinds(data, document, asking)
+def find_unstated(data: Mapping[str, Any], site: Site, asking: Asking) -> Unstated:
+    """Return what a site's document does not state of what was found on its machine."""
+    unstated: dict[str, Any] = {}
+    facts: dict[str, str] = {}
+    sources: dict[str, Any] = {}
+    differs: list[OtherFact] = []
+    document = to_document(site)
+    refused = _other_kinds(data, document)
     for path, value in _asked(document, asking):
         stated, old = _at(data, path)
         fact = ".".join(path)
+        decides = path[0] in refused and path[1] == DECIDES[path[0]]
+        if decides or (stated and path[0] not in refused):
+            if old != value and not _alike(old, value):
+                differs.append(OtherFact(fact=fact, stated=old, asked=value))
+            continue
         if path[0] in refused:
-            if path[1] == DECIDES[path[0]]:
-                kept.append(OtherFact(fact=fact, stated=old, asked=value))
-            continue
-        if stated and (old == value or _alike(old, value)):
-            continue
-        tag = asking.partition if _is_of_nodes(path) else _LOGIN
-        if stated and not _is_ours(data, fact, tag):
-            kept.append(OtherFact(fact=fact, stated=old, asked=value))
             continue
         own = ".".join((path[0], PARTITION, *path[2:]) if path[0] == "partitions" else path)
-        (name,) = found.facts[own]
-        identifier = f"{name}--{tag}"
-        values[path] = value
-        facts["facts", fact] = identifier
-        sources["sources", identifier] = _source(replace(found.sources[name], host=asking.host))
-        if stated:
-            renewed.append(OtherFact(fact=fact, stated=old, asked=value))
+        (name,) = site.facts[own]
+        facts[fact] = f"{name}--{asking.partition if _is_of_nodes(path) else _LOGIN}"
+        sources[facts[fact]] = _source(replace(site.sources[name], host=asking.host))
+        _put(unstated, path, value)
+    if facts:
+        known = data.get("sources") or {}
+        new = {name: source for name, source in sources.items() if name not in known}
+        unstated |= {**({"sources": new} if new else {}), "facts": facts}
+    return Unstated(document=unstated, facts=tuple(facts), differs=tuple(differs))
+
+
+def _put(document: dict[str, Any], path: Keys, value: Any) -> None:
+    for key in path[:-1]:
+        document = document.setdefault(key, {})
+    document[path[-1]] = value
+
+
+def render_lines(unstated: Mapping[str, Any], data: Any) -> str:
+    """Return a document as text to be pasted into a file, with a mark at keys that it has."""
+    import yaml  # noqa: PLC0415 - only for this form
+
+    lines = ""
+    for key, value in unstated.items():
+        below = data.get(key) if isinstance(data, Mapping) else None
+        if isinstance(value, Mapping) and below is not None:
+            lines += f"{key}:  # is there\n" + textwrap.indent(render_lines(value, below), "  ")
         else:
-            added.append(fact)
-    return Completion(
-        changes={**values, **sources, **facts},
-        added=tuple(added),
-        renewed=tuple(renewed),
-        kept=tuple(kept),
-    )
+            flow = False if not isinstance(value, (Mapping, list)) else None  # innermost ones
+            lines += yaml.safe_dump(
+                {key: value},
+                default_flow_style=flow,
+                sort_keys=False,
+                allow_unicode=True,
+                width=1000,
+            )
+    return lines
 
 
 def _asked(document: Mapping[str, Any], asking: Asking) -> Iterator[tuple[Keys, Any]]:
@@ -152,18 +166,15 @@ def _alike(stated: Any, asked: Any) -> bool:
     return bool(one and other) and (one <= other or other <= one)
 
 
-def _other_kinds(
-    data: Mapping[str, Any], document: Mapping[str, Any], asking: Asking
-) -> frozenset[str]:
+def _other_kinds(data: Mapping[str, Any], document: Mapping[str, Any]) -> frozenset[str]:
     """Return the sections of which the file and the machine do not mean the same thing."""
-    found = set()
-    for section, key in DECIDES.items():
-        stated, value = _at(data, (section, key))
-        there, asked = _at(document, (section, key))
-        tag = asking.partition if section in _OF_NODES else _LOGIN
-        if stated and there and value != asked and not _is_ours(data, f"{section}.{key}", tag):
-            found.add(section)
-    return frozenset(found)
+    kinds = {section: _at(data, (section, key)) for section, key in DECIDES.items()}
+    return frozenset(
+        section
+        for section, (stated, value) in kinds.items()
+        if stated
+        and _at(document, (section, DECIDES[section])) not in {(True, value), (False, None)}
+    )
 
 
 def _at(data: Any, path: Keys) -> tuple[bool, Any]:
@@ -174,31 +185,10 @@ def _at(data: Any, path: Keys) -> tuple[bool, Any]:
     return data is not None, data
 
 
-def _is_ours(data: Mapping[str, Any], fact: str, tag: str) -> bool:
-    """Return whether a fact is what a machine said before, to who asked the same part of it."""
-    ids = covering(data.get("facts") or {}, fact)
-    sources = data.get("sources") or {}
-    kinds = {str((sources.get(name) or {}).get("kind", SourceKind.DOCUMENT)) for name in ids}
-    same = all(name.endswith(f"--{tag}") or "--" not in name for name in ids)
-    return bool(ids) and SourceKind.DOCUMENT not in kinds and same
-
-
 def _source(source: Source) -> dict[str, Any]:
     keys = ("title", "kind", "date", "host")
     values = {key: getattr(source, key) for key in keys}
     return {key: str(value) for key, value in values.items() if value is not None}
-
-
-def unasked(site: Site, asking: Asking) -> tuple[str, ...]:
-    """Return what nobody has been asked for: `login`, and names of partitions.
-
-    Where there is no scheduler everything is asked at once.
-    """
-    if asking.part is Part.BOTH:
-        return ()
-    names = {name.rpartition("--")[2] for name in site.sources}
-    nodes = tuple(site.partitions) or (PARTITION,)
-    return tuple(name for name in (_LOGIN, *nodes) if name not in names)
 
 
 def next_command(site: Site, file: str, partition: str) -> str:
@@ -214,7 +204,7 @@ def next_command(site: Site, file: str, partition: str) -> str:
     }[kind]
     named = f" --partition {partition}" if len(site.partitions) > 1 else ""
     choice = f" (QUEUE is one of: {', '.join(queues[:12])})" if len(queues) > 1 else ""
-    return f"{start} stackproof site probe --complete {file}{named}{choice}"
+    return f"{start} stackproof site probe --missing {file}{named}{choice}"
 
 
 def not_found(site: Site, asking: Asking) -> tuple[str, ...]:
@@ -266,4 +256,4 @@ def has_prefix(site: Site, name: str) -> bool:
 
 def command(file: str) -> str:
     """Return the command that asks a machine what its site file does not state."""
-    return f"stackproof site probe --complete {file}"
+    return f"stackproof site probe --missing {file}"

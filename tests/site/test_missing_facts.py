@@ -1,11 +1,9 @@
-"""What a machine says comes into its site file; what a person wrote there stays."""
+"""What a machine says and a site file does not state, as lines for a person to paste."""
 
 from __future__ import annotations
 
 import json
 import re
-import stat
-import threading
 from pathlib import Path
 
 import pytest
@@ -15,11 +13,11 @@ from stackproof.core import noun
 from stackproof.core.document import parse
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.core.value import replace
-from stackproof.site import completion
+from stackproof.site import missing, model
 from stackproof.site.capture import Capture, CommandOutput, parse_queues, read_capture
-from stackproof.site.completion import Asking, Part
-from stackproof.site.effects import completing
-from stackproof.site.effects.completing import CompletionOptions, complete_file
+from stackproof.site.effects import missing as effects_missing
+from stackproof.site.effects.missing import MissingFacts, MissingOptions, find_missing
+from stackproof.site.missing import Asking, Part
 from stackproof.site.model import (
     Fabric,
     FabricType,
@@ -59,27 +57,32 @@ def taken(**commands: str) -> Capture:
 
 def asked(
     folder: Path, capture: Capture, text: str = OWN, **options: str
-) -> tuple[Site, completing.CompletedSite]:
+) -> tuple[Site, MissingFacts]:
+    """Return the site with what was missing pasted into it, and what was said."""
     file = folder / "mine.yaml"
     if not file.exists():
         file.write_text(text)
     (folder / "capture.json").write_text(noun.to_json(capture))
-    done = complete_file(
-        CompletionOptions(site_file=str(file), capture_file=str(folder / "capture.json"), **options)
+    found = find_missing(
+        MissingOptions(site_file=str(file), capture_file=str(folder / "capture.json"), **options)
     )
-    return parse_site(parse(file.read_text(), file="mine.yaml")), done
+    lines = parse(found.lines or "{}", file="lines").data
+    data = model.overlay(lines, parse(file.read_text(), file="mine.yaml").data)
+    file.write_text(json.dumps(data))
+    return parse_site(parse(file.read_text(), file="mine.yaml")), found
 
 
-def test_what_was_written_stays_with_its_comments(tmp_path: Path) -> None:
-    site, done = asked(tmp_path, taken())
-    text = (tmp_path / "mine.yaml").read_text()
-    for line in OWN.splitlines():
-        assert line.split("vendor-mpi: {")[0].rstrip("}") in text, line
+def test_lines_to_paste_say_which_keys_are_there(tmp_path: Path) -> None:
+    site, found = asked(tmp_path, taken())
+    assert found.lines.startswith(
+        "partitions:  # is there\n  gpu:  # is there\n    architecture: x86_64\n"
+    )
+    assert "\nlaunchers:\n  srun:\n    version: 23.02.7\n    pmi: [cray_shasta, " in found.lines
+    assert "\n  uname-m--gpu: {title: uname -m, kind: command, date: '2026-" in found.lines
     assert site.partitions["gpu"].cores == 56
-    assert [(one.fact, one.stated, one.asked) for one in done.kept] == [
+    assert [(one.fact, one.stated, one.asked) for one in found.differs] == [
         ("partitions.gpu.cores", 56, 64)
     ]
-    assert [source.title for source in site.sources_of("partitions.gpu.cores")] == ["I know it"]
 
 
 def test_every_new_fact_has_its_source(tmp_path: Path) -> None:
@@ -90,7 +93,7 @@ def test_every_new_fact_has_its_source(tmp_path: Path) -> None:
     assert site.launchers["srun"].pmi == ("cray_shasta", "pmi2", "pmix", "pmix_v4")
     assert site.scheduler
     assert site.scheduler.queues == ("standard-g", "small-g", "dev-g")
-    for fact in done.added:
+    for fact in done.facts:
         (source,) = site.sources_of(fact)
         assert source.date == "2026-01-01T00:00:00Z"
         assert source.kind != "document"
@@ -105,23 +108,14 @@ def test_the_version_that_the_site_states_is_the_one_looked_for(tmp_path: Path) 
     assert site.externals["cray-mpich"].path == "/opt/cray/pe/mpich/8.1.27/ofi/gnu/9.1"
 
 
-def test_asking_again_changes_nothing(tmp_path: Path) -> None:
-    asked(tmp_path, taken())
-    before = (tmp_path / "mine.yaml").read_bytes()
-    _, done = asked(tmp_path, replace(taken(), taken=LATER))
-    assert (done.written, done.added, done.renewed) == (False, (), ())
-    assert (tmp_path / "mine.yaml").read_bytes() == before
-
-
-def test_what_was_asked_before_is_renewed_with_its_date(tmp_path: Path) -> None:
+def test_asked_again_nothing_is_missing(tmp_path: Path) -> None:
     asked(tmp_path, taken())
     new = taken(**{"srun_--version": "slurm 24.05.1\n"})
-    site, done = asked(tmp_path, replace(new, taken=LATER))
-    (renewed,) = [one for one in done.renewed if one.fact == "launchers.srun.version"]
-    assert renewed.asked == "24.05.1" != renewed.stated
-    assert site.launchers["srun"].version == "24.05.1"
-    assert [source.date for source in site.sources_of("launchers.srun.version")] == [LATER]
-    assert [source.date for source in site.sources_of("kernel")] == ["2026-01-01T00:00:00Z"]
+    _, found = asked(tmp_path, replace(new, taken=LATER))
+    assert (found.lines, found.facts) == ("", ())
+    assert ("launchers.srun.version", "23.02.7", "24.05.1") in [
+        (one.fact, one.stated, one.asked) for one in found.differs
+    ]
 
 
 def test_what_recipes_ask_for_and_a_machine_does_not_tell_is_listed() -> None:
@@ -129,7 +123,7 @@ def test_what_recipes_ask_for_and_a_machine_does_not_tell_is_listed() -> None:
         name="mine", partitions={"node": Partition()}, fabric=Fabric(type=FabricType.ETHERNET)
     )
     both = Asking(part=Part.BOTH, partition="node")
-    lines = completion.not_found(nothing, both)
+    lines = missing.not_found(nothing, both)
     words = ("vendor-mpi", "launchers", "spack arch", "gpus: 0", "limit-mb-s")
     assert [word for line, word in zip(lines, words, strict=True) if word not in line] == []
     told = replace(
@@ -138,8 +132,8 @@ def test_what_recipes_ask_for_and_a_machine_does_not_tell_is_listed() -> None:
         partitions={"node": Partition(microarchitecture="zen3", gpus=0)},
         fabric=Fabric(type=FabricType.ETHERNET, limit_mb_s=1000.0),
     )
-    assert len(completion.not_found(told, both)) == 1
-    assert completion.not_found(told, replace(both, part=Part.NODE)) == ()
+    assert len(missing.not_found(told, both)) == 1
+    assert missing.not_found(told, replace(both, part=Part.NODE)) == ()
 
 
 def test_the_first_days_page_states_an_external_with_its_source(tmp_path: Path) -> None:
@@ -154,12 +148,12 @@ def test_a_login_node_says_nothing_of_the_nodes_of_jobs(tmp_path: Path) -> None:
     assert site.partitions["gpu"].microarchitecture is None
     assert (site.kernel, site.fabric.type, dict(site.interfaces)) == (None, None, {})
     assert site.externals["cray-mpich"].path
-    (line,) = done.next
-    assert line.startswith("in a job: srun -N1 -n1 -p QUEUE stackproof site probe --complete ")
-    assert line.endswith("(QUEUE is one of: standard-g, small-g, dev-g)")
+    start = "in a job: srun -N1 -n1 -p QUEUE stackproof site probe --missing "
+    assert done.next.startswith(start)
+    assert done.next.endswith("(QUEUE is one of: standard-g, small-g, dev-g)")
     site, done = asked(tmp_path, taken(), part="node")
     assert site.partitions["gpu"].microarchitecture == "zen3"
-    assert done.next[0].startswith("stackproof check RECIPE --site ")
+    assert done.next.startswith("stackproof check RECIPE --site ")
 
 
 def test_each_kind_of_node_is_asked_for_itself(tmp_path: Path) -> None:
@@ -168,16 +162,12 @@ def test_each_kind_of_node_is_asked_for_itself(tmp_path: Path) -> None:
         asked(tmp_path, taken(), two, part="node")
     assert caught.value.reason is Reason.USAGE
     assert caught.value.problems[0].hint == "--partition NAME, one of: gpu, cpu"
-    _, done = asked(tmp_path, taken(), part="node", partition="gpu")
-    assert [line.split("--complete")[0] for line in done.next] == [
-        "on a login node: stackproof site probe ",
-        "in a job: srun -N1 -n1 -p QUEUE stackproof site probe ",
-    ]
+    asked(tmp_path, taken(), part="node", partition="gpu")
     other = taken(archspec_cpu="zen4\n")
     other = replace(other, files={**other.files, "/proc/sys/kernel/osrelease": "6.4.0\n"})
     site, done = asked(tmp_path, other, part="node", partition="cpu")
     assert [site.partitions[name].microarchitecture for name in ("gpu", "cpu")] == ["zen3", "zen4"]
-    assert [one.fact for one in done.kept if one.fact == "kernel"] == ["kernel"]  # the other node's
+    assert "kernel" in [one.fact for one in done.differs]  # the other node's
 
 
 def test_a_fabric_of_another_kind_is_not_mixed_in(tmp_path: Path) -> None:
@@ -186,7 +176,7 @@ def test_a_fabric_of_another_kind_is_not_mixed_in(tmp_path: Path) -> None:
     site, done = asked(tmp_path, taken(), text)
     assert (site.fabric.type, site.fabric.limit_mb_s) == ("ethernet", 1250)
     assert ("fabric.type", "ethernet", "slingshot-11") in [
-        (one.fact, one.stated, one.asked) for one in done.kept
+        (one.fact, one.stated, one.asked) for one in done.differs
     ]
 
 
@@ -245,105 +235,48 @@ def test_names_with_more_words_say_the_same(stated: str, said: str, same: bool) 
     found = read_capture(Capture(
         taken=LATER, commands={"lscpu": CommandOutput(text=f"Model name: {said}\n", returncode=0)}
     ))  # fmt: skip
-    result = completion.complete(data, found, Asking(part=Part.NODE, partition="node"))
-    assert (result.kept == ()) is same
+    unstated = missing.find_unstated(data, found, Asking(part=Part.NODE, partition="node"))
+    assert (unstated.differs == ()) is same
 
 
-def test_a_new_file_begins_as_the_shipped_site_of_its_name(
+def test_the_verb(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for name, start in (("lumi-g", "the shipped site `lumi-g`"), ("brand-new", "its name alone")):
+    file = tmp_path / "brand-new.yaml"
+    file.write_text("name: brand-new\n")
+    said = {}
+    for name in ("lumi-g", "brand-new.yaml"):
         with pytest.raises(SystemExit) as ended:
-            main(("site", "probe", "--complete", f"{name}.yaml", "--from", str(CAPTURE)))
+            main(("site", "probe", "--missing", name, "--from", str(CAPTURE)))
         assert ended.value.code == 0
-        first, second, *_ = capsys.readouterr().out.splitlines()
-        assert first == f"{name}.yaml: a new file, which begins with {start}"
-        assert second.endswith(" facts added, 0 renewed, asked on another machine")
-    assert (tmp_path / "lumi-g.yaml").read_text().startswith("# The GPU nodes of LUMI")
-    assert (tmp_path / "brand-new.yaml").read_text().startswith("name: brand-new\n")
-    with pytest.raises(SystemExit):
-        main(("site", "probe", "--complete", "brand-new.yaml", "--from", str(CAPTURE), "--json"))
-    again = json.loads(capsys.readouterr().out)
-    assert (again["written"], again["begun_as"]) == (False, None)
-
-
-@pytest.mark.parametrize(
-    ("name", "meant"), [("my-machin", "my-machine"), ("alps-gh20", "alps-gh200")]
-)
-def test_a_typo_makes_no_new_site(tmp_path: Path, name: str, meant: str) -> None:
-    (tmp_path / "my-machine.yaml").write_text("name: my-machine\n")
-    file = tmp_path / f"{name}.yaml"
-    options = CompletionOptions(site_file=str(file), capture_file=str(CAPTURE))
-    with pytest.raises(StackproofError) as caught:
-        complete_file(options)
-    assert caught.value.reason is Reason.FILE_MISSING
-    assert f"did you mean `{meant}.yaml`?" in str(caught.value.problems[0].hint)
-    assert [path.name for path in tmp_path.iterdir()] == ["my-machine.yaml"]
-    file.write_text(f"name: {name}\n")  # as the hint says
-    assert complete_file(options).written
-
-
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [("lumi-g", Reason.USAGE), ("Bad Name.yaml", Reason.USAGE), ("no/such/mine.yaml", Reason.FILE_MISSING)],
-)  # fmt: skip
-def test_files_that_cannot_be(tmp_path: Path, name: str, reason: Reason) -> None:
-    options = CompletionOptions(site_file=str(tmp_path / name), capture_file=str(CAPTURE))
-    with pytest.raises(StackproofError) as caught:
-        complete_file(options)
-    assert caught.value.reason is reason
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_file_with_problems_is_told_them_and_stays(tmp_path: Path) -> None:
-    file = tmp_path / "mine.yaml"
-    file.write_text("name: mine\npartitons: {}\n")
-    with pytest.raises(StackproofError) as caught:
-        complete_file(CompletionOptions(site_file=str(file), capture_file=str(CAPTURE)))
-    assert caught.value.reason is Reason.UNKNOWN_KEY
-    assert file.read_text() == "name: mine\npartitons: {}\n"
-    assert [path.name for path in tmp_path.iterdir()] == ["mine.yaml"]
-
-
-def test_a_link_and_its_rights_stay(tmp_path: Path) -> None:
-    real = tmp_path / "real.yaml"
-    real.write_text(OWN)
-    real.chmod(0o640)
-    link = tmp_path / "mine.yaml"
-    link.symlink_to(real)
-    complete_file(CompletionOptions(site_file=str(link), capture_file=str(CAPTURE)))
-    assert link.is_symlink()
-    assert "microarchitecture: zen3" in real.read_text()
-    assert stat.S_IMODE(real.stat().st_mode) == 0o640
-
-
-@pytest.mark.battery
-def test_many_at_once_lose_nothing(tmp_path: Path) -> None:
-    names = [f"kind{number}" for number in range(8)]
-    rows = "".join(f"  {name}: {{gpus: 0}}\n" for name in names)
-    file = tmp_path / "mine.yaml"
-    file.write_text(
-        f"name: mine\npartitions:\n{rows}sources: {{me: {{title: me}}}}\nfacts: {{partitions: me}}\n"
+        said[name] = capsys.readouterr()
+    assert said["lumi-g"].out.startswith(
+        "# asked on another machine; paste these lines into lumi-g.yaml, a copy of /"
     )
-    failed: list[BaseException] = []
+    new = said["brand-new.yaml"]
+    assert new.err.endswith("next: stackproof check RECIPE --site ./brand-new.yaml\n")
+    file.write_text(f"name: brand-new\n{new.out}")
+    with pytest.raises(SystemExit):
+        main(("site", "probe", "--missing", file.name, "--from", str(CAPTURE), "--json"))
+    again = json.loads(capsys.readouterr().out)
+    assert (again["lines"], again["facts"], again["differs"]) == ("", [], [])
+    with pytest.raises(SystemExit):
+        main(("site", "probe", "--missing", file.name, "--from", str(CAPTURE)))
+    assert capsys.readouterr().err.startswith("brand-new.yaml: states all that was found on ")
 
-    def ask(name: str) -> None:
-        try:
-            complete_file(CompletionOptions(
-                site_file=str(file), capture_file=str(CAPTURE), part="node", partition=name
-            ))  # fmt: skip
-        except BaseException as error:  # noqa: BLE001 - told below
-            failed.append(error)
 
-    threads = [threading.Thread(target=ask, args=(name,)) for name in names]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failed == []
-    site = parse_site(parse(file.read_text(), file="mine.yaml"))
-    assert {node.microarchitecture for node in site.partitions.values()} == {"zen3"}
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [(None, Reason.FILE_MISSING), ("name: mine\npartitons: {}\n", Reason.UNKNOWN_KEY)],
+)
+def test_files_that_cannot_be(tmp_path: Path, text: str | None, reason: Reason) -> None:
+    file = tmp_path / "mine.yaml"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(StackproofError) as caught:
+        find_missing(MissingOptions(site_file=str(file), capture_file=str(CAPTURE)))
+    assert caught.value.reason is reason
 
 
 @pytest.mark.parametrize(
@@ -357,7 +290,7 @@ def test_many_at_once_lose_nothing(tmp_path: Path) -> None:
     ],
 )
 def test_where_this_runs_is_found_out(environment: dict[str, str], part: Part) -> None:
-    options = CompletionOptions(site_file="x.yaml")
+    options = MissingOptions(site_file="x.yaml")
     site = read_capture(taken())
-    assert completing._part(options, site, environment) is part
-    assert completing._part(options, Site(name="x"), environment) is Part.BOTH
+    assert effects_missing._part(options, site, environment) is part
+    assert effects_missing._part(options, Site(name="x"), environment) is Part.BOTH
