@@ -246,7 +246,7 @@ def test_the_place_itself_may_be_exchanged(tmp_path: Path, venv: Path) -> None:
         (team / ".stackproof").symlink_to(venv)
         files.write(os.path.join(folder, "bin", "tool"), "x", mode=0o4755)
         staged = staging.commit(keep, folder, Injection(place=place, prefix="/x"))
-        staging.switch(keep, staged)
+        staging.with_rollback(keep, staged, lambda: None)
     assert names_below(venv) == there
     assert (team / "taken/sw.1/bin/tool").stat().st_mode & 0o7777 == 0o755
     with versions.beside(str(team / "out"), "pack") as folder:

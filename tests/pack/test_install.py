@@ -116,7 +116,7 @@ def test_what_cannot_be_moved_is_listed(tmp_path, capsys):
 
 
 @pytest.mark.battery
-@pytest.mark.parametrize("step", ["name_version", "point"])
+@pytest.mark.parametrize("step", ["name_version", "switch"])
 def test_killed_at_any_step(image, other, tmp_path, capsys, monkeypatch, step):
     """What was there stays whole, and the next one clears up."""
     prefix = tmp_path / "stack"

@@ -430,7 +430,7 @@ function __stackproof_say
         printf '%s\t%s\n' 'add' 'give an image a label, and put it into your repository'
         printf '%s\t%s\n' 'rm' 'take labels away; an image goes with its last one'
         printf '%s\t%s\n' 'fsck' 'check your repository: files that are gone, changed, unfinished or without label'
-        printf '%s\t%s\n' 'sign' 'sign an image with a key of ssh: its content, metadata, label, date and documents'
+        printf '%s\t%s\n' 'sign' 'sign an image with a key of ssh: its content, metadata, label, date and verdicts'
         printf '%s\t%s\n' 'verify' 'say who signed an image, whether it is still what was signed, and what this sites policy makes of it'
         printf '%s\t%s\n' 'inspect' 'show what an image holds, as the verb `inspect`'
         printf '%s\t%s\n' 'ls' 'list images: those with labels, or those of a folder'

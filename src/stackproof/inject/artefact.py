@@ -16,9 +16,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct, field
 
-from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
+from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.value import Value
-from stackproof.inject.eessi import soname_of, stays
+from stackproof.inject.gathering import Gathered, find_beside, soname_of, stays
 from stackproof.inject.hook_manifest import Compact, Replaced
 from stackproof.inject.replacement import Main, Replacement, part_of
 from stackproof.linking.elf import ElfFile
@@ -115,13 +115,12 @@ def plan_artefact(view: FileView, replacement: Replacement, wish: ArtefactReques
         )
     work = _Work(view=view, wish=wish, folders=replacement.folders)
     for path in chosen.values():
-        work.closure(path)
-    for soname in tuple(work.found):  # libfabric of an MPI comes to light in its closure
+        work.take(path)
+    for soname in tuple(work.gathered.found):  # libfabric of an MPI comes to light in its closure
         level = _level(soname)
         if level:
-            chosen.setdefault(soname, work.found[soname].path)
-    if work.problems:
-        raise StackproofError(*dict.fromkeys(work.problems))
+            chosen.setdefault(soname, work.gathered.found[soname].path)
+    work.gathered.check()
     plugins = tuple(work.plugins(replacement))
     if not replacement.mains:
         plugins = tuple(one for one in plugins if not one.target.startswith(_PRIVATE_PLUGINS))
@@ -136,7 +135,7 @@ def plan_artefact(view: FileView, replacement: Replacement, wish: ArtefactReques
     return Making(
         parts=parts,
         compact=_compact(work, chosen, replacement, environment),
-        left=tuple(sorted(work.left)),
+        left=tuple(sorted(work.gathered.left)),
         without=tuple(work.without),
         trees=trees,
     )
@@ -171,25 +170,20 @@ def _elf(view: FileView, path: str) -> ElfFile | None:
 
 
 class _Work(Struct, kw_only=True):
-    """What is found on the way: libraries by SONAME, the closures, and what is wrong."""
+    """What is found on the way: libraries, their closures, and plug-ins that stay behind."""
 
     view: FileView
     wish: ArtefactRequest
     folders: tuple[str, ...]
-    found: dict[str, MappedObject] = field(default_factory=dict)
+    gathered: Gathered = field(default_factory=lambda: Gathered(stays=is_machines))
     closures: list[Closure] = field(default_factory=list)
-    left: set[str] = field(default_factory=set)
-    problems: list[Problem] = field(default_factory=list)
     without: list[str] = field(default_factory=list)
 
-    def closure(self, path: str) -> None:
+    def take(self, path: str) -> None:
         """Take in a library with all that it needs."""
         closure = self._load(path)
-        for edge in closure.missing:
-            if not is_machines(edge.name):
-                by = closure.objects[edge.by].path
-                self.problems.append(_problem(f"`{edge.name}` is not found", by, "install it"))
-        self._take(closure)
+        self.closures.append(closure)
+        self.gathered.take(closure)
 
     def _load(self, path: str) -> Closure:
         """Return the closure of a library: by itself, else with the folders of the prefix.
@@ -205,19 +199,6 @@ class _Work(Struct, kw_only=True):
     def _closure_with(self, path: str, folders: tuple[str, ...]) -> Closure:
         setting = LoaderSettings(library_path=folders)
         return load_program(self.view, path, machine=self.wish.machine, setting=setting)
-
-    def _take(self, closure: Closure) -> None:
-        self.closures.append(closure)
-        for loaded in closure.objects:
-            soname = soname_of(loaded)
-            if is_machines(soname):
-                self.left.add(soname)
-                continue
-            other = self.found.setdefault(soname, loaded)
-            if other.file.identity != loaded.file.identity:
-                text = f"`{loaded.path}` and `{other.path}` both are `{soname}`"
-                hint = "remove one from its search path"
-                self.problems.append(_problem(text, loaded.path, hint))
 
     def private(self, soname: str) -> str:
         """Return the SONAME of a private copy: `libnl-3.so.200` becomes `libnl-3-sp….so.200`."""
@@ -251,7 +232,8 @@ class _Work(Struct, kw_only=True):
 
     def plugins(self, replacement: Replacement) -> Iterator[ArtefactLibrary]:
         """Yield plug-ins of libfabric and UCX; those that lack something are left behind."""
-        for path in dict.fromkeys((*replacement.plugins(self.view), *self._beside())):
+        beside = (path for _, path in find_beside(self.view, self.gathered.found))
+        for path in dict.fromkeys((*replacement.plugins(self.view), *beside)):
             name, folder = posixpath.basename(path), posixpath.basename(posixpath.dirname(path))
             form = {"libfabric": _PROVIDER, "ucx": _MODULE}.get(folder)
             file = self.view.look(path)
@@ -262,10 +244,8 @@ class _Work(Struct, kw_only=True):
             except StackproofError as error:
                 self.without.append(f"{name}: {error.problems[0].message}")
                 continue
-            missing = [edge.name for edge in closure.missing if not is_machines(edge.name)]
-            if missing:
-                lost = ", ".join(f"`{word}`" for word in dict.fromkeys(missing))
-                self.without.append(f"{name}: {lost} not found")
+            if why := self.gathered.missing(closure):
+                self.without.append(f"{name}: {why}")
                 continue
             if folder == "libfabric":
                 # It talks to the libfabric that opens it: the program's, or the MPI's private one.
@@ -274,14 +254,6 @@ class _Work(Struct, kw_only=True):
             else:
                 yield self._plugin(closure, f"{PRIVATE}/ucx")
 
-    def _beside(self) -> Iterator[str]:
-        """Yield what lies in folders beside UCX and libfabric, which look for plug-ins there."""
-        for start, sub in (("libucs.so.", "ucx"), ("libfabric.so.", "libfabric")):
-            for soname, loaded in tuple(self.found.items()):
-                if soname.startswith(start):
-                    folder = posixpath.join(posixpath.dirname(loaded.file.path), sub)
-                    yield from (posixpath.join(folder, name) for name in self.view.listing(folder))
-
     def _plugin(self, closure: Closure, folder: str, keep: str = "") -> ArtefactLibrary:
         plugin, rest = closure.objects[0], closure.objects[1:]
         self.closures.append(closure)
@@ -289,7 +261,7 @@ class _Work(Struct, kw_only=True):
         for loaded in rest:
             soname = soname_of(loaded)
             if not is_machines(soname) and posixpath.dirname(loaded.path) != beside:
-                self.found.setdefault(soname, loaded)
+                self.gathered.found.setdefault(soname, loaded)
         # A plug-in of UCX may need another one, which keeps its name: it lies beside it.
         near = {soname_of(one) for one in rest if posixpath.dirname(one.path) == beside} | {keep}
         needed = {
@@ -308,7 +280,7 @@ class _Work(Struct, kw_only=True):
 def _parts(work: _Work, chosen: Mapping[str, str]) -> Iterator[ArtefactLibrary]:
     place = work.wish.place
     for soname in chosen:
-        loaded = work.found[soname]
+        loaded = work.gathered.found[soname]
         level = _level(soname) or "mpi"
         folders = ["$ORIGIN", f"$ORIGIN/../{PRIVATE}", f"{place}/{level}", f"{place}/{PRIVATE}"]
         if level != "mpi":  # only an MPI has parts that stand beside each other by their names
@@ -320,7 +292,7 @@ def _parts(work: _Work, chosen: Mapping[str, str]) -> Iterator[ArtefactLibrary]:
             rpath=":".join(folders),
             needed=work.renamed(loaded, level),
         )
-    for soname, loaded in work.found.items():
+    for soname, loaded in work.gathered.found.items():
         if soname in chosen and _level(soname) in {"mpi", ""}:
             continue
         new = work.private(soname)
@@ -350,7 +322,7 @@ def _moved(
     view: FileView, replacement: Replacement, work: _Work, wish: ArtefactRequest
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Return what an Open MPI must be told of its new place, and the files that it reads there."""
-    for soname, loaded in work.found.items():
+    for soname, loaded in work.gathered.found.items():
         if soname.startswith(("libopen-pal.", "libopen_mpi.")):
             if not view.traces(loaded.file).prefix:
                 continue
@@ -370,12 +342,12 @@ def _compact(
     wish = work.wish
     provides = {}
     for soname in chosen:
-        nodes = work.found[soname].elf.version_definitions
+        nodes = work.gathered.found[soname].elf.version_definitions
         if names := tuple(node.name for node in nodes if not node.base):
             provides[soname] = names
     needs: dict[str, dict[str, None]] = {}
     levels = {""}
-    for loaded in work.found.values():
+    for loaded in work.gathered.found.values():
         levels.add(loaded.elf.isa)
         for need in loaded.elf.version_needs:
             if is_machines(need.library) and not need.weak:
@@ -391,7 +363,7 @@ def _compact(
         if posixpath.basename(one.file) == (main.elf.soname or posixpath.basename(main.path))
     }
     families = {main.family.abi for main in mains.values()}
-    machine = next(iter(work.found.values())).elf.machine
+    machine = next(iter(work.gathered.found.values())).elf.machine
     return Compact(
         name=wish.name,
         place=wish.place,
@@ -453,9 +425,3 @@ def folders_of(closures: Sequence[Closure], names: Sequence[str]) -> tuple[str, 
         if soname_of(loaded) in names or loaded.names & set(names)
     }
     return tuple(found)
-
-
-def _problem(message: str, file: str, hint: str) -> Problem:
-    return Problem(
-        reason=Reason.INJECTION_FAILS, message=message, where=Location(file=file), hint=hint
-    )

@@ -83,47 +83,34 @@ def _problem(judgement: Judgement, message: str, hint: str) -> Problem:
     return Problem(reason=Reason.INJECTION_STEPS, message=message, where=where, hint=hint)
 
 
-def render_apptainer(containing: Containing) -> str:
-    """Return options of `apptainer exec`, as words of a shell."""
-    words = [f"--bind={source}:{place}:ro" for place, source in containing.binds.items()]
-    words += [f"--env={name}={value}" for name, value in containing.environment.items()]
-    return shlex.join(words) + "\n"
+_OPTIONS = {
+    "apptainer": ("--bind={source}:{place}:ro", "--env={name}={value}"),
+    "podman": ("--volume={source}:{place}:ro", "--env={name}={value}"),
+    "docker": ("--volume={source}:{place}:ro", "--env={name}={value}"),
+    # Lines of fstab with colons between their fields: github.com/NVIDIA/enroot, doc/cmd/start.md.
+    "enroot": ("--mount={source}:{place}:none:x-create=auto,rbind,ro", "--env={name}={value}"),
+    # It has no read-only binds, and makes a place only with --write-fake: ch-run(1).
+    "ch-run": ("--bind={source}:{place}", "--set-env={name}={value}"),
+}
+"""How tools are told of a bind, and of a variable: as words of a shell."""
 
 
-def render_podman(containing: Containing) -> str:
-    """Return options of `podman run`, which are those of `docker run`, as words of a shell."""
-    words = [f"--volume={source}:{place}:ro" for place, source in containing.binds.items()]
-    words += [f"--env={name}={value}" for name, value in containing.environment.items()]
-    return shlex.join(words) + "\n"
-
-
-def render_ch_run(containing: Containing) -> str:
-    """Return options of Charliecloud's `ch-run`, as words of a shell (ch-run(1)).
-
-    It has no read-only binds, and makes a place only with --write-fake.
-    """
-    words = [f"--bind={source}:{place}" for place, source in containing.binds.items()]
-    words += [f"--set-env={name}={value}" for name, value in containing.environment.items()]
-    return shlex.join(words) + "\n"
-
-
-def render_enroot(containing: Containing) -> str:
-    """Return options of `enroot start`, as words of a shell."""
-    return shlex.join(enroot_words(containing.binds, containing.environment)) + "\n"
-
-
-def enroot_words(binds: Mapping[str, str], environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return options of `enroot start` (github.com/NVIDIA/enroot, doc/cmd/start.md).
-
-    A mount is a line of fstab with colons between its fields.
-    """
+def option_words(
+    tool: str, binds: Mapping[str, str], environment: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Return the options of a tool that make binds and set variables."""
+    bind, variable = _OPTIONS[tool]
     return (
-        *(
-            f"--mount={source}:{place}:none:x-create=auto,rbind,ro"
-            for place, source in sorted(binds.items())
-        ),
-        *(f"--env={name}={value}" for name, value in sorted(environment.items())),
+        *(bind.format(source=source, place=place) for place, source in sorted(binds.items())),
+        *(variable.format(name=name, value=value) for name, value in sorted(environment.items())),
     )
+
+
+def render(form: str, containing: Containing) -> str:
+    """Return a definition in a form: options of a tool, an EDF or a CDI file."""
+    if form in _FILES:
+        return _FILES[form](containing)
+    return shlex.join(option_words(form, containing.binds, containing.environment)) + "\n"
 
 
 def render_edf(containing: Containing) -> str:
@@ -209,13 +196,4 @@ HOOKS: Mapping[str, Callable[[Hook], str]] = {
 }
 """The forms of hooks."""
 
-FORMS: Mapping[str, Callable[[Containing], str]] = {
-    "apptainer": render_apptainer,
-    "podman": render_podman,
-    "docker": render_podman,
-    "enroot": render_enroot,
-    "ch-run": render_ch_run,
-    "edf": render_edf,
-    "cdi": render_cdi,
-}
-"""The forms that a definition can be written in."""
+_FILES: Mapping[str, Callable[[Containing], str]] = {"edf": render_edf, "cdi": render_cdi}

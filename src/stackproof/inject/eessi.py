@@ -13,10 +13,11 @@ import posixpath
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from msgspec import Struct, field
+from msgspec import field
 
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.core.value import Value
+from stackproof.inject.gathering import Gathered, find_beside, problem, soname_of, stays
 from stackproof.inject.replacement import Main, Replacement, part_of
 from stackproof.linking.loader import FileView, LoaderSettings, Machine, MappedObject, load_program
 from stackproof.mpi import abi, families, homes
@@ -27,8 +28,7 @@ PRIVATE = "private"
 
 _WORD = re.compile(r"[A-Za-z0-9_]+")
 _ACCELERATOR = re.compile(r"(CUDA|ROCM)-[0-9]+(?:\.[0-9]+)*")
-# What glibc installs (shlib-versions): it must be the one of the program's own loader.
-_C_LIBRARY = re.compile(
+_LIBRARY = re.compile(
     r"(?:ld-linux[\w-]*|ld64|libc|libm|libmvec|libpthread|libdl|librt|libutil|libresolv|libanl|"
     r"libnsl|libnss_\w+|libBrokenLocale|libthread_db)\.so\.\d+"
 )
@@ -37,8 +37,6 @@ _DRIVERS = re.compile(r"lib(?:cuda|nvidia-[\w-]+)\.so\.\d+")
 
 
 _LIBRARY = re.compile(r"lib.+\.so(?:\.[0-9.]+)?")
-# What opens plug-ins in a folder beside itself, and that folder.
-_BESIDE = {"libucs.so.": "ucx", "libfabric.so.": "libfabric"}
 # Folders of an Open MPI's plug-ins, below its libraries; what it reads; and what starts its ranks.
 _COMPONENTS = ("openmpi", "pmix", "prte")
 _COMPONENT = re.compile(r"(?=(?:\w*_)?mca_)\w+\.so")
@@ -146,8 +144,8 @@ def plan_filling(
     for path in launchers.values():
         got.found.pop(posixpath.basename(path), None)
     wanted = [*beside(view, got.found), *(_components(view, replacement) if carried else ())]
-    plugins, without = take_plugins(view, wanted, got.found, machine)
-    got.check()
+    plugins, without = take_plugins(view, wanted, got, machine)
+    check(got)
     starters = [
         Copied(source=path, target=f"{HOME}/bin/{name}", rpath=_up_to_lib(2))
         for name, path in launchers.items()
@@ -165,43 +163,23 @@ def plan_filling(
     )
 
 
-class Gathered(Struct, kw_only=True):
-    """What some files load: objects by SONAME, names that stay the machine's, and what is wrong."""
-
-    found: dict[str, MappedObject] = field(default_factory=dict)
-    left: set[str] = field(default_factory=set)
-    problems: list[Problem] = field(default_factory=list)
-
-    def check(self) -> None:
-        """Raise `StackproofError` (INJECTION_FAILS) with all that is in the way."""
-        for loaded in self.found.values():
-            self.problems += _absolute_needs(loaded)
-        if self.problems:
-            raise StackproofError(*dict.fromkeys(self.problems))
-
-
 def gather(
     view: FileView, paths: Sequence[str], own: Collection[str], machine: Machine
 ) -> Gathered:
     """Return what files and all that they need are, down to glibc; `own` are SONAMEs among them."""
-    got = Gathered()
+    gathered = Gathered(stays=stays)
     for path in paths:
         closure = load_program(view, path, machine=machine, setting=LoaderSettings())
-        for edge in closure.missing:
-            # What is copied beside it is found there: Intel's libraries name no folder themselves.
-            if not stays(edge.name) and edge.name not in own:
-                by = closure.objects[edge.by].path
-                got.problems.append(_problem(f"`{edge.name}` is not found", by, "install it"))
-        for loaded in closure.objects:
-            soname = soname_of(loaded)
-            if stays(soname):
-                got.left.add(soname)
-            elif got.found.setdefault(soname, loaded).file.identity != loaded.file.identity:
-                other = got.found[soname].path
-                text = f"`{loaded.path}` and `{other}` both are `{soname}`"
-                hint = "remove one from its search path"
-                got.problems.append(_problem(text, loaded.path, hint))
-    return got
+        # What is copied beside it is found there: Intel's libraries name no folder themselves.
+        gathered.take(closure, own)
+    return gathered
+
+
+def check(gathered: Gathered) -> None:
+    """Raise `StackproofError` (INJECTION_FAILS) with all that is in the way."""
+    for loaded in gathered.found.values():
+        gathered.problems += _absolute_needs(loaded)
+    gathered.check()
 
 
 def _up_to_lib(above: int) -> str:
@@ -263,20 +241,11 @@ def _copies(found: Mapping[str, MappedObject], own: Mapping[str, str]) -> Iterat
 
 
 def beside(view: FileView, found: Mapping[str, MappedObject]) -> Iterator[tuple[str, str, str]]:
-    """Yield plug-ins that libraries open beside themselves: path, target and DT_RPATH.
-
-    UCX looks for its transports in a folder beside its own library (ucs/sys/module.c), so that
-    they must move with it.
-    """
-    for soname, loaded in found.items():
-        name = next((sub for start, sub in _BESIDE.items() if soname.startswith(start)), None)
-        if name is None:
-            continue
-        folder = posixpath.join(posixpath.dirname(loaded.file.path), name)
-        for entry in view.listing(folder):
-            if _LIBRARY.fullmatch(entry):
-                target = f"lib/{PRIVATE}/{name}/{entry}"
-                yield posixpath.join(folder, entry), target, "$ORIGIN:$ORIGIN/.."
+    """Yield plug-ins that libraries open beside themselves: path, target and DT_RPATH."""
+    for name, path in find_beside(view, found):
+        entry = posixpath.basename(path)
+        if _LIBRARY.fullmatch(entry):
+            yield path, f"lib/{PRIVATE}/{name}/{entry}", "$ORIGIN:$ORIGIN/.."
 
 
 def _components(view: FileView, replacement: Replacement) -> Iterator[tuple[str, str, str]]:
@@ -292,25 +261,25 @@ def _components(view: FileView, replacement: Replacement) -> Iterator[tuple[str,
 def take_plugins(
     view: FileView,
     wanted: Sequence[tuple[str, str, str]],
-    found: dict[str, MappedObject],
+    gathered: Gathered,
     machine: Machine,
 ) -> tuple[list[Copied], tuple[str, ...]]:
-    """Return plug-ins to copy, and which stay behind and why; what they need goes into `found`."""
+    """Return plug-ins to copy, and which stay behind and why; what they need is gathered too."""
     copies, without = [], []
     for path, target, rpath in wanted:
         if view.look(path) is None:
             continue
-        more, why = _needs_of_plugin(view, path, found, machine)
+        more, why = _needs_of_plugin(view, path, gathered, machine)
         if why:
             without.append(f"{posixpath.basename(path)}: {why}")
             continue
-        found.update(more)
+        gathered.found.update(more)
         copies.append(Copied(source=path, target=target, rpath=rpath))
     return copies, tuple(without)
 
 
 def _needs_of_plugin(
-    view: FileView, path: str, found: Mapping[str, MappedObject], machine: Machine
+    view: FileView, path: str, gathered: Gathered, machine: Machine
 ) -> tuple[dict[str, MappedObject], str]:
     """Return the libraries that a plug-in brings, and why it cannot be taken, empty if it can."""
     more: dict[str, MappedObject] = {}
@@ -318,15 +287,14 @@ def _needs_of_plugin(
         closure = load_program(view, path, machine=machine, setting=LoaderSettings())
     except StackproofError as error:
         return more, error.problems[0].message
-    missing = dict.fromkeys(edge.name for edge in closure.missing if not stays(edge.name))
-    if missing:
-        return more, f"{', '.join(f'`{name}`' for name in missing)} not found"
+    if why := gathered.missing(closure):
+        return more, why
     beside = posixpath.dirname(path)
     for loaded in closure.objects[1:]:
         soname = soname_of(loaded)
         if stays(soname) or posixpath.dirname(loaded.path) == beside:
             continue
-        known = found.get(soname, loaded)
+        known = gathered.found.get(soname, loaded)
         if known.file.identity != loaded.file.identity:
             return {}, f"it finds another `{soname}`: `{loaded.path}`"
         more[soname] = known
@@ -359,25 +327,8 @@ def _environment(
     return {}
 
 
-def soname_of(loaded: MappedObject) -> str:
-    """Return the SONAME of an object, or the name of its file without one."""
-    return loaded.elf.soname or posixpath.basename(loaded.path)
-
-
-def stays(name: str) -> bool:
-    """Return whether a library always is the machine's own: the C library's, or a driver's."""
-    base = posixpath.basename(name)
-    return bool(_C_LIBRARY.fullmatch(base) or _DRIVERS.fullmatch(base))
-
-
 def _absolute_needs(loaded: MappedObject) -> Iterator[Problem]:
     for name in loaded.elf.needed:
         if "/" in name:
             text = f"it needs `{name}` by its path, which no search order can change"
-            yield _problem(text, loaded.path, "patchelf --replace-needed, in a copy")
-
-
-def _problem(message: str, file: str, hint: str) -> Problem:
-    return Problem(
-        reason=Reason.INJECTION_FAILS, message=message, where=Location(file=file), hint=hint
-    )
+            yield problem(text, loaded.path, "patchelf --replace-needed, in a copy")

@@ -18,10 +18,11 @@ from stackproof.inject.eessi import (
     Copied,
     Filling,
     beside,
+    check,
     gather,
-    soname_of,
     take_plugins,
 )
+from stackproof.inject.gathering import soname_of
 from stackproof.inject.replacement import Replacement
 from stackproof.linking.loader import (
     Closure,
@@ -95,8 +96,8 @@ def plan_fabric(
         (source, f"{FOLDER}/{PRIVATE}/libfabric/{posixpath.basename(source)}", "$ORIGIN/..")
         for source, _, _ in beside(view, {NAME: own})
     ]
-    plugins, without = take_plugins(view, wanted, got.found, machine)
-    got.check()
+    plugins, without = take_plugins(view, wanted, got, machine)
+    check(got)
     copies = [Copied(source=own.file.path, target=f"{FOLDER}/{NAME}", rpath=f"$ORIGIN/{PRIVATE}")]
     copies += [
         Copied(source=one.file.path, target=f"{FOLDER}/{PRIVATE}/{soname}", rpath="$ORIGIN")

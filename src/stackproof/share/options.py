@@ -57,7 +57,7 @@ class ImageCheckOptions(
 class ImageSignOptions(
     Options,
     run="share.cli.trust:run_sign",
-    text="sign an image with a key of ssh: its content, metadata, label, date and documents",
+    text="sign an image with a key of ssh: its content, metadata, label, date and verdicts",
 ):
     """An image, what it is signed as, and the key."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stackproof.bench.runtimes.start import ContainerStart, ImageSource, RuntimeFacts, WithProgram
-from stackproof.inject.container import enroot_words
+from stackproof.inject.container import option_words
 
 
 class Enroot(WithProgram):
@@ -27,6 +27,6 @@ class Enroot(WithProgram):
         """
         return (
             "enroot", "start",
-            *enroot_words(start.binds, start.environment),
+            *option_words("enroot", start.binds, start.environment),
             *start.options, start.image,
         )  # fmt: skip

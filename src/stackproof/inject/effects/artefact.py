@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import field
@@ -28,9 +27,11 @@ from stackproof.inject.artefact import (
 from stackproof.inject.effects import named, versions
 from stackproof.inject.effects import staging as inject_staging
 from stackproof.inject.effects.named import NamedPath
+from stackproof.inject.effects.staging import real_path
 from stackproof.inject.hook_manifest import Compact
 from stackproof.inject.replacement import Replacement, find_replacement
 from stackproof.inject.variants import LEVELS, ArtefactMetadata, Variant, newest_node
+from stackproof.linking.effects import runpath
 from stackproof.linking.effects.view import RootView
 from stackproof.linking.loader import LoaderSettings, load_program
 from stackproof.mpi.effects import fabric
@@ -75,9 +76,9 @@ def make_variant(place: NamedPath, wish: ArtefactRequest, folder: str) -> Made:
     replacement = _found(view, place)
     making = _plan(view, replacement, wish)
     for part in making.parts:
-        _copy(_real(view, part.source), os.path.join(folder, part.target), part)
+        _copy(real_path(view, part.source), os.path.join(folder, part.target), part)
     for target, source in making.trees.items():
-        inject_staging.copy_tree(_real(view, source), os.path.join(folder, target))
+        inject_staging.copy_tree(real_path(view, source), os.path.join(folder, target))
     _copy_bill(view, (replacement.prefix, os.path.dirname(replacement.prefix), place.path), folder)
     variant = Variant(
         folder=os.path.basename(folder),
@@ -115,18 +116,13 @@ def _plan(view: RootView, replacement: Replacement, wish: ArtefactRequest) -> Ma
     making = plan_artefact(view, replacement, wish)
     total = hashlib.sha256()
     for source in sorted({part.source for part in making.parts}):
-        total.update(files.sha256(_real(view, source)).encode())
+        total.update(files.sha256(real_path(view, source)).encode())
     return plan_artefact(view, replacement, replace(wish, tag=total.hexdigest()[:_TAG_LETTERS]))
-
-
-def _real(view: RootView, path: str) -> str:
-    found = view.resolve(path)
-    return found[1] if found else path
 
 
 def _copy(source: str, target: str, part: ArtefactLibrary) -> None:
     """Copy a library, and give it its names and its search path."""
-    before = inject_staging.read(source)
+    before = runpath.read(source)
     # One kind of change at a time: patchelf 0.14 gives the search path as SONAME otherwise.
     calls = []
     if part.soname != before.soname:
@@ -135,15 +131,10 @@ def _copy(source: str, target: str, part: ArtefactLibrary) -> None:
         words = [("--replace-needed", old, new) for old, new in part.needed.items()]
         calls.append([word for triple in words for word in triple])
     calls.append(["--force-rpath", "--set-rpath", part.rpath])
-    try:
-        os.makedirs(os.path.dirname(target), exist_ok=True)
-        shutil.copyfile(source, target)
-        os.chmod(target, 0o755)  # noqa: S103 - jobs of all users load it
-    except OSError as error:
-        raise files.translate(error, target) from error
+    inject_staging.copy_library(source, target)
     for options in calls:
         run.check(Command(argv=("patchelf", *options, target), timeout_s=_TOOL_TIMEOUT_S))
-    after = inject_staging.read(target)
+    after = runpath.read(target)
     same = all(
         getattr(before, word) == getattr(after, word)
         for word in ("exports", "more_exports", "imports", "version_definitions", "objects")
@@ -173,7 +164,7 @@ def _copy_bill(view: RootView, places: Sequence[str], folder: str) -> None:
     for place in dict.fromkeys(places):
         path = os.path.join(place, fabric.BILL)
         if view.look(path) is not None:
-            bill = files.read_bounded(_real(view, path), limits.IMAGE_MEMBER)
+            bill = files.read_bounded(real_path(view, path), limits.IMAGE_MEMBER)
             files.write(os.path.join(folder, fabric.BILL), bill)
             return
 

@@ -108,15 +108,15 @@ def judge_named(
 class _Looked(Value):
     """What programs of one root have in common: views of it, what is asked, and what is known."""
 
-    own: FileView
+    own: RootView
     asked: Question
     equal: EqualPrograms
 
 
 def _look(place: NamedPath, other: NamedPath, of: ProgramOptions, question: Question) -> _Looked:
-    view, replacement = _joined(place, other, of.root)
+    own, view, replacement = _joined(place, other, of.root)
     return _Looked(
-        own=view if isinstance(view, RootView) else place.view(of.root),
+        own=own,
         asked=replace(question, setting=setting_of(of, place.root(of.root).config.environment)),
         equal=EqualPrograms(view, replacement),
     )
@@ -139,8 +139,6 @@ def _judged(looked: _Looked, path: str, place: NamedPath, of: ProgramOptions) ->
     """Return the judgement of a program, or of the script that it is."""
     own, paths = looked.own, _paths(place, of.root)
     folders = paths.get("PATH", "/usr/bin:/bin").split(":")
-    if not isinstance(own, RootView):
-        return looked.equal.judge(path, replace(looked.asked, startup=None))
     script, startup, words = _started_by(own, path, folders)
     if words and python_modules.is_python(script):
         first, script = script, python_modules.script_in(words)
@@ -215,10 +213,8 @@ def _paths(place: NamedPath, root: str) -> Mapping[str, str]:
     return os.environ if at_home else place.root(root).config.environment
 
 
-def _host(view: FileView, program: str, question: Question) -> Startup | None:
-    """Return the start of a program by its host; only files of a root tell of that."""
-    if not isinstance(view, RootView):
-        return None
+def _host(view: RootView, program: str, question: Question) -> Startup | None:
+    """Return the start of a program by its host."""
     try:
         closure = load_program(view, program, machine=question.machine, setting=question.setting)
     except StackproofError:  # whoever judges it says what is wrong with it
@@ -226,13 +222,12 @@ def _host(view: FileView, program: str, question: Question) -> Startup | None:
     return startup_of(view, closure)
 
 
-def _tell_skipped(view: FileView, say: Callable[[str], None]) -> None:
+def _tell_skipped(view: RootView, say: Callable[[str], None]) -> None:
     """Say which files of a folder could not be looked at."""
-    skipped = view.skipped if isinstance(view, RootView) else []
-    for path in skipped:
+    for path in view.skipped:
         shown = harmless.line(path.encode(errors="backslashreplace").decode())
         say(f"the name of `{shown}` is not UTF-8, so it is left out")
-    skipped.clear()
+    view.skipped.clear()
 
 
 def _command(root: str) -> str:
@@ -255,8 +250,10 @@ def _environment(words: Sequence[str]) -> dict[str, str]:
     return dict(word.split("=", 1) for word in words)
 
 
-def _joined(place: NamedPath, other: NamedPath, root: str) -> tuple[FileView, Replacement]:
-    """Return the view that has both a program and what is to be injected."""
+def _joined(
+    place: NamedPath, other: NamedPath, root: str
+) -> tuple[RootView, FileView, Replacement]:
+    """Return the view of a program, that with what is to be injected too, and the replacement."""
     target = other.prefix or other.path
     if not other.image:
         clash = sorted(place.binds.keys() & other.binds.keys())
@@ -270,11 +267,12 @@ def _joined(place: NamedPath, other: NamedPath, root: str) -> tuple[FileView, Re
         if (root != "/" or place.image) and not other.binds:
             more[other.path] = other.path
         view = place.view(root, more)
-        return view, require_use(find_replacement(view, target))
+        return view, view, require_use(find_replacement(view, target))
     above = other.view("/")
     prefix = find_replacement(above, named.mpi_of(other, above)).prefix
-    merged = MergedView(place.view(root), above, prefix)
-    return merged, require_use(find_replacement(merged, prefix))
+    own = place.view(root)
+    merged = MergedView(own, above, prefix)
+    return own, merged, require_use(find_replacement(merged, prefix))
 
 
 _R_FOLDERS = ("/usr/lib/R", "/usr/lib64/R", "/usr/local/lib/R", "/usr/local/lib64/R")

@@ -10,12 +10,12 @@ from stackproof.core.errors import Location, Problem, Reason, StackproofError, f
 from stackproof.core.value import Value, replace
 from stackproof.image.container.effects import roots
 from stackproof.inject.artefact import folders_of
-from stackproof.inject.container import ANNOTATION, FORMS, HOOKS, Hook, plan_containing
-from stackproof.inject.eessi import soname_of
+from stackproof.inject.container import ANNOTATION, HOOKS, Hook, plan_containing, render
 from stackproof.inject.effects import artefact, levels
 from stackproof.inject.effects import named as inject_named
 from stackproof.inject.effects.check import judge_named, question_of
 from stackproof.inject.effects.wanted import refuse
+from stackproof.inject.gathering import soname_of
 from stackproof.inject.hook_manifest import Compact
 from stackproof.inject.judge import Question, judge
 from stackproof.inject.model import Cause, Judgement
@@ -64,7 +64,7 @@ def definition(of: ProgramOptions, options: ContainerOptions, say: Callable[[str
     named = judge_named(of, options.replacement, question, lambda text: say(f"note: {text}"))
     judgements = [judgement for _, judgement in named]
     refuse(judgements, accept_unknown=options.accept_unknown)
-    return FORMS[options.form](plan_containing(judgements, {prefix.path: prefix.path}))
+    return render(options.form, plan_containing(judgements, {prefix.path: prefix.path}))
 
 
 def _asked(options: ContainerOptions) -> _Asked:
@@ -120,7 +120,7 @@ def _bind(of: ProgramOptions, options: ContainerOptions, asked: _Asked, question
         one = judge(view, path, replace(found, prefix=place), question)
         judgements.append(replace(one, environment={**one.environment, **told}))
     refuse(judgements, accept_unknown=options.accept_unknown)
-    return FORMS[options.form](plan_containing(judgements, {place: asked.folder}))
+    return render(options.form, plan_containing(judgements, {place: asked.folder}))
 
 
 class MadeHook(Value):

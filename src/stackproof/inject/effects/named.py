@@ -22,7 +22,7 @@ from stackproof.inject.program import calls_mpi
 from stackproof.linking.effects import view as linking_view
 from stackproof.linking.effects.view import FileSource, RootView
 from stackproof.linking.elf import read
-from stackproof.linking.loader import FileView, LoaderSettings
+from stackproof.linking.loader import LoaderSettings
 from stackproof.mpi import abi
 from stackproof.share.effects import naming
 
@@ -46,7 +46,7 @@ class NamedPath(Value):
     binds: Mapping[str, str] = field(default_factory=dict)
     prefix: str = ""
 
-    def view(self, root: str, more: Mapping[str, str] | None = None) -> FileView:
+    def view(self, root: str, more: Mapping[str, str] | None = None) -> RootView:
         """Return the view that the place lies in; `more` are further folders to bind."""
         return self.root(root).view({**self.binds, **(more or {})})
 
@@ -191,13 +191,13 @@ def network_prefix(view: RootView, point: str, inside: Sequence[str]) -> str:
     return ""
 
 
-def mpi_of(place: NamedPath, view: FileView) -> str:
+def mpi_of(place: NamedPath, view: RootView) -> str:
     """Return the prefix that a place offers for injection.
 
     A container's image says it by `#`, by its label, or by having one MPI only. Raises
     `StackproofError`: NO_MPI when it has none, INVALID_VALUE when it has several.
     """
-    if place.prefix or not place.image or not isinstance(view, RootView):
+    if place.prefix or not place.image:
         return place.prefix or place.path
     labelled = place.root("/").config.labels.get(_LABEL)
     if labelled:
@@ -217,14 +217,14 @@ def mpi_of(place: NamedPath, view: FileView) -> str:
     )
 
 
-def programs_of(place: NamedPath, view: FileView) -> tuple[str, ...]:
+def programs_of(place: NamedPath, view: RootView) -> tuple[str, ...]:
     """Return the programs of a place that call MPI, by themselves or by their own libraries.
 
     A file stands for itself. In a folder all ELF files are looked at; libraries that call MPI and
     that no program names (a Python module, a plug-in) count as well. Raises `StackproofError`
     (NO_MPI) when there is none.
     """
-    if not isinstance(view, RootView) or view.look(place.path) is not None:
+    if view.look(place.path) is not None:
         return (place.path,)
     found = tuple(_callers(place.path, view))
     if not found:

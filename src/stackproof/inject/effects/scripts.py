@@ -18,7 +18,6 @@ from stackproof.inject.model import (
     verdict_of,
 )
 from stackproof.linking.effects.view import RootView
-from stackproof.linking.loader import FileView
 
 # The kernel reads so much of a file, and goes so deep (fs/exec.c, include/uapi/linux/binfmts.h).
 _FIRST_LINE, _DEEPEST = 256, 5
@@ -131,11 +130,11 @@ def of_module(
     return replace(best, program=path or best.program, findings=findings)
 
 
-def opened_by(view: FileView, script: str, program: str) -> tuple[str, ...]:
+def opened_by(view: RootView, script: str, program: str) -> tuple[str, ...]:
     """Return the libraries that a script of Python opens, none for what another program runs."""
     name = posixpath.basename(program)
     file = view.look(script) if script != program and name.startswith("python") else None
-    if file is None or not isinstance(view, RootView):
+    if file is None:
         return ()
     text = view.head(file, limits.SMALL_RECORD.bytes)
     whole = len(text) < limits.SMALL_RECORD.bytes

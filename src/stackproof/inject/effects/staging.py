@@ -24,7 +24,7 @@ from stackproof.core.errors import Location, Reason, fail
 from stackproof.core.value import Value, replace
 from stackproof.inject.eessi import Filling
 from stackproof.inject.effects import named, versions
-from stackproof.inject.effects.versions import Keep
+from stackproof.inject.effects.versions import Before, Keep
 from stackproof.inject.wrapper import Wrapping
 from stackproof.linking.effects import runpath
 from stackproof.linking.effects.view import RootView
@@ -70,15 +70,16 @@ def fill(filling: Filling, folder: str, view: RootView) -> Mapping[str, str]:
     """
     sources = {}
     for target, path in filling.trees.items():
-        copy_tree(_real(view, path), os.path.join(folder, target))
+        copy_tree(real_path(view, path), os.path.join(folder, target))
         for inside, _, names in os.walk(os.path.join(folder, target)):
             for name in names:
                 copied = os.path.join(inside, name)
                 sources[os.path.relpath(copied, folder)] = files.sha256(copied)
     for one in filling.libraries:
-        source, target = _real(view, one.source), os.path.join(folder, one.target)
+        source, target = real_path(view, one.source), os.path.join(folder, one.target)
         sources[one.target] = files.sha256(source)
-        _copy_with_rpath(source, target, one.rpath)
+        copy_library(source, target)
+        runpath.seal(target, one.rpath)
         if one.asks:
             runpath.ask_for(target, one.asks)
     for path, text in filling.links.items():
@@ -86,9 +87,10 @@ def fill(filling: Filling, folder: str, view: RootView) -> Mapping[str, str]:
     return sources
 
 
-def _real(view: RootView, path: str) -> str:
-    found = view.resolve(path)
-    return found[1] if found else path
+def real_path(view: RootView, path: str) -> str:
+    """Return where a path of a view lies on this machine; the path itself where nothing does."""
+    resolved = view.resolve(path)
+    return resolved[1] if resolved else path
 
 
 def copy_tree(source: str, target: str) -> None:
@@ -126,7 +128,9 @@ def wrap(wrapping: Wrapping, folder: str) -> None:
         if not os.path.islink(target):
             _link(target, text)
     if wrapping.copy:
-        _copy_with_rpath(wrapping.program, os.path.join(folder, wrapping.copy), wrapping.rpath)
+        copy = os.path.join(folder, wrapping.copy)
+        copy_library(wrapping.program, copy)
+        runpath.seal(copy, wrapping.rpath)
     files.write(os.path.join(folder, wrapping.script), wrapping.text, mode=0o755)
 
 
@@ -138,17 +142,14 @@ def _link(path: str, text: str) -> None:
         raise files.translate(error, path) from error
 
 
-def _copy_with_rpath(source: str, target: str, rpath: str) -> None:
+def copy_library(source: str, target: str) -> None:
+    """Copy a library or a program for everybody, into folders that are made; raises as files do."""
     try:
         os.makedirs(os.path.dirname(target), exist_ok=True)
         shutil.copyfile(source, target)
         os.chmod(target, 0o755)  # noqa: S103 - jobs of all users load it
     except OSError as error:
         raise files.translate(error, target) from error
-    runpath.seal(target, rpath)
-
-
-read = runpath.read
 
 
 def current(place: str) -> Injection | None:
@@ -156,53 +157,29 @@ def current(place: str) -> Injection | None:
 
     Whoever acts on it asks `recorded`, with the lock held.
     """
-    try:
-        text = os.readlink(place)
-    except OSError:
-        return None
-    if os.path.dirname(text) != versions.KEEP:
-        return None
-    return _record_of(os.path.join(os.path.dirname(place), text, _RECORD))
+    folder = versions.current(place)
+    return _record_of(folder) if folder else None
 
 
 def recorded(keep: Keep) -> Injection | None:
     """Return the record of the version that the place points to, None when it is none of ours."""
     version = keep.version()
-    return _record_of(os.path.join(keep.path(version), _RECORD)) if version else None
+    return _record_of(keep.path(version)) if version else None
 
 
-def _record_of(path: str) -> Injection:
+def _record_of(folder: str) -> Injection:
+    path = os.path.join(folder, _RECORD)
     return noun.from_json(Injection, files.read_bounded(path, limits.LOCK), file=path)
 
 
 def commit(keep: Keep, folder: str, record: Injection) -> Staged:
     """Give a filled folder its number, and write what is at its place now into its record."""
     number = versions.free_number(keep)
-    now = keep.above.state(keep.name)
-    before, is_folder = "", False
-    if now is not None and stat.S_ISLNK(now.st_mode):
-        before = os.readlink(keep.name, dir_fd=keep.above.descriptor)
-    elif now is not None:
-        before, is_folder = os.path.join(versions.KEEP, f"{keep.name}.found.{number}"), True
-    record = replace(record, before=before, before_folder=is_folder)
+    before = versions.look_before(keep, number)
+    record = replace(record, before=before.text, before_folder=before.is_folder)
     files.write(os.path.join(folder, _RECORD), noun.to_json(record))
     versions.normalise(folder)
     return Staged(folder=versions.name_version(keep, number), record=record)
-
-
-def switch(keep: Keep, staged: Staged) -> None:
-    """Let a place point to a version, by one rename.
-
-    Raises `StackproofError`: UNSUPPORTED where a folder is in the way and the file system cannot
-    exchange two names, and what files raise.
-    """
-    text = os.path.join(versions.KEEP, staged.folder)
-    if staged.record.before_folder:
-        name = os.path.basename(staged.record.before)
-        versions.link(keep, name, text)
-        versions.exchange(keep, name)
-    else:
-        versions.point(keep, text)
 
 
 def undo(keep: Keep) -> Injection:
@@ -218,23 +195,18 @@ def undo(keep: Keep) -> Injection:
             where=Location(file=keep.place),
             hint="name the folder that `inject apply` printed",
         )
-    versions.check_before(
-        keep, record.before, f"`rm {keep.place}` leaves programs with their own MPI"
-    )
-    name = os.path.basename(record.before)
-    if record.before_folder:
-        versions.exchange(keep, name)
-        keep.folder.remove(name)
-    elif record.before:
-        versions.point(keep, record.before)
-    else:
-        versions.unlink(keep)
+    hint = f"`rm {keep.place}` leaves programs with their own MPI"
+    versions.go_back(keep, _before(record), hint)
     return record
+
+
+def _before(record: Injection) -> Before:
+    return Before(text=record.before, is_folder=record.before_folder)
 
 
 def with_rollback(keep: Keep, staged: Staged, verify: Callable[[], None]) -> None:
     """Switch to a version, verify, and go back when that raises."""
-    switch(keep, staged)
+    versions.switch(keep, staged.folder, _before(staged.record))
     try:
         verify()
     except BaseException:

@@ -275,14 +275,61 @@ def name_version(keep: Keep, number: int) -> str:
     return name
 
 
-def check_before(keep: Keep, before: str, hint: str) -> None:
-    """Raise `StackproofError` unless what was at a place before is there, and is believed.
+def current(place: str) -> str:
+    """Return the folder of the version that a place points to, empty where it points to none.
+
+    Whoever acts on it asks `Keep.version`, with the lock held.
+    """
+    try:
+        text = os.readlink(place)
+    except OSError:
+        return ""
+    return os.path.join(os.path.dirname(place), text) if os.path.dirname(text) == KEEP else ""
+
+
+class Before(Value):
+    """What was at a place before a version: the text of a link, or empty for nothing.
+
+    `is_folder` for a folder, which the text names beside the place.
+    """
+
+    text: str = ""
+    is_folder: bool = False
+
+
+def look_before(keep: Keep, number: int) -> Before:
+    """Return what is at a place now, before the version of a number; the lock must be held."""
+    now = keep.above.state(keep.name)
+    if now is None:
+        return Before()
+    if stat.S_ISLNK(now.st_mode):
+        return Before(text=os.readlink(keep.name, dir_fd=keep.above.descriptor))
+    return Before(text=os.path.join(KEEP, f"{keep.name}.found.{number}"), is_folder=True)
+
+
+def switch(keep: Keep, version: str, before: Before) -> None:
+    """Let a place point to a version, by one rename.
+
+    Raises `StackproofError`: UNSUPPORTED where a folder is in the way and the file system cannot
+    exchange two names, and what files raise.
+    """
+    text = os.path.join(KEEP, version)
+    if before.is_folder:
+        name = os.path.basename(before.text)
+        _link(keep, name, text)
+        _exchange(keep, name)
+    else:
+        _point(keep, text)
+
+
+def go_back(keep: Keep, before: Before, hint: str) -> None:
+    """Let be at a place what was there before, which must be there and believed.
 
     FILE_MISSING has the hint; NOT_PERMITTED is raised for a version of somebody else.
     """
-    folder, name = os.path.split(before)
-    path = os.path.join(os.path.dirname(keep.place), before)
-    if before and not os.path.lexists(path):
+    folder, name = os.path.split(before.text)
+    path = os.path.join(os.path.dirname(keep.place), before.text)
+    if before.text and not os.path.lexists(path):
         raise fail(
             Reason.FILE_MISSING,
             f"`{path}`, which was there before, is gone",
@@ -291,9 +338,16 @@ def check_before(keep: Keep, before: str, hint: str) -> None:
         )
     if folder == KEEP and ".found." not in name:  # what was found is whoever's it was
         keep.folder.open_folder(name).close()
+    if before.is_folder:
+        _exchange(keep, name)
+        keep.folder.remove(name)
+    elif before.text:
+        _point(keep, before.text)
+    else:
+        _unlink(keep)
 
 
-def unlink(keep: Keep) -> None:
+def _unlink(keep: Keep) -> None:
     """Let nothing be at a place, which is a link."""
     try:
         os.unlink(keep.name, dir_fd=keep.above.descriptor)
@@ -301,15 +355,15 @@ def unlink(keep: Keep) -> None:
         raise files.translate(error, keep.place) from error
 
 
-def point(keep: Keep, text: str) -> None:
+def _point(keep: Keep, text: str) -> None:
     """Let a place be a link with that text, by one rename; what is there is a link or nothing."""
     temporary = f"{_STAGING}link.{keep.name}"
     keep.folder.remove(temporary)
-    link(keep, temporary, text)
+    _link(keep, temporary, text)
     keep.folder.rename(temporary, keep.name, keep.above)
 
 
-def link(keep: Keep, name: str, text: str) -> None:
+def _link(keep: Keep, name: str, text: str) -> None:
     """Make a link in the folder of versions; raises what files raise."""
     try:
         os.symlink(text, name, dir_fd=keep.folder.descriptor)
@@ -317,7 +371,7 @@ def link(keep: Keep, name: str, text: str) -> None:
         raise files.translate(error, os.path.join(os.path.dirname(keep.place), KEEP)) from error
 
 
-def exchange(keep: Keep, name: str) -> None:
+def _exchange(keep: Keep, name: str) -> None:
     """Exchange the place and a name of the folder: nobody sees a moment without either."""
     library = ctypes.CDLL(None, use_errno=True)
     names = (os.fsencode(name), os.fsencode(keep.name))

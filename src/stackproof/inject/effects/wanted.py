@@ -6,20 +6,16 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import field
 
-from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
+from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.value import Value
 from stackproof.inject.effects import named
 from stackproof.inject.effects.check import machine_of
-from stackproof.inject.model import Cause, Effect, InjectionVerdict, Judgement
+from stackproof.inject.job import reasons_against
+from stackproof.inject.model import Judgement
 from stackproof.inject.options import ApplyOptions
 from stackproof.inject.program import Demand, demand_of
 from stackproof.linking.effects.view import RootView
 from stackproof.linking.loader import Closure, LoaderSettings, load_program
-
-_REASONS = {
-    InjectionVerdict.FAILS: Reason.INJECTION_FAILS,
-    InjectionVerdict.UNKNOWN: Reason.INJECTION_UNKNOWN,
-}
 
 
 class ProgramNow(Value):
@@ -62,22 +58,11 @@ def load_programs(options: ApplyOptions) -> list[ProgramNow]:
 
 def refuse(judgements: Sequence[Judgement], *, accept_unknown: bool) -> None:
     """Raise `StackproofError` with every reason, when one speaks against the injection."""
-    wanted = {Effect.FAILS} if accept_unknown else {Effect.FAILS, Effect.CANNOT_TELL}
-    problems = []
-    for judgement in judgements:
-        for finding in judgement.findings:
-            if finding.effect in wanted and finding.cause is not Cause.RELOCATED:
-                fails = finding.effect is Effect.FAILS
-                problems.append(
-                    Problem(
-                        reason=_REASONS[
-                            InjectionVerdict.FAILS if fails else InjectionVerdict.UNKNOWN
-                        ],
-                        message=f"{finding.message} (for `{judgement.program}`)",
-                        hint=finding.remedy or None,
-                        where=Location(file=finding.file) if finding.file else None,
-                    )
-                )
+    problems = sorted(
+        reasons_against(judgements),
+        key=lambda problem: problem.reason is not Reason.INJECTION_FAILS,
+    )
+    if accept_unknown:
+        problems = [one for one in problems if one.reason is Reason.INJECTION_FAILS]
     if problems:
-        problems.sort(key=lambda problem: problem.reason is not Reason.INJECTION_FAILS)
         raise StackproofError(*problems)

@@ -17,6 +17,7 @@ from stackproof.core.value import Value, replace
 from stackproof.image.effects import tree
 from stackproof.image.effects.load import load_image
 from stackproof.inject.effects import versions
+from stackproof.inject.effects.versions import Before
 from stackproof.inject.replacement import find_replacement
 from stackproof.linking.effects.view import RootView
 from stackproof.pack.effects.make import PackWishes, make
@@ -65,19 +66,22 @@ def install(options: InstallOptions, image: str) -> Installed:
         with versions.staging(keep) as folder:
             moved = _filled(image, options, found.mount, Path(folder))
             number = versions.free_number(keep)
+            before = versions.look_before(keep, number)
+            if before.is_folder:  # somebody made it meanwhile
+                _refuse_others(place)
             record = Installed(
                 place=place,
                 name=found.name,
                 image=os.path.abspath(image),
                 image_sha256=digest,
                 view=view,
-                before=os.readlink(place) if os.path.islink(place) else "",
+                before=before.text,
                 moved=moved,
             )
             _write_record(folder, record)
             versions.normalise(folder)
             version = versions.name_version(keep, number)
-        versions.point(keep, os.path.join(versions.KEEP, version))
+        versions.switch(keep, version, before)
     return record
 
 
@@ -90,11 +94,8 @@ def undo(options: InstallOptions) -> Installed:
         record = _recorded(keep)
         if record is None:
             raise _not_ours(options.to)
-        versions.check_before(keep, record.before, f"`rm {place}` removes what is there now")
-        if record.before:
-            versions.point(keep, record.before)
-        else:
-            versions.unlink(keep)
+        hint = f"`rm {place}` removes what is there now"
+        versions.go_back(keep, Before(text=record.before), hint)
     return record
 
 
@@ -143,12 +144,8 @@ def _current(place: str) -> Installed | None:
 
     Whoever acts on it asks `_recorded`, with the lock held.
     """
-    try:
-        if os.path.dirname(os.readlink(place)) != versions.KEEP:
-            return None
-    except OSError:
-        return None
-    return _record_of(place)
+    folder = versions.current(place)
+    return _record_of(folder) if folder else None
 
 
 def _recorded(keep: versions.Keep) -> Installed | None:

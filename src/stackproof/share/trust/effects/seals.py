@@ -1,6 +1,6 @@
 """Seals: texts signed by `ssh-keygen -Y` under a namespace, and whose a seal is.
 
-`signing` seals statements about images, `documents` what is attached to them.
+`signing` seals statements about images.
 """
 
 from __future__ import annotations
