@@ -170,7 +170,7 @@ def _elf(view: FileView, path: str) -> ElfFile | None:
 
 
 class _Work(Struct, kw_only=True):
-    """What is found on the way: libraries, their closures, and plug-ins that stay behind."""
+    """Libraries that are gathered, their closures, and plug-ins that stay behind."""
 
     view: FileView
     wish: ArtefactRequest

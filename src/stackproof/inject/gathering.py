@@ -44,7 +44,7 @@ def problem(message: str, file: str, hint: str) -> Problem:
 
 
 class Gathered(Struct, kw_only=True):
-    """What some files load: objects by SONAME, names that stay the machine's, and what is wrong.
+    """Objects that some files load, by SONAME; names that stay the machine's; and problems.
 
     `stays` tells by its name whether a library is the machine's.
     """
@@ -77,7 +77,7 @@ class Gathered(Struct, kw_only=True):
             raise StackproofError(*dict.fromkeys(self.problems))
 
     def missing(self, closure: Closure) -> str:
-        """Return what a plug-in does not find, in words; empty where it finds all."""
+        """Return the words for libraries that a plug-in does not find; empty where it finds all."""
         names = dict.fromkeys(edge.name for edge in closure.missing if not self.stays(edge.name))
         return f"{', '.join(f'`{name}`' for name in names)} not found" if names else ""
 

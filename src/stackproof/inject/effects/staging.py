@@ -88,7 +88,7 @@ def fill(filling: Filling, folder: str, view: RootView) -> Mapping[str, str]:
 
 
 def real_path(view: RootView, path: str) -> str:
-    """Return where a path of a view lies on this machine; the path itself where nothing does."""
+    """Return the path on this machine for a path of a view, or the same one where there is none."""
     resolved = view.resolve(path)
     return resolved[1] if resolved else path
 

@@ -288,7 +288,7 @@ def current(place: str) -> str:
 
 
 class Before(Value):
-    """What was at a place before a version: the text of a link, or empty for nothing.
+    """The former content of a place: the text of a link, or empty for nothing.
 
     `is_folder` for a folder, which the text names beside the place.
     """
@@ -298,7 +298,7 @@ class Before(Value):
 
 
 def look_before(keep: Keep, number: int) -> Before:
-    """Return what is at a place now, before the version of a number; the lock must be held."""
+    """Return the content of a place before the version of a number; the lock must be held."""
     now = keep.above.state(keep.name)
     if now is None:
         return Before()
