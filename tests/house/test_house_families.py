@@ -42,7 +42,7 @@ NAMED = {
     "knowledge/evidence.py": "below the families; compared with them here",
     "mpi/abi": "names of ABIs, not of families",
     "site/capture.py": "below the families: where HPE installs its MPI",
-    "site/completion.py": "as in capture.py",
+    "site/missing.py": "as in capture.py",
 }
 """Files and folders that may name an MPI, and why."""
 

@@ -20,7 +20,6 @@ ALLOWED = {
     "cluster/effects/slurm.py": "a node's own root",
     "core/effects/foreign/tree.py": "by a descriptor",
     "core/effects/removal.py": "by a descriptor",
-    "inject/effects/artefact.py": "a folder that nobody else can enter",
     "inject/effects/staging.py": "a folder that nobody else can enter",
     "inject/effects/versions.py": "a folder that nobody else can enter",
     "pack/effects/deliver.py": "a folder that nobody else can enter",

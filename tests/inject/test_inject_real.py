@@ -15,11 +15,11 @@ from stackproof.core.value import replace
 from stackproof.inject.cli.words import words_of
 from stackproof.inject.effects import known_releases
 from stackproof.inject.judge import Question, judge
-from stackproof.inject.merged import MergedView
 from stackproof.inject.model import Cause, InjectionVerdict
 from stackproof.inject.replacement import find_replacement
 from stackproof.linking.effects.view import RootView, this_machine
 from stackproof.linking.loader import LoaderSettings, Machine
+from stackproof.linking.loader.merged import MergedView
 
 COVERS = (
     "inject/findings/constants.py",

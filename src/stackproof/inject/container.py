@@ -197,3 +197,5 @@ HOOKS: Mapping[str, Callable[[Hook], str]] = {
 """The forms of hooks."""
 
 _FILES: Mapping[str, Callable[[Containing], str]] = {"edf": render_edf, "cdi": render_cdi}
+FORMS = (*_OPTIONS, *_FILES)
+"""The forms that a definition can be written in."""

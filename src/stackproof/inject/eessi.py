@@ -28,14 +28,6 @@ PRIVATE = "private"
 
 _WORD = re.compile(r"[A-Za-z0-9_]+")
 _ACCELERATOR = re.compile(r"(CUDA|ROCM)-[0-9]+(?:\.[0-9]+)*")
-_LIBRARY = re.compile(
-    r"(?:ld-linux[\w-]*|ld64|libc|libm|libmvec|libpthread|libdl|librt|libutil|libresolv|libanl|"
-    r"libnsl|libnss_\w+|libBrokenLocale|libthread_db)\.so\.\d+"
-)
-# These belong to the driver that the kernel runs; EESSI has a place of their own for them.
-_DRIVERS = re.compile(r"lib(?:cuda|nvidia-[\w-]+)\.so\.\d+")
-
-
 _LIBRARY = re.compile(r"lib.+\.so(?:\.[0-9.]+)?")
 # Folders of an Open MPI's plug-ins, below its libraries; what it reads; and what starts its ranks.
 _COMPONENTS = ("openmpi", "pmix", "prte")

@@ -16,13 +16,13 @@ from stackproof.inject.effects.equal_programs import EqualPrograms
 from stackproof.inject.effects.named import NamedPath
 from stackproof.inject.findings import launcher as findings_launcher
 from stackproof.inject.judge import Question
-from stackproof.inject.merged import MergedView
 from stackproof.inject.model import Judgement, verdict_of
 from stackproof.inject.options import CheckOptions, ProgramOptions
 from stackproof.inject.replacement import Replacement, find_replacement, require_use
 from stackproof.inject.startup import Startup, follow
 from stackproof.linking.effects.view import RootView
 from stackproof.linking.loader import Closure, FileView, LoaderSettings, Machine, load_program
+from stackproof.linking.loader.merged import MergedView
 
 
 def question_of(of: ProgramOptions, options: CheckOptions) -> Question:

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from stackproof.inject.findings import opening
 from stackproof.inject.findings.packed import packed_finding
 from stackproof.inject.findings.symbols import InjectionAttempt
-from stackproof.inject.merged import is_borrowed
 from stackproof.inject.model import Cause, Effect, Finding, Way
 from stackproof.inject.program import is_mpi, takes_no_handle, traces_of
 from stackproof.inject.ways import unnameable
 from stackproof.linking.loader import Closure, MappedObject
 from stackproof.linking.loader.machine import LEVELS
+from stackproof.linking.loader.merged import is_borrowed
 from stackproof.mpi import abi
 from stackproof.mpi.abi import Abi
 
