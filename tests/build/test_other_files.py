@@ -8,7 +8,7 @@ import pytest
 
 import inprocess
 from stackproof.build import other_files
-from stackproof.build.effects import other_files as other_files_effects
+from stackproof.build.effects import other_files as effects_other_files
 
 SCRIPT = "#!/bin/bash\n#SBATCH --nodes=2\n{header}\n\n{step}\n"
 BUILD = "FROM debian:12\nRUN cd openmpi-5.0.8 \\\n && ./configure {words} && make\n"
@@ -84,7 +84,7 @@ def test_check_reads_them_for_a_site(tmp_path: Path) -> None:
     for site, count in (("alps-gh200", 2), ("local", 1), ("nowhere", 2)):
         done = inprocess.stackproof("check", tmp_path, "--site", site)
         assert (done.returncode, done.stderr.count("error: ")) == (3, count), done.stderr
-    assert other_files_effects.problems(str(tmp_path / "missing"), None) == ()
+    assert effects_other_files.problems(str(tmp_path / "missing"), None) == ()
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,6 @@ function __stackproof_say
         printf '%s\t%s\n' '--from' 'folder with the RPMs of a vendors MPI, for recipes with `engine: vendor`; tarball or SquashFS image of `guix pack`, for those with `engine: guix`; default: the folder that the recipe names, the machines own Guix'
         printf '%s\t%s\n' '--choose' 'one combination of the recipes matrix; once for each axis'
         printf '%s\t%s\n' '--matrix' 'every combination of the recipes matrix'
-        printf '%s\t%s\n' '--root' 'root folder of another system, such as an older one, to build in: its compiler, its libraries (wheels, EasyBuild); default: this machines'
         printf '%s\t%s\n' '--offline' 'do not ask the package index whether versions exist'
         printf '%s\t%s\n' '--json' 'print problems and notes as JSON'
     case 'value:check:--site'
@@ -85,8 +84,6 @@ function __stackproof_say
         __stackproof_kinds @dir
     case 'value:check:--choose'
         __stackproof_kinds 
-    case 'value:check:--root'
-        __stackproof_kinds @dir
     case 'arguments:check'
         __stackproof_kinds container-mpich container-mpich-debian cray-mpich eessi-openmpi intel-mpi libfabric mpich mpich-ofi openmpi openmpi-5.0.8 openmpi-gpu openmpi-lnx openmpi-ucx slingshot-mpich slingshot-openmpi spack/chain spack/cray-mpich spack/debian spack/mpich spack/mpich-debian spack/openmpi spack/openmpi-debian @file
     case 'commands:plan'
@@ -103,7 +100,6 @@ function __stackproof_say
         printf '%s\t%s\n' '--from' 'folder with the RPMs of a vendors MPI, for recipes with `engine: vendor`; tarball or SquashFS image of `guix pack`, for those with `engine: guix`; default: the folder that the recipe names, the machines own Guix'
         printf '%s\t%s\n' '--choose' 'one combination of the recipes matrix; once for each axis'
         printf '%s\t%s\n' '--matrix' 'every combination of the recipes matrix'
-        printf '%s\t%s\n' '--root' 'root folder of another system, such as an older one, to build in: its compiler, its libraries (wheels, EasyBuild); default: this machines'
         printf '%s\t%s\n' '--explain' 'instead of the plan, show which file set a value and what it took the place of: `environments.tools.specs`, `packages`, `facts.gpu`'
         printf '%s\t%s\n' '--graph' 'instead of the plan, a chart of what is built on what: a picture, or text for Graphviz; left out: the plan'
         printf '%s\t%s\n' '-o' 'with --graph: the file of the chart; left out: print it'
@@ -127,8 +123,6 @@ function __stackproof_say
         __stackproof_kinds @dir
     case 'value:plan:--choose'
         __stackproof_kinds 
-    case 'value:plan:--root'
-        __stackproof_kinds @dir
     case 'value:plan:--explain'
         __stackproof_kinds 
     case 'value:plan:--graph'
@@ -151,7 +145,6 @@ function __stackproof_say
         printf '%s\t%s\n' '--from' 'folder with the RPMs of a vendors MPI, for recipes with `engine: vendor`; tarball or SquashFS image of `guix pack`, for those with `engine: guix`; default: the folder that the recipe names, the machines own Guix'
         printf '%s\t%s\n' '--choose' 'one combination of the recipes matrix; once for each axis'
         printf '%s\t%s\n' '--matrix' 'every combination of the recipes matrix'
-        printf '%s\t%s\n' '--root' 'root folder of another system, such as an older one, to build in: its compiler, its libraries (wheels, EasyBuild); default: this machines'
         printf '%s\t%s\n' '--floor' 'the oldest C library that the image is to run with, such as glibc=2.31: a build fails that has a file which needs a newer one, and names it (left out: none is asked for)'
         printf '%s\t%s\n' '-o' 'image to write; default: NAME.squashfs'
         printf '%s\t%s\n' '--output' 'image to write; default: NAME.squashfs'
@@ -185,8 +178,6 @@ function __stackproof_say
         __stackproof_kinds @dir
     case 'value:build:--choose'
         __stackproof_kinds 
-    case 'value:build:--root'
-        __stackproof_kinds @dir
     case 'value:build:--floor'
         __stackproof_kinds 
     case 'value:build:-o' 'value:build:--output'
@@ -220,7 +211,6 @@ function __stackproof_say
         __stackproof_kinds 
     case 'commands:mirror'
         printf '%s\t%s\n' 'create' 'bring all sources of a locked stack, and the clones it needs, into one folder'
-        printf '%s\t%s\n' 'add-os-sources' 'accept sources of the operating systems source packages, fetched by apt without root'
     case 'options:mirror'
         printf '%s\t%s\n' '-h' 'show this help message and exit'
         printf '%s\t%s\n' '--help' 'show this help message and exit'
@@ -258,53 +248,6 @@ function __stackproof_say
     case 'value:mirror/create:--choose'
         __stackproof_kinds 
     case 'arguments:mirror/create'
-        __stackproof_kinds container-mpich container-mpich-debian cray-mpich eessi-openmpi intel-mpi libfabric mpich mpich-ofi openmpi openmpi-5.0.8 openmpi-gpu openmpi-lnx openmpi-ucx slingshot-mpich slingshot-openmpi spack/chain spack/cray-mpich spack/debian spack/mpich spack/mpich-debian spack/openmpi spack/openmpi-debian @file
-    case 'commands:mirror/add-os-sources'
-    case 'options:mirror/add-os-sources'
-        printf '%s\t%s\n' '-h' 'show this help message and exit'
-        printf '%s\t%s\n' '--help' 'show this help message and exit'
-        printf '%s\t%s\n' '--site' 'site file, name of a shipped site, or folder of a cluster configuration as Stackinator has it; default: this machine'
-        printf '%s\t%s\n' '--profile' 'a profile that `bench` wrote: its views come into the image; default: none'
-        printf '%s\t%s\n' '--fact' 'a fact that conditions of the recipe ask for, in the place of what the site says (architecture=aarch64, gpu=cuda)'
-        printf '%s\t%s\n' '--with' 'another package, or version, in the place of the recipes, such as mpi=mpich@5.0.2; `plan` says how deep that goes: inject, splice or rebuild'
-        printf '%s\t%s\n' '--with-source' 'build a package from this source file (EasyBuild, Spack)'
-        printf '%s\t%s\n' '--with-patch' 'change a packages source by this patch (EasyBuild, Spack)'
-        printf '%s\t%s\n' '--mirror' 'mirrors.yaml or cache.yaml of Spack stacks, or a folder: one of `mirror create`, or for EasyBuild any that has the source files'
-        printf '%s\t%s\n' '--from' 'folder with the RPMs of a vendors MPI, for recipes with `engine: vendor`; tarball or SquashFS image of `guix pack`, for those with `engine: guix`; default: the folder that the recipe names, the machines own Guix'
-        printf '%s\t%s\n' '--choose' 'one combination of the recipes matrix; once for each axis'
-        printf '%s\t%s\n' '--matrix' 'every combination of the recipes matrix'
-        printf '%s\t%s\n' '--suite' 'suite of the archive; default: this systems release'
-        printf '%s\t%s\n' '--archive' 'archive of packages; default: that of this system'
-        printf '%s\t%s\n' '--keyring' 'keys that the archive is signed with; default: its own'
-        printf '%s\t%s\n' '--to' 'mirror that gets the files; default: this machines cache'
-        printf '%s\t%s\n' '--json' 'print the result as JSON'
-    case 'value:mirror/add-os-sources:--site'
-        __stackproof_kinds adastra alps-gh200 alps-zen2 aurora el-capitan frontier helios-cpu helios-gpu local lumi-c lumi-g olivia-cpu olivia-gh200 @file
-    case 'value:mirror/add-os-sources:--profile'
-        __stackproof_kinds @file
-    case 'value:mirror/add-os-sources:--fact'
-        __stackproof_kinds 
-    case 'value:mirror/add-os-sources:--with'
-        __stackproof_kinds 
-    case 'value:mirror/add-os-sources:--with-source'
-        __stackproof_kinds @file
-    case 'value:mirror/add-os-sources:--with-patch'
-        __stackproof_kinds @file
-    case 'value:mirror/add-os-sources:--mirror'
-        __stackproof_kinds @file
-    case 'value:mirror/add-os-sources:--from'
-        __stackproof_kinds @dir
-    case 'value:mirror/add-os-sources:--choose'
-        __stackproof_kinds 
-    case 'value:mirror/add-os-sources:--suite'
-        __stackproof_kinds 
-    case 'value:mirror/add-os-sources:--archive'
-        __stackproof_kinds 
-    case 'value:mirror/add-os-sources:--keyring'
-        __stackproof_kinds @file
-    case 'value:mirror/add-os-sources:--to'
-        __stackproof_kinds @dir
-    case 'arguments:mirror/add-os-sources'
         __stackproof_kinds container-mpich container-mpich-debian cray-mpich eessi-openmpi intel-mpi libfabric mpich mpich-ofi openmpi openmpi-5.0.8 openmpi-gpu openmpi-lnx openmpi-ucx slingshot-mpich slingshot-openmpi spack/chain spack/cray-mpich spack/debian spack/mpich spack/mpich-debian spack/openmpi spack/openmpi-debian @file
     case 'commands:run'
     case 'options:run'
@@ -430,7 +373,7 @@ function __stackproof_say
         printf '%s\t%s\n' 'add' 'give an image a label, and put it into your repository'
         printf '%s\t%s\n' 'rm' 'take labels away; an image goes with its last one'
         printf '%s\t%s\n' 'fsck' 'check your repository: files that are gone, changed, unfinished or without label'
-        printf '%s\t%s\n' 'sign' 'sign an image with a key of ssh: its content, metadata, label, date and verdicts'
+        printf '%s\t%s\n' 'sign' 'sign an image with a key of ssh: its content, metadata, label, date and documents'
         printf '%s\t%s\n' 'verify' 'say who signed an image, whether it is still what was signed, and what this sites policy makes of it'
         printf '%s\t%s\n' 'inspect' 'show what an image holds, as the verb `inspect`'
         printf '%s\t%s\n' 'ls' 'list images: those with labels, or those of a folder'
@@ -445,7 +388,7 @@ function __stackproof_say
         printf '%s\t%s\n' 'copy' 'give an image of a registry a label in another namespace'
         printf '%s\t%s\n' 'delete' 'delete an image of a registry, with all that is attached to it'
         printf '%s\t%s\n' 'rollback' 'make a label of a registry that of a former image again'
-        printf '%s\t%s\n' 'attach' 'put the verdict of results beside an image, with which it goes to registries'
+        printf '%s\t%s\n' 'attach' 'put documents beside an image, which go with it to registries: its bill of materials, verdicts, reports, files'
     case 'options:image'
         printf '%s\t%s\n' '-h' 'show this help message and exit'
         printf '%s\t%s\n' '--help' 'show this help message and exit'
@@ -544,7 +487,7 @@ function __stackproof_say
         printf '%s\t%s\n' '-h' 'show this help message and exit'
         printf '%s\t%s\n' '--help' 'show this help message and exit'
         printf '%s\t%s\n' '--dry-run' 'say what would go, delete nothing'
-        printf '%s\t%s\n' '--kind' 'only this kind, all of it; may be given several times: images, builds, memory, downloads, uploads, listings, components, packages, sources, solutions, indices, clones, checkouts, apt, os-sources, keys, trees, layers, archives, elf, injections, programs, delay-switch, native, digests, locks'
+        printf '%s\t%s\n' '--kind' 'only this kind, all of it; may be given several times: images, builds, memory, downloads, uploads, listings, components, packages, sources, solutions, indices, clones, checkouts, keys, trees, layers, archives, elf, injections, programs, delay-switch, native, digests, locks'
         printf '%s\t%s\n' '--older-than' 'what was not used for so long, such as 12h, 30d or 8w'
         printf '%s\t%s\n' '--all' 'everything that is not in use'
         printf '%s\t%s\n' '--json' 'print what went as JSON'
@@ -576,6 +519,7 @@ function __stackproof_say
         printf '%s\t%s\n' '--view' 'view to set; default: the recipes default'
         printf '%s\t%s\n' '--package' 'package of the bases archive for the image; may be given several times'
         printf '%s\t%s\n' '--builder-package' 'package of the bases archive for the stage of tools; may be given several times'
+        printf '%s\t%s\n' '--manifest' 'ABI manifest of the built stack (`inject manifest`), for the label of the image'
     case 'value:image/containerfile:--site'
         __stackproof_kinds adastra alps-gh200 alps-zen2 aurora el-capitan frontier helios-cpu helios-gpu local lumi-c lumi-g olivia-cpu olivia-gh200 @file
     case 'value:image/containerfile:--profile'
@@ -608,6 +552,8 @@ function __stackproof_say
         __stackproof_kinds 
     case 'value:image/containerfile:--builder-package'
         __stackproof_kinds 
+    case 'value:image/containerfile:--manifest'
+        __stackproof_kinds @file
     case 'arguments:image/containerfile'
         __stackproof_kinds container-mpich container-mpich-debian cray-mpich eessi-openmpi intel-mpi libfabric mpich mpich-ofi openmpi openmpi-5.0.8 openmpi-gpu openmpi-lnx openmpi-ucx slingshot-mpich slingshot-openmpi spack/chain spack/cray-mpich spack/debian spack/mpich spack/mpich-debian spack/openmpi spack/openmpi-debian @file
     case 'commands:image/edf'
@@ -800,8 +746,11 @@ function __stackproof_say
     case 'options:image/attach'
         printf '%s\t%s\n' '-h' 'show this help message and exit'
         printf '%s\t%s\n' '--help' 'show this help message and exit'
-        printf '%s\t%s\n' '--force' 'replace verdicts of the same results'
+        printf '%s\t%s\n' '--sign' 'sign these documents for this image with a key of ssh; `image sign` signs the image with all of them (default: nobody signs them)'
+        printf '%s\t%s\n' '--force' 'replace documents of the same names'
         printf '%s\t%s\n' '--json' 'print what was attached as JSON'
+    case 'value:image/attach:--sign'
+        __stackproof_kinds 
     case 'arguments:image/attach'
         __stackproof_kinds @file @label
     case 'commands:pack'
@@ -1102,6 +1051,7 @@ function __stackproof_say
         __stackproof_kinds 
     case 'commands:inject'
         printf '%s\t%s\n' 'check' 'say whether programs work with another MPI (or libfabric), and how'
+        printf '%s\t%s\n' 'manifest' 'write what an MPI or programs provide and need, for checks on another machine'
         printf '%s\t%s\n' 'container' 'write what puts another MPI into a container, for programs in it'
         printf '%s\t%s\n' 'apply' 'put another MPI under programs: into EESSIs override folder, or by start scripts'
         printf '%s\t%s\n' 'artefact' 'make an artefact of libfabric, libcxi, xpmem or an MPI, to be injected anywhere'
@@ -1114,7 +1064,7 @@ function __stackproof_say
     case 'options:inject/check'
         printf '%s\t%s\n' '-h' 'show this help message and exit'
         printf '%s\t%s\n' '--help' 'show this help message and exit'
-        printf '%s\t%s\n' '--with' 'what is to be injected: an MPIs prefix, one of `stackproof install`, a folder of libraries, one library, IMAGE[:MOUNT], or an artefact, of which every level is judged'
+        printf '%s\t%s\n' '--with' 'what is to be injected: an MPIs prefix, one of `stackproof install`, a folder of libraries, one library, IMAGE[:MOUNT], a manifest, or an artefact, of which every level is judged'
         printf '%s\t%s\n' '--upgrade' 'say which programs work with OLD and no longer with NEW'
         printf '%s\t%s\n' '--launcher' 'what starts the ranks: hydra, intel-hydra, prte, orterun, srun:pmi2, srun:pmix, srun:cray_shasta, flux:simple, flux:pmix, flux:cray-pals, pals, pals:pmix, or an mpiexec file'
         printf '%s\t%s\n' '--namespaces' 'which ranks share a user namespace, in containers without root (default: none)'
@@ -1126,6 +1076,7 @@ function __stackproof_say
         printf '%s\t%s\n' '--root' 'root of the programs: a folder, oci:DIR[:TAG], an archive of `podman save`, or a SIF file (default: /)'
         printf '%s\t%s\n' '--isa' 'level of the processors that programs will run on; left out: this machines'
         printf '%s\t%s\n' '--shs' 'variant of an artefact; left out: the one that fits this machines libcxi'
+        printf '%s\t%s\n' '--target' 'the machine that programs will run on, where that is another one: the name or file of a site, or a manifest that was written there; left out: this machine'
     case 'value:inject/check:--with'
         __stackproof_kinds @file
     case 'value:inject/check:--upgrade'
@@ -1146,7 +1097,31 @@ function __stackproof_say
         __stackproof_kinds x86-64-v1 x86-64-v2 x86-64-v3 x86-64-v4
     case 'value:inject/check:--shs'
         __stackproof_kinds 
+    case 'value:inject/check:--target'
+        __stackproof_kinds @file
     case 'arguments:inject/check'
+        __stackproof_kinds @file
+    case 'commands:inject/manifest'
+    case 'options:inject/manifest'
+        printf '%s\t%s\n' '-h' 'show this help message and exit'
+        printf '%s\t%s\n' '--help' 'show this help message and exit'
+        printf '%s\t%s\n' '-o' 'the file; left out: print it'
+        printf '%s\t%s\n' '--output' 'the file; left out: print it'
+        printf '%s\t%s\n' '--library-path' 'LD_LIBRARY_PATH that the programs are started with, without an injection'
+        printf '%s\t%s\n' '--env' 'a variable that they are started with: LD_LIBRARY_PATH, LD_PRELOAD, LD_AUDIT or PYTHONPATH'
+        printf '%s\t%s\n' '--root' 'root of the programs: a folder, oci:DIR[:TAG], an archive of `podman save`, or a SIF file (default: /)'
+        printf '%s\t%s\n' '--isa' 'level of the processors that programs will run on; left out: this machines'
+    case 'value:inject/manifest:-o' 'value:inject/manifest:--output'
+        __stackproof_kinds @file
+    case 'value:inject/manifest:--library-path'
+        __stackproof_kinds @dir
+    case 'value:inject/manifest:--env'
+        __stackproof_kinds 
+    case 'value:inject/manifest:--root'
+        __stackproof_kinds @file @label
+    case 'value:inject/manifest:--isa'
+        __stackproof_kinds x86-64-v1 x86-64-v2 x86-64-v3 x86-64-v4
+    case 'arguments:inject/manifest'
         __stackproof_kinds @file
     case 'commands:inject/container'
     case 'options:inject/container'
@@ -1323,12 +1298,12 @@ function __stackproof_say
         printf '%s\t%s\n' '--yaml' 'print a site file to start from'
         printf '%s\t%s\n' '--capture' 'print what was read, to be read elsewhere'
         printf '%s\t%s\n' '--from' 'read a capture of another machine instead of this machine'
-        printf '%s\t%s\n' '--missing' 'print what the machine says and a site file does not state, as lines to paste into it; the name of a shipped site does as well (default: print all)'
-        printf '%s\t%s\n' '--part' 'what this is, with --missing: a login node, a node in a job, or a machine without a scheduler; default: found out'
-        printf '%s\t%s\n' '--partition' 'which of the site files `partitions` this node is of, with --missing; default: the only one, or that of the jobs queue'
+        printf '%s\t%s\n' '--complete' 'write what the machine says into a site file, and keep what stands in it; without the file, begin with the shipped site of its name, or with its name alone'
+        printf '%s\t%s\n' '--part' 'what this is, with --complete: a login node, a node in a job, or a machine without a scheduler; default: found out'
+        printf '%s\t%s\n' '--partition' 'which of the site files `partitions` this node is of, with --complete; default: the only one, or that of the jobs queue'
     case 'value:site/probe:--from'
         __stackproof_kinds @file
-    case 'value:site/probe:--missing'
+    case 'value:site/probe:--complete'
         __stackproof_kinds adastra alps-gh200 alps-zen2 aurora el-capitan frontier helios-cpu helios-gpu local lumi-c lumi-g olivia-cpu olivia-gh200 @file
     case 'value:site/probe:--part'
         __stackproof_kinds login node both
@@ -1586,7 +1561,7 @@ function __stackproof_complete
 end
 
 function __stackproof_takes
-    contains -- $argv[1] 'value:check:--site' 'value:check:--profile' 'value:check:--fact' 'value:check:--with' 'value:check:--with-source' 'value:check:--with-patch' 'value:check:--mirror' 'value:check:--from' 'value:check:--choose' 'value:check:--root' 'value:plan:--site' 'value:plan:--profile' 'value:plan:--fact' 'value:plan:--with' 'value:plan:--with-source' 'value:plan:--with-patch' 'value:plan:--mirror' 'value:plan:--from' 'value:plan:--choose' 'value:plan:--root' 'value:plan:--explain' 'value:plan:--graph' 'value:plan:-o' 'value:plan:--output' 'value:build:--site' 'value:build:--profile' 'value:build:--fact' 'value:build:--with' 'value:build:--with-source' 'value:build:--with-patch' 'value:build:--mirror' 'value:build:--from' 'value:build:--choose' 'value:build:--root' 'value:build:--floor' 'value:build:-o' 'value:build:--output' 'value:build:--stop-after' 'value:build:--jobs' 'value:build:--in-memory' 'value:build:--build-dir' 'value:build:--on' 'value:build:--nodes' 'value:build:--cluster' 'value:build:--srun-option' 'value:build:--pass-env' 'value:mirror/create:--site' 'value:mirror/create:--profile' 'value:mirror/create:--fact' 'value:mirror/create:--with' 'value:mirror/create:--with-source' 'value:mirror/create:--with-patch' 'value:mirror/create:--mirror' 'value:mirror/create:--from' 'value:mirror/create:--choose' 'value:mirror/add-os-sources:--site' 'value:mirror/add-os-sources:--profile' 'value:mirror/add-os-sources:--fact' 'value:mirror/add-os-sources:--with' 'value:mirror/add-os-sources:--with-source' 'value:mirror/add-os-sources:--with-patch' 'value:mirror/add-os-sources:--mirror' 'value:mirror/add-os-sources:--from' 'value:mirror/add-os-sources:--choose' 'value:mirror/add-os-sources:--suite' 'value:mirror/add-os-sources:--archive' 'value:mirror/add-os-sources:--keyring' 'value:mirror/add-os-sources:--to' 'value:run:--view' 'value:run:--allow-variable' 'value:run:--how' 'value:run:--join' 'value:run:--inject' 'value:run:--transport' 'value:run:--memory' 'value:run:--site' 'value:run:--profile' 'value:start:--view' 'value:start:--allow-variable' 'value:start:--how' 'value:start:--join' 'value:start:--inject' 'value:start:--transport' 'value:start:--memory' 'value:start:--site' 'value:activate:--view' 'value:activate:--allow-variable' 'value:activate:--inject' 'value:activate:--transport' 'value:activate:--memory' 'value:activate:--site' 'value:inspect:--verify' 'value:inspect:--tree' 'value:inspect:--site' 'value:inspect:--signers' 'value:image/sign:--key' 'value:image/sign:--label' 'value:image/sign:--namespace' 'value:image/verify:--signers' 'value:image/inspect:--verify' 'value:image/inspect:--tree' 'value:image/inspect:--site' 'value:image/inspect:--signers' 'value:image/prune:--kind' 'value:image/prune:--older-than' 'value:image/containerfile:--site' 'value:image/containerfile:--profile' 'value:image/containerfile:--fact' 'value:image/containerfile:--with' 'value:image/containerfile:--with-source' 'value:image/containerfile:--with-patch' 'value:image/containerfile:--mirror' 'value:image/containerfile:--from' 'value:image/containerfile:--choose' 'value:image/containerfile:-o' 'value:image/containerfile:--output' 'value:image/containerfile:--folder' 'value:image/containerfile:--base' 'value:image/containerfile:--builder-base' 'value:image/containerfile:--view' 'value:image/containerfile:--package' 'value:image/containerfile:--builder-package' 'value:image/edf:-o' 'value:image/edf:--output' 'value:image/edf:--image' 'value:image/edf:--mount' 'value:image/edf:--workdir' 'value:image/edf:--env' 'value:image/edf:--annotation' 'value:image/edf:--device' 'value:image/edf:--gpu' 'value:image/edf:--view' 'value:image/edf:--site' 'value:image/edf:--fact' 'value:image/edf:--with' 'value:image/find:--registry' 'value:image/find:--ca' 'value:image/find:--token' 'value:image/find:--username' 'value:image/pull:--registry' 'value:image/pull:--ca' 'value:image/pull:--token' 'value:image/pull:--username' 'value:image/history:--registry' 'value:image/history:--ca' 'value:image/history:--token' 'value:image/history:--username' 'value:image/push:--registry' 'value:image/push:--ca' 'value:image/push:--token' 'value:image/push:--username' 'value:image/copy:--registry' 'value:image/copy:--ca' 'value:image/copy:--token' 'value:image/copy:--username' 'value:image/delete:--registry' 'value:image/delete:--ca' 'value:image/delete:--token' 'value:image/delete:--username' 'value:image/rollback:--registry' 'value:image/rollback:--ca' 'value:image/rollback:--token' 'value:image/rollback:--username' 'value:image/rollback:--to' 'value:pack:-o' 'value:pack:--output' 'value:pack:--format' 'value:pack:--view' 'value:pack:--entry' 'value:pack:-S' 'value:pack:--symlink' 'value:pack:--provenance' 'value:pack:--tier' 'value:pack:--site' 'value:pack:--profile' 'value:pack:--fact' 'value:pack:--with' 'value:pack:--with-source' 'value:pack:--with-patch' 'value:install:--to' 'value:install:--view' 'value:bench:--baseline' 'value:bench:--challenger' 'value:bench:--launches' 'value:bench:--budget' 'value:bench:--wait-for-quiet' 'value:bench:--seed' 'value:bench:--placement' 'value:bench:--transport' 'value:bench:--ranks' 'value:bench:--benchmarks' 'value:bench:--program' 'value:bench:--sizes' 'value:bench:--memory' 'value:bench:--swap' 'value:bench:--with' 'value:bench:--with-source' 'value:bench:--with-patch' 'value:bench:--topology' 'value:bench:--cluster' 'value:bench:-o' 'value:bench:--output' 'value:bench:--on' 'value:bench:--sbatch-option' 'value:bench:--resume' 'value:bench:--sign' 'value:compare:--beside' 'value:compare:--margin' 'value:compare:--minimum-launches' 'value:compare:--signed-by' 'value:report:-o' 'value:report:--output' 'value:report:--overlay' 'value:report:--json-file' 'value:report:--csv' 'value:report:--transports-csv' 'value:report:--markdown' 'value:report:--margin' 'value:report:--minimum-launches' 'value:report:--signed-by' 'value:import:-o' 'value:import:--output' 'value:import:--placement' 'value:import:--memory' 'value:import:--ranks' 'value:import:--nodes' 'value:import:--distribution' 'value:import:--arm' 'value:import:--baseline' 'value:import:--name' 'value:import:--site' 'value:import:--transport' 'value:doctor:--view' 'value:doctor:--program' 'value:doctor:--site' 'value:doctor:--results' 'value:doctor:--arm' 'value:doctor:--log' 'value:doctor:--env' 'value:doctor:--have' 'value:doctor:--fact' 'value:doctor:--bundle' 'value:doctor:--replay' 'value:inject/check:--with' 'value:inject/check:--upgrade' 'value:inject/check:--launcher' 'value:inject/check:--namespaces' 'value:inject/check:--compiled-with' 'value:inject/check:--library-path' 'value:inject/check:--env' 'value:inject/check:--root' 'value:inject/check:--isa' 'value:inject/check:--shs' 'value:inject/container:--with' 'value:inject/container:--form' 'value:inject/container:-o' 'value:inject/container:--output' 'value:inject/container:--library-path' 'value:inject/container:--env' 'value:inject/container:--root' 'value:inject/container:--isa' 'value:inject/container:--level' 'value:inject/container:--hook' 'value:inject/container:--on-mismatch' 'value:inject/container:--log' 'value:inject/container:--shs' 'value:inject/apply:--with' 'value:inject/apply:--eessi' 'value:inject/apply:--wrapper' 'value:inject/apply:--family' 'value:inject/apply:--compiler' 'value:inject/apply:--accelerator' 'value:inject/apply:--set' 'value:inject/apply:--level' 'value:inject/apply:--shs' 'value:inject/apply:--isa' 'value:inject/artefact:-o' 'value:inject/artefact:--output' 'value:inject/artefact:--name' 'value:inject/artefact:--place' 'value:inject/artefact:--shs' 'value:inject/artefact:--isa' 'value:inject/prove:--with' 'value:inject/prove:--own' 'value:inject/prove:--wrong' 'value:inject/prove:--ranks' 'value:inject/prove:--launches' 'value:inject/prove:--wait-for-quiet' 'value:inject/prove:--cluster' 'value:inject/prove:--transport' 'value:inject/prove:--set' 'value:inject/prove:--expect' 'value:inject/prove:--timeout' 'value:inject/prove:-o' 'value:inject/prove:--output' 'value:site/probe:--from' 'value:site/probe:--missing' 'value:site/probe:--part' 'value:site/probe:--partition' 'value:site/spack-config:-o' 'value:site/spack-config:--output' 'value:site/spack-config:--site' 'value:site/place:--mpi' 'value:site/place:--topology' 'value:cluster/up:--nodes' 'value:cluster/up:--rate' 'value:cluster/up:--delay' 'value:cluster/up:--share' 'value:cluster/up:--user' 'value:cluster/up:--spank' 'value:cluster/up:--plugstack' 'value:cluster/up:--cpus' 'value:cluster/up:--set' 'value:cluster/up:--name' 'value:cluster/down:--name' 'value:cluster/status:--name' 'value:cluster/exec:--name' 'value:cluster/exec:--on' 'value:cluster/exec:--as' 'value:cluster/kill:--name' 'value:cluster/restart:--name'
+    contains -- $argv[1] 'value:check:--site' 'value:check:--profile' 'value:check:--fact' 'value:check:--with' 'value:check:--with-source' 'value:check:--with-patch' 'value:check:--mirror' 'value:check:--from' 'value:check:--choose' 'value:plan:--site' 'value:plan:--profile' 'value:plan:--fact' 'value:plan:--with' 'value:plan:--with-source' 'value:plan:--with-patch' 'value:plan:--mirror' 'value:plan:--from' 'value:plan:--choose' 'value:plan:--explain' 'value:plan:--graph' 'value:plan:-o' 'value:plan:--output' 'value:build:--site' 'value:build:--profile' 'value:build:--fact' 'value:build:--with' 'value:build:--with-source' 'value:build:--with-patch' 'value:build:--mirror' 'value:build:--from' 'value:build:--choose' 'value:build:--floor' 'value:build:-o' 'value:build:--output' 'value:build:--stop-after' 'value:build:--jobs' 'value:build:--in-memory' 'value:build:--build-dir' 'value:build:--on' 'value:build:--nodes' 'value:build:--cluster' 'value:build:--srun-option' 'value:build:--pass-env' 'value:mirror/create:--site' 'value:mirror/create:--profile' 'value:mirror/create:--fact' 'value:mirror/create:--with' 'value:mirror/create:--with-source' 'value:mirror/create:--with-patch' 'value:mirror/create:--mirror' 'value:mirror/create:--from' 'value:mirror/create:--choose' 'value:run:--view' 'value:run:--allow-variable' 'value:run:--how' 'value:run:--join' 'value:run:--inject' 'value:run:--transport' 'value:run:--memory' 'value:run:--site' 'value:run:--profile' 'value:start:--view' 'value:start:--allow-variable' 'value:start:--how' 'value:start:--join' 'value:start:--inject' 'value:start:--transport' 'value:start:--memory' 'value:start:--site' 'value:activate:--view' 'value:activate:--allow-variable' 'value:activate:--inject' 'value:activate:--transport' 'value:activate:--memory' 'value:activate:--site' 'value:inspect:--verify' 'value:inspect:--tree' 'value:inspect:--site' 'value:inspect:--signers' 'value:image/sign:--key' 'value:image/sign:--label' 'value:image/sign:--namespace' 'value:image/verify:--signers' 'value:image/inspect:--verify' 'value:image/inspect:--tree' 'value:image/inspect:--site' 'value:image/inspect:--signers' 'value:image/prune:--kind' 'value:image/prune:--older-than' 'value:image/containerfile:--site' 'value:image/containerfile:--profile' 'value:image/containerfile:--fact' 'value:image/containerfile:--with' 'value:image/containerfile:--with-source' 'value:image/containerfile:--with-patch' 'value:image/containerfile:--mirror' 'value:image/containerfile:--from' 'value:image/containerfile:--choose' 'value:image/containerfile:-o' 'value:image/containerfile:--output' 'value:image/containerfile:--folder' 'value:image/containerfile:--base' 'value:image/containerfile:--builder-base' 'value:image/containerfile:--view' 'value:image/containerfile:--package' 'value:image/containerfile:--builder-package' 'value:image/containerfile:--manifest' 'value:image/edf:-o' 'value:image/edf:--output' 'value:image/edf:--image' 'value:image/edf:--mount' 'value:image/edf:--workdir' 'value:image/edf:--env' 'value:image/edf:--annotation' 'value:image/edf:--device' 'value:image/edf:--gpu' 'value:image/edf:--view' 'value:image/edf:--site' 'value:image/edf:--fact' 'value:image/edf:--with' 'value:image/find:--registry' 'value:image/find:--ca' 'value:image/find:--token' 'value:image/find:--username' 'value:image/pull:--registry' 'value:image/pull:--ca' 'value:image/pull:--token' 'value:image/pull:--username' 'value:image/history:--registry' 'value:image/history:--ca' 'value:image/history:--token' 'value:image/history:--username' 'value:image/push:--registry' 'value:image/push:--ca' 'value:image/push:--token' 'value:image/push:--username' 'value:image/copy:--registry' 'value:image/copy:--ca' 'value:image/copy:--token' 'value:image/copy:--username' 'value:image/delete:--registry' 'value:image/delete:--ca' 'value:image/delete:--token' 'value:image/delete:--username' 'value:image/rollback:--registry' 'value:image/rollback:--ca' 'value:image/rollback:--token' 'value:image/rollback:--username' 'value:image/rollback:--to' 'value:image/attach:--sign' 'value:pack:-o' 'value:pack:--output' 'value:pack:--format' 'value:pack:--view' 'value:pack:--entry' 'value:pack:-S' 'value:pack:--symlink' 'value:pack:--provenance' 'value:pack:--tier' 'value:pack:--site' 'value:pack:--profile' 'value:pack:--fact' 'value:pack:--with' 'value:pack:--with-source' 'value:pack:--with-patch' 'value:install:--to' 'value:install:--view' 'value:bench:--baseline' 'value:bench:--challenger' 'value:bench:--launches' 'value:bench:--budget' 'value:bench:--wait-for-quiet' 'value:bench:--seed' 'value:bench:--placement' 'value:bench:--transport' 'value:bench:--ranks' 'value:bench:--benchmarks' 'value:bench:--program' 'value:bench:--sizes' 'value:bench:--memory' 'value:bench:--swap' 'value:bench:--with' 'value:bench:--with-source' 'value:bench:--with-patch' 'value:bench:--topology' 'value:bench:--cluster' 'value:bench:-o' 'value:bench:--output' 'value:bench:--on' 'value:bench:--sbatch-option' 'value:bench:--resume' 'value:bench:--sign' 'value:compare:--beside' 'value:compare:--margin' 'value:compare:--minimum-launches' 'value:compare:--signed-by' 'value:report:-o' 'value:report:--output' 'value:report:--overlay' 'value:report:--json-file' 'value:report:--csv' 'value:report:--transports-csv' 'value:report:--markdown' 'value:report:--margin' 'value:report:--minimum-launches' 'value:report:--signed-by' 'value:import:-o' 'value:import:--output' 'value:import:--placement' 'value:import:--memory' 'value:import:--ranks' 'value:import:--nodes' 'value:import:--distribution' 'value:import:--arm' 'value:import:--baseline' 'value:import:--name' 'value:import:--site' 'value:import:--transport' 'value:doctor:--view' 'value:doctor:--program' 'value:doctor:--site' 'value:doctor:--results' 'value:doctor:--arm' 'value:doctor:--log' 'value:doctor:--env' 'value:doctor:--have' 'value:doctor:--fact' 'value:doctor:--bundle' 'value:doctor:--replay' 'value:inject/check:--with' 'value:inject/check:--upgrade' 'value:inject/check:--launcher' 'value:inject/check:--namespaces' 'value:inject/check:--compiled-with' 'value:inject/check:--library-path' 'value:inject/check:--env' 'value:inject/check:--root' 'value:inject/check:--isa' 'value:inject/check:--shs' 'value:inject/check:--target' 'value:inject/manifest:-o' 'value:inject/manifest:--output' 'value:inject/manifest:--library-path' 'value:inject/manifest:--env' 'value:inject/manifest:--root' 'value:inject/manifest:--isa' 'value:inject/container:--with' 'value:inject/container:--form' 'value:inject/container:-o' 'value:inject/container:--output' 'value:inject/container:--library-path' 'value:inject/container:--env' 'value:inject/container:--root' 'value:inject/container:--isa' 'value:inject/container:--level' 'value:inject/container:--hook' 'value:inject/container:--on-mismatch' 'value:inject/container:--log' 'value:inject/container:--shs' 'value:inject/apply:--with' 'value:inject/apply:--eessi' 'value:inject/apply:--wrapper' 'value:inject/apply:--family' 'value:inject/apply:--compiler' 'value:inject/apply:--accelerator' 'value:inject/apply:--set' 'value:inject/apply:--level' 'value:inject/apply:--shs' 'value:inject/apply:--isa' 'value:inject/artefact:-o' 'value:inject/artefact:--output' 'value:inject/artefact:--name' 'value:inject/artefact:--place' 'value:inject/artefact:--shs' 'value:inject/artefact:--isa' 'value:inject/prove:--with' 'value:inject/prove:--own' 'value:inject/prove:--wrong' 'value:inject/prove:--ranks' 'value:inject/prove:--launches' 'value:inject/prove:--wait-for-quiet' 'value:inject/prove:--cluster' 'value:inject/prove:--transport' 'value:inject/prove:--set' 'value:inject/prove:--expect' 'value:inject/prove:--timeout' 'value:inject/prove:-o' 'value:inject/prove:--output' 'value:site/probe:--from' 'value:site/probe:--complete' 'value:site/probe:--part' 'value:site/probe:--partition' 'value:site/spack-config:-o' 'value:site/spack-config:--output' 'value:site/spack-config:--site' 'value:site/place:--mpi' 'value:site/place:--topology' 'value:cluster/up:--nodes' 'value:cluster/up:--rate' 'value:cluster/up:--delay' 'value:cluster/up:--share' 'value:cluster/up:--user' 'value:cluster/up:--spank' 'value:cluster/up:--plugstack' 'value:cluster/up:--cpus' 'value:cluster/up:--set' 'value:cluster/up:--name' 'value:cluster/down:--name' 'value:cluster/status:--name' 'value:cluster/exec:--name' 'value:cluster/exec:--on' 'value:cluster/exec:--as' 'value:cluster/kill:--name' 'value:cluster/restart:--name'
 end
 
 complete -c stackproof -f -a '(__stackproof_complete)'

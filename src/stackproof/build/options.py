@@ -24,9 +24,8 @@ WITH_PATCH = option("PACKAGE=FILE", "change a package's source by this patch (Ea
 class RecipeOptions(Options):
     """What recipe is meant, for which machine, and where its sources are.
 
-    `rpms` is the folder of a vendor's packages or a pack of Guix, `root` that of another system to
-    build in. `swap`, `with_source` and `with_patch` are words that change a package of it, as of
-    `--with`.
+    `rpms` is the folder of a vendor's packages or a pack of Guix. `swap`, `with_source` and
+    `with_patch` are words that change a package of it, as of `--with`.
     """
 
     recipe: str = argument(
@@ -51,16 +50,6 @@ class RecipeOptions(Options):
         "AXIS=CHOICE", "one combination of the recipe's matrix; once for each axis"
     )
     matrix: bool = flag("every combination of the recipe's matrix", excludes="choose")
-    root: str | None = None  # where nothing is compiled nobody may name one
-
-
-class CompiledRecipeOptions(RecipeOptions):
-    """A recipe of which something may be compiled here."""
-
-    root: str | None = option(
-        "DIR", "root folder of another system, such as an older one, to build in: its compiler, "
-        "its libraries (wheels, EasyBuild); default: this machine's",
-    )  # fmt: skip
 
 
 class BuildOptions(Options):
@@ -92,7 +81,7 @@ class BuildOptions(Options):
 class RecipeCheckOptions(Options, run="build.cli.check:run"):
     """What is checked; `offline` asks no package index."""
 
-    recipe: RecipeOptions = part(CompiledRecipeOptions)
+    recipe: RecipeOptions = part(RecipeOptions)
     offline: bool = flag("do not ask the package index whether versions exist")
     json: bool = flag("print problems and notes as JSON")
 
@@ -100,7 +89,7 @@ class RecipeCheckOptions(Options, run="build.cli.check:run"):
 class PlanOptions(Options, run="build.cli.plan:run"):
     """What is planned; `explain` is a key whose origin is wanted instead, `graph` a chart."""
 
-    recipe: RecipeOptions = part(CompiledRecipeOptions)
+    recipe: RecipeOptions = part(RecipeOptions)
     explain: str | None = option(
         "KEY", "instead of the plan, show which file set a value and what it took the place of: "
         "`environments.tools.specs`, `packages`, `facts.gpu`",
@@ -119,7 +108,7 @@ class PlanOptions(Options, run="build.cli.plan:run"):
 class BuildRequest(Options, run="build.cli.build:run"):
     """What is to be built, where and how."""
 
-    recipe: RecipeOptions = part(CompiledRecipeOptions)
+    recipe: RecipeOptions = part(RecipeOptions)
     floor: str | None = option(
         "glibc=RELEASE", "the oldest C library that the image is to run with, such as "
         "glibc=2.31: a build fails that has a file which needs a newer one, and names it (left "

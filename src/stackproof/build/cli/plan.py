@@ -25,7 +25,7 @@ from stackproof.core.errors import Reason, fail
 from stackproof.core.ids import short
 
 if TYPE_CHECKING:  # imported where a site is named
-    from stackproof.build.effects.site_needs import SiteNeeds
+    from stackproof.build.effects.glibc import SiteNeeds
 
 _FULL_COMMIT = re.compile(r"[0-9a-f]{40}")
 _SOLVE_FIRST = (
@@ -93,9 +93,9 @@ def _check(asked: PlanOptions) -> None:
 def _site_needs(loaded: Loaded, made: Plan, site: str | None, *, locked: bool) -> SiteNeeds | None:
     if site is None:
         return None
-    from stackproof.build.effects import site_needs  # noqa: PLC0415 - for a site alone
+    from stackproof.build.effects import glibc  # noqa: PLC0415 - for a site alone
 
-    return site_needs.ask(loaded, made, site, locked=locked)
+    return glibc.ask(loaded, made, site, locked=locked)
 
 
 def _draw(made: Plan, form: str, output: str | None) -> None:

@@ -49,13 +49,6 @@ NO_RPMS = Problem(
 )
 """Why an engine refuses `from`."""
 
-NO_ROOT = Problem(
-    reason=Reason.USAGE,
-    message="`--root` is for recipes of wheels and for EasyBuild",
-    hint="run stackproof itself on the older system, for example in a container of it",
-)
-"""Why an engine refuses `root`."""
-
 NO_NODES = Problem(reason=Reason.USAGE, message="`--on slurm` is for recipes with `engine: spack`")
 """Why an engine refuses `on`."""
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from msgspec import field
 
 from stackproof.build import pip_answers
-from stackproof.build.effects import inside, visible, workspace
+from stackproof.build.effects import inside, workspace
 from stackproof.build.effects.pip import index_command, with_python
 from stackproof.build.effects.workspace import BuildSetup, Installing, Workspace
 from stackproof.build.plan import IMAGE_FILE, Plan, Step
@@ -281,8 +281,7 @@ def _run_step(step: Step, work: _Work) -> None:
     given = workspace.environment(step, work.setup)
     for number, command in enumerate(step.commands, 1):
         env = given.then(work.setup.environment).then(command.env)
-        python = visible.ROOTS_PYTHON if work.setup.root and step.compiles else ""
-        ready = with_python(replace(command, sandbox=box, env=env), python)
+        ready = with_python(replace(command, sandbox=box, env=env))
         log = work.space.logs / f"{step.name}-{number}.log"
         _run_command(step, ready, log, work)
 

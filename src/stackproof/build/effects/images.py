@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from stackproof.build.effects import builders, cache_entries, locking, rootfs, stacks
+from stackproof.build.effects import builders, cache_entries, locking, stacks
 from stackproof.build.effects.build_record import load_recipe_files
 from stackproof.build.effects.executor import Built, deliver, execute
 from stackproof.build.effects.loaded import Loaded
@@ -111,20 +111,17 @@ def made(
     if use.only:
         return None, digest
     plan = engine.plan(loaded.stack, lock, loaded.sources)
-    limit = None
-    if options.floor is not None:
-        from stackproof.build.effects import oldest  # noqa: PLC0415 - slow, and for floors alone
+    floor = ""
+    if options.floor is not None or site is not None:
+        from stackproof.build.effects import glibc  # noqa: PLC0415 - slow, and for these alone
 
-        limit = oldest.oldest(options.floor, loaded, plan)
-    if site is not None:
-        from stackproof.build.effects import site_needs  # noqa: PLC0415 - for a site alone
-
-        lacking = site_needs.ask(loaded, plan, site, locked=True)
+        floor = glibc.read_floor(options.floor, loaded, plan) if options.floor is not None else ""
+        lacking = glibc.ask(loaded, plan, site, locked=True)
         tell(*(lacking.notes if lacking else ()))
     setup = builder.setup(loaded, lock, plan, options, monitor)
-    built = execute(plan, monitor, setup=replace(setup, origin=loaded.origin, root=loaded.root))
-    if limit is not None:
-        limit.refuse(os.fspath(built.path))
+    built = execute(plan, monitor, setup=replace(setup, origin=loaded.origin))
+    if floor:
+        glibc.refuse_newer(os.fspath(built.path), floor)
     if any(swap.depth is Depth.INJECT for swap in loaded.swaps):
         check_injected(os.fspath(built.path))
     return built, digest
@@ -192,13 +189,11 @@ def tell_swaps(loaded: Loaded, monitor: Monitor) -> None:
 
 def check_machine(loaded: Loaded) -> None:
     """Raise `StackproofError` (UNSUPPORTED) for an image of another machine than builds it."""
-    here = toolchain.architecture(rootfs.make_sandbox(loaded.root) if loaded.root else None)
+    here = toolchain.architecture()
     if loaded.stack.architecture != here:
-        place = f"the root `{loaded.root}`" if loaded.root else "this machine"
         raise fail(
             Reason.UNSUPPORTED,
-            f"{place} is {here}; an image for {loaded.stack.architecture} is built on such a "
+            f"this machine is {here}; an image for {loaded.stack.architecture} is built on such a "
             "machine",
-            hint="`stackproof plan --site` works anywhere; run `build` at the site, or in a root "
-            "of such a machine (--root) where this one starts its programs by an emulator",
+            hint="`stackproof plan --site` works anywhere; run `build` at the site",
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,7 +34,7 @@ class Loaded(Value):
     what they have for Spack. `by_name` is a shipped recipe that was asked for by its name: nothing
     is written where it lies. `with_site` is one that takes values from the site's own
     configuration. `swaps` are what words such as `--with` came to, and `overlay` the keys that they
-    laid over the recipe, as JSON. `root` is the root of another system that it is built in.
+    laid over the recipe, as JSON.
     """
 
     path: Path
@@ -51,13 +50,6 @@ class Loaded(Value):
     with_site: bool = False
     swaps: tuple[Swap, ...] = ()
     overlay: str = ""
-    root: Path | None = None
-
-    @property
-    def glibc(self) -> str:
-        """Return the release of the C library that a build compiles for: that of its root."""
-        here = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")[2]
-        return str(self.stack.site_facts["glibc"]) if self.root else here
 
     @property
     def lock_path(self) -> Path:

@@ -20,9 +20,9 @@ _INDEX_VARIABLES = (
 )  # fmt: skip
 
 
-def with_python(command: Command, python: str = "") -> Command:
-    """Return a command with an interpreter in the place of `plan.PYTHON`: that which runs this."""
-    python = python or sys.executable
+def with_python(command: Command) -> Command:
+    """Return a command with the interpreter that runs this in the place of `plan.PYTHON`."""
+    python = sys.executable
     values = {key: python if value == PYTHON else value for key, value in command.env.set.items()}
     return replace(
         command,

@@ -85,8 +85,7 @@ def _load_every(path: Path, options: RecipeOptions) -> tuple[Loaded, ...]:
             )
         reading = Reading(path=path, options=options, facts=facts)
         builder = builders.find(builders.OF_FOLDERS)
-        given = {"from": options.rpms, "root": options.root}
-        builders.refuse(builder, *(name for name, value in given.items() if value is not None))
+        builders.refuse(builder, *(["from"] if options.rpms is not None else []))
         return (builder.load(reading),)
     from stackproof.recipe import composition  # noqa: PLC0415 - not for folders
     from stackproof.recipe.effects import inheritance  # noqa: PLC0415
@@ -169,10 +168,9 @@ def _load_file(reading: Reading, choice: Mapping[str, str]) -> Loaded:
         overlay, swaps = swap.apply(composed.document, words, builder.swap, suffix=added)
         composed = composition.compose((*reading.chain, overlay), facts, choice)
     options = reading.options
-    given = {"mirror": options.mirror, "from": options.rpms, "root": options.root}
+    given = {"mirror": options.mirror, "from": options.rpms}
     builders.refuse(builder, *(name for name, value in given.items() if value is not None))
     loaded = builder.load(replace(reading, composed=composed))
-    loaded = replace(loaded, root=_root(options))
     if overlay is None:
         return loaded
     return replace(
@@ -232,28 +230,13 @@ def programs_of(document: Document) -> tuple[tuple[StackProgram, ...], Mapping[s
     return program_files.load_programs(document)
 
 
-def _root(options: RecipeOptions) -> Path | None:
-    """Return the root that is built in, None for this machine's own."""
-    if options.root is None:
-        return None
-    from stackproof.build.effects import rootfs  # noqa: PLC0415 - only with --root
-
-    return rootfs.find(options.root)
-
-
 def build_facts(options: RecipeOptions, composed: Composed) -> dict[str, str]:
     """Return the facts of the machine that is built for, with those that conditions asked for.
 
-    A named site decides the architecture; the compiler is always this machine's, or that of the
-    root, since it is this machine that builds.
+    A named site decides the architecture; the compiler is always this machine's, since it is this
+    machine that builds.
     """
-    root = _root(options)
-    if root is None:
-        facts = toolchain.build_facts()
-    else:
-        from stackproof.build.effects import rootfs  # noqa: PLC0415 - only with --root
-
-        facts = rootfs.facts(root)
+    facts = toolchain.build_facts()
     site = options.site
     if site is not None:
         facts["architecture"] = _architecture(site, facts["architecture"])

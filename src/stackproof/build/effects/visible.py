@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
-from collections.abc import Iterable
 from pathlib import Path
 
 from stackproof.build.plan import TOOLS, TREE_DIGEST
@@ -18,8 +17,6 @@ _HOST_FOLDERS = (
     "/etc/nsswitch.conf", "/etc/passwd", "/etc/group", "/etc/os-release", "/etc/debian_version",
     "/etc/perl",
 )  # fmt: skip
-ROOTS_PYTHON = "/usr/bin/python3"
-"""The interpreter of builds in a root of another system: that of the root."""
 _MERGED_FOLDERS = ("/bin", "/sbin", "/lib", "/lib64")
 # What a step with the network needs besides: names of hosts, and whom to trust. Not all of /etc/ssl
 # and /etc/pki, where the machine's private keys are.
@@ -31,27 +28,17 @@ _NETWORK_FILES = (
 )  # fmt: skip
 
 
-def system(*, network: bool, root: Path | None = None) -> tuple[list[Bind], dict[str, str]]:
-    """Return the binds and links of the host's system, and of the interpreter that runs this.
-
-    With a root of another system its folders are in the place of the host's, and its Python.
-    """
-    base = os.fspath(root) if root else ""
-    binds = _existing(_HOST_FOLDERS, base)
+def system(*, network: bool) -> tuple[list[Bind], dict[str, str]]:
+    """Return the binds and links of the host's system, and of the interpreter that runs this."""
+    paths = [*_HOST_FOLDERS, *(_NETWORK_FILES if network else ())]
     links = {}
     for path in _MERGED_FOLDERS:
-        source = f"{base}{path}"
-        if os.path.islink(source):
-            links[path] = os.readlink(source)
-        elif os.path.isdir(source):
-            binds.append(Bind(source=source, target=path))
-    binds += _existing(_NETWORK_FILES) if network else []
-    return binds + ([] if root else _python_binds()), links
-
-
-def _existing(paths: Iterable[str], base: str = "") -> list[Bind]:
-    found = ((f"{base}{path}", path) for path in paths)
-    return [Bind(source=source, target=path) for source, path in found if os.path.exists(source)]
+        if os.path.islink(path):
+            links[path] = os.readlink(path)
+        else:
+            paths.append(path)
+    binds = [Bind(source=path, target=path) for path in paths if os.path.exists(path)]
+    return binds + _python_binds(), links
 
 
 def network_files() -> list[str]:

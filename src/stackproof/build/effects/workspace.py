@@ -94,7 +94,6 @@ class BuildSetup(Value):
     the build folder in the cache. `network` lets installations use the network: packages come from
     a cache that is not a folder. `passed` are variables of the user that steps with the network
     get as well. `kept` is a folder in which results of steps that report are kept for other builds.
-    `root` is the root of another system: steps that compile have its programs and libraries.
     `origin` names what is built, so that later builds of the same take the place of this one.
     `fetch_command` is what downloads a locked file into a folder, `install` what runs a command of
     a step that reports, `prepare` what is made of a cloned repository once. `explained` is around
@@ -110,7 +109,6 @@ class BuildSetup(Value):
     passed: tuple[str, ...] = ()
     indices: Indices | None = None
     kept: Path | None = None
-    root: Path | None = None
     origin: str = ""
     movable: bool = True
     fetch_command: Callable[[Artefact, str], Command] | None = None
@@ -394,8 +392,7 @@ def sandbox(
     `clones` maps the folders of repositories below `plan.BUILD` to their trees on this machine;
     nobody can write into them.
     """
-    root = setup.root if step.compiles else None
-    binds, links = visible.system(network=_online(step, setup), root=root)
+    binds, links = visible.system(network=_online(step, setup))
     binds += [Bind(source=str(space.build), target=BUILD, writable=True)]
     binds += [Bind(source=str(path), target=f"{BUILD}/{folder}") for folder, path in clones.items()]
     binds += visible.tools()

@@ -6,30 +6,15 @@ import os
 import re
 import shutil
 
-from stackproof.core.command import Command, Sandbox
-from stackproof.core.effects.run import check, run
+from stackproof.core.command import Command
+from stackproof.core.effects.run import check
 from stackproof.core.effects.sandbox import package_hint
 from stackproof.core.errors import Reason, fail
 
 
-def architecture(box: Sandbox | None = None) -> str:
-    """Return the machine's name as `uname -m` gives it; with a sandbox what programs in it see.
-
-    That is another one where the kernel starts them by an emulator. Raises `StackproofError`
-    (UNSUPPORTED) where it does not start them.
-    """
-    if box is None:
-        return os.uname().machine
-    done = run(Command(argv=("uname", "-m"), sandbox=box, timeout_s=20))
-    if done.returncode == 0:
-        return done.stdout.decode().strip()
-    raise fail(
-        Reason.UNSUPPORTED,
-        f"this machine ({architecture()}) does not start the programs of that root",
-        hint="for a root of another architecture the kernel needs an emulator: binfmt_misc with "
-        "the static programs of qemu-user, registered with the flag F",
-        detail=done.stderr.decode(errors="replace").strip(),
-    )
+def architecture() -> str:
+    """Return the machine's name as `uname -m` gives it."""
+    return os.uname().machine
 
 
 def processor() -> str:
@@ -51,20 +36,19 @@ def processor_facts(wanted: str) -> dict[str, str]:
     return {"microarchitecture": name} if name else {}
 
 
-def compiler(box: Sandbox | None = None) -> str:
-    """Return the system C compiler as `gcc 12.2.0 (Debian 12.2.0-14)`; with a sandbox that in it.
+def compiler() -> str:
+    """Return the system C compiler as `gcc 12.2.0 (Debian 12.2.0-14)`.
 
     It decides the bytes of compiled programs, so it is part of a stack's facts. Raises
     `StackproofError` (TOOL_MISSING) when there is none.
     """
-    if box is None and shutil.which("gcc") is None:
+    if shutil.which("gcc") is None:
         raise fail(
             Reason.TOOL_MISSING,
             "the MPI compiler wrappers need a C compiler, and `gcc` is not installed",
             hint=package_hint("gcc"),
         )
-    asked = Command(argv=("gcc", "--version"), sandbox=box, timeout_s=20)
-    line = check(asked).stdout.decode().splitlines()[0]
+    line = check(Command(argv=("gcc", "--version"), timeout_s=20)).stdout.decode().splitlines()[0]
     match = re.match(r"gcc \(([^)]*)\) (\S+)", line)
     return f"gcc {match[2]} ({match[1]})" if match else line
 
@@ -78,10 +62,7 @@ def packer() -> str:
     return f"mksquashfs {match[1]}" if match else ""
 
 
-def build_facts(box: Sandbox | None = None) -> dict[str, str]:
-    """Return the facts of this machine that enter a stack built on it, and decide its bytes.
-
-    With a sandbox the compiler is that in it, and the machine what its programs see.
-    """
-    facts = {"architecture": architecture(box), "compiler": compiler(box), "packer": packer()}
+def build_facts() -> dict[str, str]:
+    """Return the facts of this machine that enter a stack built on it, and decide its bytes."""
+    facts = {"architecture": architecture(), "compiler": compiler(), "packer": packer()}
     return {name: value for name, value in facts.items() if value}

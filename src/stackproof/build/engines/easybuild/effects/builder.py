@@ -11,7 +11,6 @@ from pathlib import Path
 from stackproof.build.effects import (
     builders,
     executor,
-    rootfs,
     source_mirror,
     stacks,
 )
@@ -104,7 +103,7 @@ class EasyBuildBuilder:
             return Findings(problems=error.problems)
         lacking = (
             Problem(reason=p.reason, message=f"not here: {p.message}", hint=p.hint)
-            for p in machine_problems(loaded.stack, found.tools, found.headers, loaded.root)
+            for p in machine_problems(loaded.stack, found.tools, found.headers)
         )
         return Findings(notes=(*lacking, *_known(found.notes)))
 
@@ -131,7 +130,7 @@ class EasyBuildBuilder:
         """See `Builder`."""
         if executor.is_finished(plan):  # nothing has to be there for what is done already
             return BuildSetup()
-        lacking = machine_problems(loaded.stack, lock.tools, lock.headers, loaded.root)
+        lacking = machine_problems(loaded.stack, lock.tools, lock.headers)
         if lacking:
             raise StackproofError(*lacking)
         _obtain(lock, SourceFinder(mirror_folders(options.mirror), monitor))
@@ -170,22 +169,15 @@ def _known(texts: tuple[str, ...]) -> tuple[Problem, ...]:
 
 
 def machine_problems(
-    stack: EasyBuildStack,
-    tools: tuple[str, ...],
-    headers: tuple[str, ...],
-    root: Path | None = None,
+    stack: EasyBuildStack, tools: tuple[str, ...], headers: tuple[str, ...]
 ) -> tuple[Problem, ...]:
-    """Return what this machine lacks to build a stack: programs, header files, folders.
-
-    With the root of another system programs, header files and what is below `/usr` are its own.
-    """
+    """Return what this machine lacks to build a stack: programs, header files, folders."""
     problems = [
-        _missing(program, root)
-        for program in dict.fromkeys((*_TOOLS, *(["python3"] if root else []), *tools))
-        if not rootfs.has(program, root)
+        _missing(program)
+        for program in dict.fromkeys((*_TOOLS, *tools))
+        if shutil.which(program) is None
     ]
-    problems += _compiler_problems(stack.request.toolchain, root)
-    base = os.fspath(root) if root else ""
+    problems += _compiler_problems(stack.request.toolchain)
     problems += [
         Problem(
             reason=Reason.TOOL_MISSING,
@@ -193,10 +185,10 @@ def machine_problems(
             hint=f"install the package that has it{_package_of(header)}",
         )
         for header in headers
-        if not any(Path(base + folder, header).is_file() for folder in _include_folders(stack))
+        if not any(Path(folder, header).is_file() for folder in _include_folders(stack))
     ]
     try:
-        find_lmod(root)
+        find_lmod()
     except StackproofError as error:
         problems += error.problems
     places = {name: component.prefix for name, component in stack.request.externals.items()}
@@ -212,12 +204,12 @@ def machine_problems(
             hint="name where it is on the machine that builds",
         )
         for name, path in places.items()
-        if not os.path.isdir(base + path if path.startswith("/usr/") else path)
+        if not os.path.isdir(path)
     ]
     return tuple(problems)
 
 
-def _compiler_problems(toolchain: Toolchain, root: Path | None) -> Iterator[Problem]:
+def _compiler_problems(toolchain: Toolchain) -> Iterator[Problem]:
     """Yield a problem for each program that a named compiler lacks, and for another version."""
     made = toolchain.compilers
     if made is None:
@@ -225,15 +217,15 @@ def _compiler_problems(toolchain: Toolchain, root: Path | None) -> Iterator[Prob
     place = f"{toolchain.prefix}/bin/" if toolchain.prefix else ""
     for program in dict.fromkeys((made.c, made.cxx, made.fortran)):
         if not place or program == GFORTRAN:
-            if not rootfs.has(program, root):
-                yield _missing(program, root)
+            if shutil.which(program) is None:
+                yield _missing(program)
         elif not os.access(f"{place}{program}", os.X_OK):
             yield Problem(
                 reason=Reason.TOOL_MISSING,
                 message=f"`{toolchain.name}` has no `{place}{program}`",
                 hint="name the folder whose `bin` has it, as `prefix` of the toolchain",
             )
-    if root is None and shutil.which(f"{place}{made.c}"):
+    if shutil.which(f"{place}{made.c}"):
         text = run(Command(argv=(f"{place}{made.c}", "--version"), timeout_s=20)).stdout.decode()
         if toolchain.version not in text:
             yield Problem(
@@ -244,9 +236,7 @@ def _compiler_problems(toolchain: Toolchain, root: Path | None) -> Iterator[Prob
             )
 
 
-def _missing(program: str, root: Path | None) -> Problem:
-    if root is not None:
-        return rootfs.missing(program, root)
+def _missing(program: str) -> Problem:
     return Problem(
         reason=Reason.TOOL_MISSING,
         message=f"the build needs `{program}`, which is not installed",
@@ -277,7 +267,7 @@ def _obtain(lock: EasyBuildLock, places: SourceFinder) -> tuple[Path, ...]:
 def _setup(
     loaded: Loaded, lock: EasyBuildLock, options: BuildOptions, monitor: Monitor
 ) -> BuildSetup:
-    program = find_lmod(loaded.root)
+    program = find_lmod()
     folder = options.build_dir and Path(options.build_dir).resolve()
     place = spack_build.BuildPlace(
         in_memory=options.in_memory, folder=folder or None, jobs=options.jobs
@@ -309,18 +299,11 @@ def _setup(
 _PLACES = ("/usr/share/lmod/lmod/libexec/lmod", "/opt/apps/lmod/lmod/libexec/lmod")
 
 
-def find_lmod(root: Path | None = None) -> Path:
+def find_lmod() -> Path:
     """Return Lmod's own program: what `LMOD_CMD` names, what is on PATH, or that of a package.
 
-    In the root of another system it is that of a package there, as it is seen inside. Raises
-    `StackproofError` (TOOL_MISSING).
+    Raises `StackproofError` (TOOL_MISSING).
     """
-    if root is not None:
-        inside = (place for place in _PLACES if place.startswith("/usr/"))
-        found = next((place for place in inside if os.path.isfile(f"{root}{place}")), None)
-        if found is None:
-            raise StackproofError(rootfs.missing("lmod", root))
-        return Path(found)
     named = os.environ.get("LMOD_CMD") or shutil.which("lmod")
     for place in (named, *_PLACES):
         if place and os.access(place, os.X_OK) and os.path.isfile(place):

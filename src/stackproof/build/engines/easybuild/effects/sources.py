@@ -325,7 +325,7 @@ def _fetch_by_apt(address: str, target: Path, download: Transfer) -> None:
     if any(sign in text for sign in _GONE):
         raise FileNotFoundError(text)
     if done.returncode != 0 or not target.is_file():
-        raise OSError(text)
+        raise OSError(next((line for line in text.splitlines() if line.startswith("E:")), text))
 
 
 def _system_archive(source: SourceFile) -> str:

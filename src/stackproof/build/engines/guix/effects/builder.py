@@ -46,7 +46,6 @@ class GuixBuilder:
     solving = Solving.STEPS
     swap = staticmethod(guix_swap.swap)
     refused: Mapping[str, Problem] = {
-        "root": builders.NO_ROOT,
         "mirror": Problem(
             reason=Reason.USAGE,
             message="`--mirror` is for sources, and Guix has its own ways to them",

@@ -33,7 +33,7 @@ class SpackBuilder:
     engine = ENGINE
     lock_kind = SpackLock
     solving = Solving.STEPS
-    refused: Mapping[str, Problem] = {"from": builders.NO_RPMS, "root": builders.NO_ROOT}
+    refused: Mapping[str, Problem] = {"from": builders.NO_RPMS}
 
     @property
     def swap(self) -> Swapper:

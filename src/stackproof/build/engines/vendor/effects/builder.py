@@ -53,7 +53,6 @@ class VendorBuilder:
     lock_kind = VendorLock
     solving = Solving.FILES
     refused: Mapping[str, Problem] = {
-        "root": builders.NO_ROOT,
         "mirror": Problem(
             reason=Reason.USAGE,
             message="`--mirror` is for sources, and this recipe is of a vendor's RPMs",
