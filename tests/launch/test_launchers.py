@@ -9,14 +9,9 @@ from stackproof.launch.launchers import LaunchRequest, messages
 from stackproof.results.case import Placement, Rank
 
 COVERS = (
-    "launch/launchers/flux.py",
-    "launch/launchers/hydra.py",
-    "launch/launchers/intel_hydra.py",
-    "launch/launchers/pals.py",
-    "launch/launchers/prte.py",
+    "launch/launchers/of_mpis.py",
+    "launch/launchers/of_schedulers.py",
     "launch/launchers/request.py",
-    "launch/launchers/srun.py",
-    "launch/launchers/uniform.py",
 )
 
 CAPTURES = Path(__file__).parents[1] / "captures" / "launch"

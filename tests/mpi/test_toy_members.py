@@ -43,7 +43,7 @@ class Pigeon(Auto):
 
 transports.REGISTRY["pigeon"] = Pigeon()
 from stackproof.launch import launchers
-from stackproof.launch.launchers.hydra import Hydra
+from stackproof.launch.launchers.of_mpis import Hydra
 
 class Horse(Hydra):
     name = "horse"

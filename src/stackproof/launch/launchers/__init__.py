@@ -14,13 +14,9 @@ from typing import Protocol
 
 from stackproof.core import registry
 from stackproof.core.command import EnvPatch
-from stackproof.launch.launchers.flux import Flux
-from stackproof.launch.launchers.hydra import Hydra
-from stackproof.launch.launchers.intel_hydra import IntelHydra
-from stackproof.launch.launchers.pals import Pals
-from stackproof.launch.launchers.prte import Prte
+from stackproof.launch.launchers.of_mpis import Hydra, IntelHydra, Prte
+from stackproof.launch.launchers.of_schedulers import Flux, Pals, Srun
 from stackproof.launch.launchers.request import LaunchRequest
-from stackproof.launch.launchers.srun import Srun
 
 __all__ = ["REGISTRY", "LaunchRequest", "Launcher", "get"]
 
