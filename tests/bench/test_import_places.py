@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from stackproof import cli
-from stackproof.bench.import_adding import add
 from stackproof.bench.import_outputs import (
     Imported,
     OutputFile,
@@ -118,7 +117,9 @@ def test_datatypes_of_arms_must_be_the_same() -> None:
     silent = table(ALLREDUCE, column=column)
     assert imported(setup, a=one, b=silent).tables == 2
     with pytest.raises(StackproofError, match="datatype"):
-        add(imported(setup, a=one).results, imported(setup, b=other).results)
+        import_outputs(
+            [OutputFile(arm="b", name="b.txt", text=other)], setup, imported(setup, a=one).results
+        )
 
 
 def test_a_collective_needs_its_ranks() -> None:

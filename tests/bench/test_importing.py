@@ -8,7 +8,6 @@ from decimal import Decimal
 
 import pytest
 
-from stackproof.bench.import_adding import add
 from stackproof.bench.import_outputs import Imported, OutputFile, import_outputs
 from stackproof.bench.import_places import ImportSetup
 from stackproof.compare.compare import compare
@@ -33,15 +32,18 @@ def rows(factor: float, upto: int = 23, mark: str = "") -> str:
     return "".join(f"{2**k:<10}{factor * 2**k:>20.2f}{mark}\n" for k in range(upto))
 
 
-def imported(*files: tuple[str, str], setup: ImportSetup = SETUP) -> Imported:
-    return import_outputs(
-        [OutputFile(arm=arm, name=f"{arm}.txt", text=text) for arm, text in files], setup
-    )
+def imported(
+    *files: tuple[str, str], setup: ImportSetup = SETUP, before: Results | None = None
+) -> Imported:
+    outputs = [OutputFile(arm=arm, name=f"{arm}.txt", text=text) for arm, text in files]
+    return import_outputs(outputs, setup, before)
 
 
-def refused(*files: tuple[str, str], setup: ImportSetup = SETUP) -> StackproofError:
+def refused(
+    *files: tuple[str, str], setup: ImportSetup = SETUP, before: Results | None = None
+) -> StackproofError:
     with pytest.raises(StackproofError) as caught:
-        imported(*files, setup=setup)
+        imported(*files, setup=setup, before=before)
     return caught.value
 
 
@@ -134,10 +136,11 @@ def on(transport: str, locality: Locality = Locality.INTER, **more: object) -> I
 
 def joined(*parts: tuple[str, str, ImportSetup]) -> Results:
     """Return the results of several imports, each (arm, text, setup)."""
-    first, *rest = (imported((arm, text), setup=setup).results for arm, text, setup in parts)
-    for more in rest:
-        first = add(first, more)
-    return first
+    results: Results | None = None
+    for arm, text, setup in parts:
+        results = imported((arm, text), setup=setup, before=results).results
+    assert results is not None
+    return results
 
 
 def test_arms_of_several_imports_are_compared_by_path() -> None:
@@ -161,11 +164,8 @@ def test_further_tables_of_an_arm_are_further_launches() -> None:
     text = HEAD + rows(2.0)
     results = imported(("a", text), ("b", text), setup=on("tcp")).results
     for step in range(1, 6):
-        more = imported(
-            ("a", HEAD + rows(2.0 + step / 10)), ("b", HEAD + rows(2.1 + step / 10)),
-            setup=on("tcp"),
-        )  # fmt: skip
-        results = add(results, more.results)
+        more = [(arm, HEAD + rows(more + step / 10)) for arm, more in (("a", 2.0), ("b", 2.1))]
+        results = imported(*more, setup=on("tcp"), before=results).results
     assert [(m.arm, m.block) for m in results.measurements if m.arm == "b"] == [
         ("b", block) for block in range(1, 7)
     ]
@@ -177,28 +177,21 @@ def test_further_tables_of_an_arm_are_further_launches() -> None:
 def test_what_is_there_already_or_by_another_path_is_refused() -> None:
     before = joined(("a", HEAD + rows(2.0), on("tcp")), ("b", HEAD + rows(2.0), on("tcp")))
     for text, setup in ((HEAD + rows(2.0), on("tcp")), (HEAD + rows(3.0), on("lnx"))):
-        with pytest.raises(StackproofError) as caught:
-            add(before, imported(("a", text), ("b", text), setup=setup).results)
-        assert [p.reason for p in caught.value.problems] == [Reason.INVALID_VALUE] * 2
-        assert caught.value.problems[0].where.file == "a.txt, line 1"
+        error = refused(("a", text), ("b", text), setup=setup, before=before)
+        assert [p.reason for p in error.problems] == [Reason.INVALID_VALUE] * 2
+        assert error.problems[0].where.file == "a.txt, line 1"
 
 
 def test_only_what_was_imported_is_added_to() -> None:
+    table, none = ("b", HEAD + rows(2.0)), replace(SETUP, baseline="none")
     more = imported(("a", HEAD + rows(2.0))).results
-    with pytest.raises(StackproofError) as caught:
-        add(simulate(Plan(blocks=1, sizes=(8,))), more)
-    assert caught.value.reason is Reason.USAGE
-    with pytest.raises(StackproofError) as caught:
-        add(more, imported(("b", HEAD + rows(2.0))).results, baseline="none")
-    assert caught.value.reason is Reason.USAGE
-    fast, slow = (
-        imported((arm, HEAD + rows(2.0)), setup=on("auto", fabric=fabric)).results
-        for arm, fabric in (("x", "slingshot-11"), ("y", "ethernet"))
-    )
-    with pytest.raises(StackproofError) as caught:
-        add(fast, slow)
-    assert caught.value.reason is Reason.INVALID_VALUE
-    assert add(more, slow, baseline="y").spec.challengers == ("a",)
+    ours = simulate(Plan(blocks=1, sizes=(8,)))
+    assert refused(table, before=ours).reason is Reason.USAGE
+    assert refused(table, setup=none, before=more).reason is Reason.USAGE
+    fast = imported(("x", HEAD + rows(2.0)), setup=on("auto", fabric="slingshot-11")).results
+    slow = on("auto", fabric="ethernet", baseline="b")
+    assert refused(table, setup=slow, before=fast).reason is Reason.INVALID_VALUE
+    assert imported(table, setup=slow, before=more).results.spec.challengers == ("a",)
 
 
 ALLTOALL = (
@@ -269,9 +262,8 @@ def test_published_tables_give_the_ratios_of_their_printed_values(vendor: str, o
     """Challenger over vendor, as plots of the field have it, to five digits at every size."""
     base, other = CURVES[vendor], CURVES[ours]
     setup = on("cxi", base.locality, memory=base.memory)
-    results = add(
-        imported(("vendor", as_osu(base)), setup=setup).results,
-        imported(("ours", as_osu(other)), setup=replace(setup, transport="lnx")).results,
+    results = joined(
+        ("vendor", as_osu(base), setup), ("ours", as_osu(other), replace(setup, transport="lnx"))
     )
     rows_found = list(csv.DictReader(io.StringIO(render_paths_csv(compare(results)))))
     found = {int(row["size_bytes"]): row for row in rows_found if row["arm"] == "ours"}

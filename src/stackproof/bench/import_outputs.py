@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
+from stackproof.bench.import_adding import FILE, adding_problems
 from stackproof.bench.import_places import ImportSetup, contradictions, metrics_of, placement_of
 from stackproof.bench.programs import imb, osu, tables
 from stackproof.bench.programs.tables import PrintedTable, TableRow
@@ -33,8 +34,6 @@ _ALIKE = {
 }
 """What headings say of a run, and what must be the same where two are compared."""
 
-FILE = "imported from"
-
 
 class OutputFile(Value):
     """A file of an arm; `name` is its path as the user wrote it."""
@@ -55,62 +54,67 @@ class Remark(Value):
 
 
 class Imported(Value):
-    """The results, and a line for each kind of thing that was read and does not count."""
+    """The results, and a line for each kind of thing that was read and does not count.
+
+    `tables` is how many the files hold, `usable` how many of them count.
+    """
 
     results: Results
     tables: int
+    usable: int
     notes: tuple[str, ...]
 
 
-def import_outputs(files: Sequence[OutputFile], setup: ImportSetup) -> Imported:
+def import_outputs(
+    files: Sequence[OutputFile], setup: ImportSetup, before: Results | None = None
+) -> Imported:
     """Return the measurements that files hold: each table is one launch.
 
-    The n-th table of a benchmark in an arm belongs to block n. Raises `StackproofError`
-    (NO_RESULTS) when no table can be used, with a problem for each file, and INVALID_VALUE when a
-    file contradicts the setup.
+    The n-th table of a benchmark in an arm belongs to block n. `before` are imported results that
+    they are added to: other arms, paths and placements, and launches of an arm that is there become
+    further blocks. Raises `StackproofError`: NO_RESULTS when no table can be used, with a problem
+    for each file; USAGE for results that were measured here and for a baseline that is no arm;
+    INVALID_VALUE when a file contradicts the setup, or does not go with what is there.
     """
+    known = sorted(before.measurements, key=lambda launch: launch.order) if before else []
+    blocks = Counter({_place_of(launch): launch.block for launch in known})
     remarks: list[Remark] = []
     contrary: list[Remark] = []
     measurements: list[Measurement] = []
-    blocks: Counter[tuple[str, str, str]] = Counter()
     printed = [(file, tables.read(file.text).tables) for file in files]
     for file, own in printed:
         for table, crash in zip(own, _crashes(file, own), strict=True):
             for text, hint in contradictions(table, setup):
                 contrary.append(_remark(file, table, text, hint))
             remarks += _table_remarks(file, table, setup)
-            metrics, placement = metrics_of(table), placement_of(table, setup)
-            if metrics and isinstance(placement, Placement):
-                key = (file.arm, metrics[0][0], placement.name)
-                blocks[key] += 1
+            placement = placement_of(table, setup)
+            if metrics_of(table) and isinstance(placement, Placement):
                 launch = _measurement(file, table, setup, placement, crash)
-                measurements.append(replace(launch, block=blocks[key]))
+                blocks[_place_of(launch)] += 1
+                measurements.append(replace(launch, block=blocks[_place_of(launch)]))
                 remarks += [_remark(file, table, text) for text in _check_notes(launch)]
     problems = [*_impossible(setup), *(_nothing(file) for file, own in printed if not own)]
     problems += _summarise_problems(contrary)
-    problems += [] if problems else unlike(measurements)
+    problems += [] if problems else unlike((*known, *measurements))
+    problems += adding_problems(before, measurements, setup.fabric) if before else []
     notes = [*summarise(remarks)]
     _require(measurements, problems, notes)
+    launches = (*known, *measurements)
+    numbered = tuple(replace(launch, order=order) for order, launch in enumerate(launches, 1))
     return Imported(
-        results=Results(
-            spec=replace(
-                _spec(files, setup, [launch.case.placement for launch in measurements]),
-                launches=max(blocks.values(), default=1),
-            ),
-            measurements=ordered(measurements),
-        ),
+        results=Results(spec=_spec(numbered, setup, before), measurements=numbered),
         tables=sum(len(own) for _, own in printed),
+        usable=sum(launch.usable for launch in measurements),
         notes=(*notes, *_validation_note(measurements)),
     )
 
 
-def ordered(measurements: Sequence[Measurement]) -> tuple[Measurement, ...]:
-    """Return measurements, numbered in their order from 1."""
-    return tuple(replace(one, order=order) for order, one in enumerate(measurements, 1))
+def _place_of(launch: Measurement) -> tuple[str, str, str]:
+    return launch.arm, launch.case.placement.name, launch.case.benchmarks[0]
 
 
 def unlike(measurements: Sequence[Measurement]) -> Iterator[Problem]:
-    """Yield what differs between tables that would be one arm, or be compared with each other.
+    """Yield the differences of tables that would be one arm, or be compared with each other.
 
     Only what both say can differ: releases of a benchmark do not print the same.
     """
@@ -180,7 +184,7 @@ def _remark(file: OutputFile, table: PrintedTable, text: str, hint: str = "") ->
 
 
 def _table_remarks(file: OutputFile, table: PrintedTable, setup: ImportSetup) -> Iterator[Remark]:
-    """Yield what of a table does not count, or may be meant otherwise."""
+    """Yield the parts of a table that do not count, or that may be meant otherwise."""
     first = _rows(table)
     for row in table.rows:
         if row not in first:
@@ -216,7 +220,7 @@ def _why_no_metric(table: PrintedTable) -> str:
 
 
 def _check_notes(launch: Measurement) -> list[str]:
-    """Return what the checks of a table say that the user must know."""
+    """Return the words of checks that the user must know."""
     return [
         f"{check.name}: {check.evidence}"
         for check in launch.checks
@@ -240,7 +244,7 @@ def _validation_note(measurements: Sequence[Measurement]) -> Iterator[str]:
 
 
 def _impossible(setup: ImportSetup) -> list[Problem]:
-    """Return why ranks cannot have been placed as the user says."""
+    """Return the problems of a placement that ranks cannot have had."""
     nodes, message, hint = setup.nodes, "", ""
     inside = setup.locality is Locality.INTRA
     if nodes is None:
@@ -399,31 +403,45 @@ def _validation_check(rows: Sequence[TableRow]) -> Check:
 
 
 def _spec(
-    files: Sequence[OutputFile], setup: ImportSetup, placements: Sequence[Placement]
+    launches: Sequence[Measurement], setup: ImportSetup, before: Results | None
 ) -> ResultsSpec:
-    arms = tuple(dict.fromkeys(file.arm for file in files))
-    baseline = setup.baseline or arms[0]
+    spec = before.spec if before else ResultsSpec(
+        name=setup.name, baseline="", challengers=(),
+        stackproof=setup.stackproof, command=setup.command,
+    )  # fmt: skip
+    arms = dict.fromkeys((spec.baseline, *spec.challengers) if before else ())
+    arms |= dict.fromkeys(launch.arm for launch in launches)
+    baseline = setup.baseline or next(iter(arms))
     if baseline not in arms:
         raise fail(
             Reason.USAGE,
-            f"the baseline `{baseline}` is no arm of the files",
+            f"the baseline `{baseline}` is no arm of the {'results' if before else 'files'}",
             hint=f"arms are: {', '.join(arms)}",
         )
-    limit = {"MB/s": setup.limit, "source": setup.limit_source}
-    names = {placement.name: placement.locality for placement in placements}
-    paths = ", ".join(f"{name}: {setup.transport}" for name in names)
-    return ResultsSpec(
-        name=setup.name,
+    placements = (launch.case.placement for launch in launches)
+    limits = {
+        placement.name: {"MB/s": setup.limit, "source": setup.limit_source}
+        for placement in placements
+        if setup.limit is not None and placement.locality is Locality.INTER
+    }
+    paths = {
+        arm: dict.fromkeys(
+            f"{launch.case.placement.name}: {launch.case.transport}"
+            for launch in launches
+            if launch.arm == arm
+        )
+        for arm in arms
+    }
+    return replace(
+        spec,
         baseline=baseline,
         challengers=tuple(arm for arm in arms if arm != baseline),
-        arms={arm: ComparedArm(transport=paths, env=setup.env) for arm in arms},
-        limits={
-            name: limit
-            for name, locality in names.items()
-            if setup.limit is not None and locality is Locality.INTER
+        arms={
+            arm: ComparedArm(transport=", ".join(texts), env=setup.env)
+            for arm, texts in paths.items()
         },
-        host={"fabric": setup.fabric} if setup.fabric else {},
+        limits={**spec.limits, **limits},
+        host={**({"fabric": setup.fabric} if setup.fabric else {}), **spec.host},
+        launches=max(launch.block for launch in launches),
         created=setup.created,
-        stackproof=setup.stackproof,
-        command=setup.command,
     )

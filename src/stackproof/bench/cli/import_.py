@@ -20,8 +20,7 @@ def run(options: ImportOptions) -> int:
     imported = import_files(options, command=tuple(sys.argv))
     for note in imported.notes:
         print(f"note: {note}", file=sys.stderr)
-    usable = sum(one.usable for one in imported.results.measurements)
     output = Path(options.output)
-    print(f"{output}: {usable} of {imported.tables} tables can be used")
+    print(f"{output}: {imported.usable} of {imported.tables} tables can be used")
     print(f"next: stackproof report {shlex.quote(str(output))}", file=sys.stderr)
     return int(ExitCode.DONE)

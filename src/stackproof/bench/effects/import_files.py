@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import stackproof
-from stackproof.bench.import_adding import add
 from stackproof.bench.import_outputs import Imported, OutputFile, import_outputs
 from stackproof.bench.import_places import Distribution, ImportSetup
 from stackproof.bench.options import ImportOptions
@@ -19,7 +18,7 @@ from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.value import replace
 from stackproof.knowledge.reference_curves import BufferPlace
 from stackproof.results.case import Locality
-from stackproof.results.model import LAUNCHES, SPECIFICATION
+from stackproof.results.model import LAUNCHES, SPECIFICATION, Results
 from stackproof.site.effects import probe
 
 _RANKS_AT_MOST = 1 << 20
@@ -41,22 +40,19 @@ def import_files(options: ImportOptions, *, command: tuple[str, ...] = ()) -> Im
             hint="name a folder that does not exist, or add to what was imported with --add",
             where=Location(file=str(output)),
         )
-    imported = _imported(
-        [_file(text, options.arm) for text in options.files], _setup(options, command)
-    )
+    outputs = [_file(text, options.arm) for text in options.files]
+    imported = _imported(outputs, _setup(options, command), before)
     results = imported.results
-    if before is not None:
-        results = add(before, results, baseline=options.baseline or "")
-    for one in results.measurements[len(before.measurements) if before else 0 :]:
-        files.write(output / LAUNCHES / f"{one.order:04}.json", noun.to_json(one))
+    for launch in results.measurements[len(before.measurements) if before else 0 :]:
+        files.write(output / LAUNCHES / f"{launch.order:04}.json", noun.to_json(launch))
     files.write(output / SPECIFICATION, noun.to_json(results.spec))
     return imported
 
 
-def _imported(outputs: list[OutputFile], setup: ImportSetup) -> Imported:
+def _imported(outputs: list[OutputFile], setup: ImportSetup, before: Results | None) -> Imported:
     """Return the import of files; one without results is a wrong input here, no job that failed."""
     try:
-        return import_outputs(outputs, setup)
+        return import_outputs(outputs, setup, before)
     except StackproofError as error:
         lacking = Reason.NO_RESULTS
         raise StackproofError(
@@ -82,7 +78,7 @@ def _setup(options: ImportOptions, command: tuple[str, ...]) -> ImportSetup:
         name=options.name,
         locality=locality,
         memory=BufferPlace(options.memory),
-        baseline="" if options.add else options.baseline or "",
+        baseline=options.baseline or "",
         transport=options.transport,
         ranks=options.ranks,
         nodes=options.nodes,
