@@ -65,7 +65,7 @@ def begin(folder: Path, element: int = 0) -> Record:
         if lines and not (folder / lines[-1].path).exists():
             lines.pop()
         whole = "".join(f"{line.sha256}  {line.path}\n" for line in lines).encode()
-        if whole != path.read_bytes():
+        if whole != files.read_bounded(path, limits.RESULTS):
             files.write(path, whole)
     record = Record(folder, path)
     known = {line.path for lines in lists for line in lines}
