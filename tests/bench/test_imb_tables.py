@@ -54,15 +54,18 @@ def test_a_real_file_has_all_its_tables(name: str) -> None:
     assert all(table.ended and not table.faults for table in printed.tables)
 
 
-def test_copies_that_lost_spaces_and_marks_are_read() -> None:
-    text = "\n".join(" ".join(line.split()) for line in PING.splitlines())
-    table = only(BANNER + text.replace("# Benchmarking", "Benchmarking").replace("#bytes", "bytes"))
-    assert [row.size for row in table.rows] == [0, 1, 2]
-
-
-def test_indented_copies_are_read() -> None:
-    text = "\n".join(f"    {line}" for line in (BANNER + PING).splitlines())
-    table = only(text)
+@pytest.mark.parametrize(
+    "copied",
+    [
+        "\n".join(f"    {line}" for line in (BANNER + PING).splitlines()),
+        "\n".join(" ".join(line.split()) for line in (BANNER + PING).splitlines())
+        .replace("# Benchmarking", "Benchmarking")
+        .replace("#bytes", "bytes"),
+    ],
+    ids=["indented", "without spaces and marks"],
+)
+def test_copies_are_read(copied: str) -> None:
+    table = only(copied)
     assert [row.size for row in table.rows] == [0, 1, 2]
     assert table.version == "2021.7"
 

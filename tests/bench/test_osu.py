@@ -225,19 +225,6 @@ def test_warnings_between_heading_and_rows_do_not_hurt() -> None:
     assert rows_of(only("\n".join(lines))) == [(1, "22.07"), (2, "21.89")]
 
 
-def test_all_columns_together() -> None:
-    table = only(
-        "# OSU MPI All-to-Allv Personalized Exchange Latency Test v7.5\n# Datatype: MPI_CHAR.\n"
-        "# Size       Avg Latency(us)   Min Latency(us)   Max Latency(us)  Iterations  "
-        "P50 Tail Lat(us)  P90 Tail Lat(us)  P99 Tail Lat(us)\n"
-        "4096                  467.40            460.40            474.10        1000            "
-        "407.20            584.20            634.30\n"
-    )
-    assert (table.reason, table.faults) == ("", ())
-    assert table.rows[0].values["P99 Tail Lat(us)"] == 634.3
-    assert table.rows[0].values["Iterations"] == 1000
-
-
 def test_rows_of_another_rank_do_not_count() -> None:
     lines = [f"0: {line}" for line in written("bandwidth", [(1, "1.00")]).splitlines()]
     table = only("\n".join([*lines, "1: 2                       9.99"]))
@@ -286,11 +273,6 @@ def readings(text: str) -> set[tuple[str, int, str]]:
 
 def test_the_whole_text_gives_the_truth() -> None:
     assert readings("\n".join(LINES)) == TRUTH
-
-
-@pytest.mark.parametrize("lost", range(len(LINES)))
-def test_one_lost_line_never_gives_a_wrong_number(lost: int) -> None:
-    assert readings("\n".join(LINES[:lost] + LINES[lost + 1 :])) <= TRUTH
 
 
 @pytest.mark.parametrize("width", range(1, len(LINES)))
@@ -368,7 +350,10 @@ def test_tails_are_no_values() -> None:
         f"\\# OSU MPI All-to-Allv Personalized Exchange Latency Test v7.5\n\\# {'  '.join(heads)}\n"
         "4096  451.12  446.03  462.70  1000  401.55  570.11  622.98\n"
     )
+    assert (table.reason, table.faults) == ("", ())
     assert rows_of(table) == [(4096, "451.12")]
+    assert table.rows[0].values["P99 Tail Lat(us)"] == 622.98
+    assert table.rows[0].values["Iterations"] == 1000
 
 
 @pytest.mark.parametrize(
