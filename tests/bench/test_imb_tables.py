@@ -137,7 +137,14 @@ def test_sizes_of_a_list_need_not_double() -> None:
     text = PING.replace("            2  ", "          300  ")
     assert [row.size for row in only(BANNER + text).rows] == [0, 1]
     call = "# Calling sequence was: IMB-MPI1 PingPong -msglen sizes.txt\n"
-    assert [row.size for row in only(BANNER + call + text).rows] == [0, 1, 300]
+    table = only(BANNER + call + text)
+    assert [row.size for row in table.rows] == [0, 1, 300]
+    assert table.facts == {"processes": "2"}
+
+
+def test_the_heading_of_a_lost_title_says_nothing_of_the_table_before() -> None:
+    lost = PING.replace("# Benchmarking PingPong \n", "").replace("= 2", "= 4")
+    assert only(BANNER + PING + lost).facts == {"processes": "2"}
 
 
 def test_rows_without_their_number_of_processes_do_not_count() -> None:

@@ -175,6 +175,8 @@ def test_singletons_are_told() -> None:
     alone = "This test requires exactly two processes\n"
     (table,) = tables.read(title + alone * 2).tables
     assert table.reason == Reason.SINGLETONS
+    whole = written("latency", [(1, "1.00"), (2, "2.00")])
+    assert tables.read(f"{title}{alone * 2}{whole}a note\n").tables[-1].reason == ""
 
 
 def test_two_runs_in_one_table_are_refused() -> None:

@@ -276,8 +276,9 @@ class _Reader:
             version=(self.versions[-1] if self.versions else "") if imb else title["version"] or "",
             accelerator=accelerator[1] if accelerator else "",
         )
-        facts = {key: text for key, text in self._call.items() if (key == "largest") is not imb}
-        draft = _Draft(table, label, facts, any_sizes=imb and "sizes" in facts)
+        own = "map" if imb else "largest"
+        facts = {key: text for key, text in self._call.items() if key == own}
+        draft = _Draft(table, label, facts, any_sizes=imb and "sizes" in self._call)
         self._call.pop("largest", None)
         self._draft = draft
         if before is not None and not imb and not before.rows and before.table.title == name:
@@ -289,7 +290,8 @@ class _Reader:
         if late or facts.keys() & draft.facts.keys():
             # It is of a table whose title was lost, so nothing below it counts.
             self.leave(ended=bool(facts or plain == _LAST or _RULE.fullmatch(plain)))
-        draft.facts |= facts
+        else:
+            draft.facts |= facts
         if not facts:
             self._stray(plain)
 
@@ -299,11 +301,11 @@ class _Reader:
         draft = self._draft
         if draft is not None and _INVALID in plain:
             draft.refuse(Reason.VALIDATION_FAILED, plain)
-        self._alone += bool(_ALONE.search(plain))
-        if draft is not None and self._alone > 1:
-            draft.refuse(
-                Reason.SINGLETONS, f"{self._alone} programs say that they are alone in their world"
-            )
+        if _ALONE.search(plain):
+            self._alone += 1
+            if draft is not None and self._alone > 1:
+                evidence = f"{self._alone} programs say that they are alone in their world"
+                draft.refuse(Reason.SINGLETONS, evidence)
         if call := _CALL_OSU.search(plain):
             self._call["largest"] = call["largest"]
         if _CALL_SIZES.fullmatch(plain):
