@@ -410,11 +410,10 @@ def _source_problems(document: Document) -> Iterator[Problem]:
             )
         for name in [ids] if isinstance(ids, str) else ids if isinstance(ids, list) else []:
             if isinstance(name, str) and name not in sources:
-                yield Problem(
-                    reason=Reason.INVALID_VALUE,
-                    message=f"`{name}` is not one of this site's `sources`",
-                    hint=did_you_mean(name, sources).strip() or "add it to `sources`",
-                    where=document.where("facts", path),
+                yield document.problem(
+                    ("facts", path),
+                    f"`{name}` is not one of this site's `sources`",
+                    did_you_mean(name, sources).strip() or "add it to `sources`",
                 )
 
 
@@ -441,18 +440,16 @@ def _fabric_problems(document: Document) -> Iterator[Problem]:
         and isinstance(both, int | float)
         and not one <= both <= 2 * one
     ):
-        yield Problem(
-            reason=Reason.INVALID_VALUE,
-            message=f"`bidirectional-limit-mb-s` {both} does not fit `limit-mb-s` {one}",
-            hint="both directions together carry between once and twice what one carries",
-            where=document.where("fabric", "bidirectional-limit-mb-s"),
+        yield document.problem(
+            ("fabric", "bidirectional-limit-mb-s"),
+            f"`bidirectional-limit-mb-s` {both} does not fit `limit-mb-s` {one}",
+            "both directions together carry between once and twice what one carries",
         )
     if fabric.get("type") == FabricType.NONE and len(fabric) > 1:
-        yield Problem(
-            reason=Reason.INVALID_VALUE,
-            message="a fabric of type `none` has no NIC, limits or steps",
-            hint="leave the other keys out, or state the fabric's type",
-            where=document.where("fabric", "type"),
+        yield document.problem(
+            ("fabric", "type"),
+            "a fabric of type `none` has no NIC, limits or steps",
+            "leave the other keys out, or state the fabric's type",
         )
 
 
@@ -460,9 +457,9 @@ def _mount_point_problems(document: Document) -> Iterator[Problem]:
     paths = document.data.get("mount-points")
     for index, path in enumerate(paths if isinstance(paths, list) else []):
         if isinstance(path, str) and (fault := bad_mount_point(path)):
-            yield Problem(
+            yield document.problem(
+                ("mount-points", index),
+                f"`{path}` cannot be a mount point: {fault}",
+                "use a path of its own, for example /user-environment",
                 reason=Reason.BAD_MOUNT_POINT,
-                message=f"`{path}` cannot be a mount point: {fault}",
-                hint="use a path of its own, for example /user-environment",
-                where=document.where("mount-points", index),
             )
