@@ -83,12 +83,12 @@ def test_pairs_and_windows_of_arms_are_never_compared_unlike() -> None:
 @pytest.mark.parametrize(
     ("send", "receive", "setup", "words"),
     [
-        ("DEVICE", "HOST", DEVICE, "one buffer is on the host"),
-        ("HOST", "DEVICE", INTER, "one buffer is on the host"),
-        ("MANAGED", "MANAGED", DEVICE, "managed memory"),
-        ("MANAGED", "MANAGED", INTER, "managed memory"),
-        ("HOST", "HOST", DEVICE, "on the host"),
-        ("DEVICE", "DEVICE", INTER, "on the device"),
+        ("DEVICE", "HOST", DEVICE, "on `DEVICE` and `HOST`, and --memory"),
+        ("HOST", "DEVICE", INTER, "on `DEVICE` and `HOST`, and --memory"),
+        ("MANAGED", "MANAGED", DEVICE, "on `MANAGED`"),
+        ("MANAGED", "MANAGED", INTER, "on `MANAGED`"),
+        ("HOST", "HOST", DEVICE, "on `HOST`, and --memory says `device`"),
+        ("DEVICE", "DEVICE", INTER, "on `DEVICE`, and --memory says `host`"),
     ],
 )
 def test_buffers_that_are_elsewhere(
@@ -101,7 +101,7 @@ def test_buffers_on_the_device_are_taken_and_managed_titles_are_not() -> None:
     text = table(BANDWIDTH, heading=buffers("DEVICE", "DEVICE"))
     assert places(imported(DEVICE, a=text)) == ["inter-node-device"]
     managed = BANDWIDTH.replace("CUDA", "CUDA MANAGED")
-    assert "managed memory" in refused(DEVICE, a=table(managed))
+    assert "on `MANAGED`" in refused(DEVICE, a=table(managed))
 
 
 def test_datatypes_of_arms_must_be_the_same() -> None:

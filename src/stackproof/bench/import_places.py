@@ -134,20 +134,16 @@ def contradictions(table: PrintedTable, setup: ImportSetup) -> Iterator[tuple[st
 
 
 def _of_memory(table: PrintedTable, memory: BufferPlace) -> Iterator[tuple[str, str]]:
-    device = memory is BufferPlace.DEVICE
-    hint = "give --memory as in the run, and files of other runs apart"
-    only = "only runs from host to host and from device to device can be imported"
-    buffers = {table.facts.get("send"), table.facts.get("receive")} - {None}
-    if "MANAGED" in buffers or "MANAGED" in table.accelerator:
-        yield "its buffers are managed memory, which is neither the host's nor the device's", only
-    elif len(buffers) > 1:
-        yield "one buffer is on the host and the other on the device", only
-    elif table.program == tables.OSU and device and not table.accelerator:
+    hint = "give --memory as in the run, and files of other runs apart; only runs from host to "
+    hint += "host and from device to device can be imported"
+    places = {table.facts.get("send"), table.facts.get("receive")} - {None}
+    if "MANAGED" in table.accelerator:
+        places.add("MANAGED")
+    if places - {memory.upper()}:
+        names = " and ".join(sorted(f"`{place}`" for place in places))
+        yield f"the heading says that buffers are on {names}, and --memory says `{memory}`", hint
+    elif table.program == tables.OSU and memory is BufferPlace.DEVICE and not table.accelerator:
         yield "the title names no accelerator, so these are not device buffers", hint
-    elif not device and buffers - {"HOST"}:
-        yield "the heading says that buffers are on the device", hint
-    elif device and buffers == {"HOST"}:
-        yield "the heading says that buffers are on the host", hint
 
 
 def _of_ranks(table: PrintedTable, setup: ImportSetup) -> Iterator[tuple[str, str]]:

@@ -134,20 +134,20 @@ class ImbMpi1(Value, kw_only=False):
         titles, one_world = _titles(case), len(printed.versions) == 1
         asked = [table for table in printed.tables if table.title in titles and table.columns]
         whole = _whole_tables(asked, printed, case) if one_world else []
-        readings = [reading for table in whole for reading in _readings(table, case)]
+        results = [result for table in whole for result in _results(table, case)]
         garbage = [line for line in printed.garbage if not line.startswith("#")]
         return Output(
             program=self.name,
             program_version=printed.versions[0] if printed.versions else "",
             world_size=max((_processes_of(table) for table in asked), default=0),
             worlds=len(printed.versions),
-            series=tuple(_series(reading) for reading in readings if not reading.obstacle),
+            series=tuple(series for _, obstacle, series in results if not obstacle),
             complete=one_world and printed.ends == 1 and len(whole) == len(titles),
             garbage=(*garbage, *(fault.text for table in asked for fault in table.faults)),
             skipped={
-                f"{reading.benchmark} {reading.wanted}": reading.obstacle
-                for reading in readings
-                if reading.obstacle
+                f"{series.benchmark} {wanted}": obstacle
+                for wanted, obstacle, series in results
+                if obstacle
             },
         )
 
@@ -179,27 +179,6 @@ def _problems(case: Case) -> Iterator[str]:
         yield "no message size is asked for"
     if case.window < 1 or case.samples < 1:
         yield "window and number of samples must be at least 1"
-
-
-class _Reading(Value):
-    """One number of a row; `wanted` is the size asked for, `size` the one that was measured."""
-
-    benchmark: str
-    wanted: int
-    size: int
-    value: float
-    mean: float | None
-    iterations: int
-
-    @property
-    def obstacle(self) -> str:
-        """Return why this is no result, in the words of our own program; empty when it is one."""
-        metric = CORE[self.benchmark]
-        if self.wanted != self.size:
-            return "granularity"
-        if metric.sized and self.size == 0 and metric.kind not in {"latency", "rate"}:
-            return "too-small"
-        return "" if self.value > 0 else "clock-too-coarse"
 
 
 def _processes_of(table: PrintedTable) -> int:
@@ -261,28 +240,33 @@ def _is_at_place(row: TableRow, wanted: int, title: str) -> bool:
     return wanted == row.size or (rounded and abs(wanted - row.size) < _FLOAT_BYTES)
 
 
-def _readings(table: PrintedTable, case: Case) -> Iterator[_Reading]:
+def _results(table: PrintedTable, case: Case) -> Iterator[tuple[int, str, Series]]:
+    """Yield the sizes asked for, why what was measured is no result or nothing, and the result.
+
+    Why is in the words of our own program.
+    """
     for benchmark, column in SECTIONS[table.title].reads:
+        if benchmark not in case.benchmarks:
+            continue
+        metric = CORE[benchmark]
         slowest = case.timing == Timing.SYNCHRONISED and column == _MEAN
         for wanted, row in zip(_sizes(table, case), table.rows, strict=True):
-            if benchmark in case.benchmarks:
-                yield _Reading(
+            value, mean = row.values[_SLOWEST if slowest else column], row.values.get(_MEAN)
+            obstacle = "" if value else "clock-too-coarse"
+            if wanted != row.size:
+                obstacle = "granularity"
+            elif metric.sized and row.size == 0 and metric.kind not in {"latency", "rate"}:
+                obstacle = "too-small"
+            yield (
+                wanted,
+                obstacle,
+                Series(
                     benchmark=benchmark,
-                    wanted=wanted,
                     size=row.size,
-                    value=row.values[_SLOWEST if slowest else column] or 0.0,
-                    mean=row.values.get(_MEAN),
+                    unit=metric.unit,
+                    values=(value or 0.0,),
                     iterations=int(row.values["#repetitions"] or 0),
-                )
-
-
-def _series(reading: _Reading) -> Series:
-    return Series(
-        benchmark=reading.benchmark,
-        size=reading.size,
-        unit=CORE[reading.benchmark].unit,
-        values=(reading.value,),
-        iterations=reading.iterations,
-        timing="" if reading.mean is None else Timing.IMB.value,
-        mean=() if reading.mean is None else (reading.mean,),
-    )
+                    timing="" if mean is None else Timing.IMB.value,
+                    mean=() if mean is None else (mean,),
+                ),
+            )

@@ -202,7 +202,7 @@ def _read(stdout: bytes) -> _Found:
             position = end
             found.records.append((line[begin:end], record))
         rest += line[position:]
-        found.garbage.add(stray_output.without_label(rest.decode(errors="replace")))
+        found.garbage.add(stray_output.split_label(rest.decode(errors="replace"))[1])
     return found
 
 

@@ -28,11 +28,6 @@ def split_label(line: str) -> tuple[str, str]:
     return (match["label"] or match[0]).strip(), line[match.end() :].rstrip("\r")
 
 
-def without_label(line: str) -> str:
-    """Return a line without what a launcher put before it, and without a carriage return."""
-    return split_label(line)[1]
-
-
 class Garbage:
     """Lines kept to be shown; only so many, and only so long, however much there was."""
 
