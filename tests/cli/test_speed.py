@@ -166,3 +166,10 @@ def test_a_judgement_imports_nothing_that_makes_something(tmp_path: Path) -> Non
     names = imported("inject", "check", str(lab.path("app")), "--with", str(lab.path("new")))
     assert "stackproof.inject.judge" in names
     assert not among(NOT_FOR_JUDGING, names)
+
+
+def test_only_a_page_imports_what_makes_it() -> None:
+    """`compare` and `bench` judge with the modules that also make the report."""
+    program = "import sys, stackproof.report.cli.report; print('jinja2' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert done.stdout == b"False\n"

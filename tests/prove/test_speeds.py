@@ -43,7 +43,7 @@ from stackproof.prove.model import (
     Speed,
 )
 from stackproof.report.tables import render_csv
-from stackproof.report.verdict import cell_words
+from stackproof.report.words import cell_words
 from stackproof.results.case import Placement, Rank
 from stackproof.results.measurement import Disturbance
 from synthetic import INTRA, Noise, Plan, simulate

@@ -18,8 +18,8 @@ from stackproof.core import noun
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.core.value import replace
 from stackproof.knowledge.reference_curves import BufferPlace, CurvePoint, ReferenceCurve
-from stackproof.report import markup, tables
 from stackproof.report import render as report_render
+from stackproof.report import tables
 from stackproof.results.case import Locality, Placement, Rank
 from stackproof.results.measurement import RankFacts, State
 from stackproof.results.model import ComparedArm
@@ -31,9 +31,8 @@ COVERS = (
     "report/charts.py",
     "report/markdown.py",
     "report/page.py",
-    "report/provenance.py",
     "report/terminal.py",
-    "report/verdict.py",
+    "report/words.py",
 )
 
 PLOTLY = importlib.resources.files("stackproof.report.assets") / "plotly"
@@ -188,18 +187,36 @@ def test_terminal_text_obeys_nobody():
     assert all(line.isprintable() for line in text.splitlines())
 
 
-def test_script_json_cannot_close_its_element():
-    text = markup.script_json({"a": "</script><!--&\u2028"})
-    assert not set("<>&\u2028") & set(text)
-    assert json.loads(text) == {"a": "</script><!--&\u2028"}
-
-
-def test_element():
-    made = markup.element(
-        "p", "a < b", markup.element("b", 3), None, class_='"', hidden=True, id=None
+def test_no_text_leaves_the_place_that_a_template_has_for_it(comparison):
+    """Text, attributes of elements and of pictures, and the JSON inside a script."""
+    name = "</script><!-- \" ' onload=alert(1) {{ 7 * 7 }}"
+    spec = replace(comparison.spec, name=name, baseline=name)
+    curves = [replace(panel.curve, placement=name) for panel in comparison.panels]
+    panels = tuple(
+        replace(panel, curve=curve) for panel, curve in zip(comparison.panels, curves, strict=True)
     )
-    assert made == '<p class="&#34;" hidden>a &lt; b<b>3</b></p>'
-    assert markup.element("br") == "<br>"
+    text = report_render.render_html(
+        replace(comparison, spec=spec, panels=panels), curves=[reference(id=name, title=name)]
+    )
+    page = Page(text)
+    assert name in page.text
+    assert {value for _, key, value in page.attributes if key == "value"} >= {name}
+    assert not [key for _, key, _ in page.attributes if key in {"onload", "'"}]
+    inside = text.partition('id="chart-data">')[2].partition("</script>")[0]
+    assert not set("<>&'") & set(inside)
+    assert name in json.loads(inside)["panels"][0]["title"]
+
+
+def test_templates_mark_nothing_as_safe_but_files_of_this_package():
+    folder = importlib.resources.files("stackproof.report") / "templates"
+    texts = {file.name: file.read_text() for file in folder.iterdir()}
+    safe = [line for text in texts.values() for line in text.splitlines() if "| safe" in line]
+    assert len(texts) > 10
+    assert len(safe) == 4
+    assert all(
+        re.fullmatch(r'<(script|style)>{{ "[a-z.]+" \| asset \| safe }}</\1>', s) for s in safe
+    )
+    assert not re.search("autoescape|Markup", "".join(texts.values()))
 
 
 def test_tables_have_captions_and_every_row_its_cells(comparison):

@@ -16,11 +16,9 @@ import pytest
 from stackproof.compare.compare import compare
 from stackproof.compare.model import CompareOptions, Comparison
 from stackproof.core.value import replace
-from stackproof.report.ranking import default_size
+from stackproof.report.charts import default_size
 from stackproof.report.render import render_csv, render_html, render_markdown, render_paths_csv
 from synthetic import PATHS, simulate_paths
-
-COVERS = ("report/paths_taken.py",)
 
 
 @pytest.fixture(scope="module")

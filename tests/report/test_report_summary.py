@@ -9,10 +9,10 @@ from stackproof.compare.compare import compare
 from stackproof.compare.model import CompareOptions, Note
 from stackproof.core.value import replace
 from stackproof.report import render as report_render
-from stackproof.report.evidence import filled
-from stackproof.report.markup import DASH
-from stackproof.report.ranking import scaling_groups
+from stackproof.report.charts import scaling_groups
+from stackproof.report.evidence import leave_out_empty
 from stackproof.report.summary import date_text, noise_text
+from stackproof.report.words import DASH
 from synthetic import FOUR, INTER, INTRA, SIZES, Noise, Plan, simulate, simulate_paths
 
 
@@ -147,8 +147,8 @@ def test_cards_count_what_looks_slower():
 
 
 def test_columns_in_which_nothing_stands_are_left_out():
-    head, rows = filled(("curve", "T0", "B"), [["a", DASH, "1"], ["b", DASH, DASH]])
-    assert (head, rows) == (("curve", "B"), [["a", "1"], ["b", DASH]])
+    head, rows = leave_out_empty(("curve", "T0", "B"), [["a", DASH, "1"], ["b", DASH, DASH]])
+    assert (head, rows) == (["curve", "B"], [["a", "1"], ["b", DASH]])
     few = comparison_of(sizes=(262144, 1 << 20), benchmarks=("latency",), slower={})
     table = report_render.render_html(few).split("<caption>Hockney")[1].split("</table>")[0]
     assert ">T0<" not in table

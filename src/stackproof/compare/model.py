@@ -269,6 +269,12 @@ class Panel(Value):
         """Return a challenger's judgement, None when it was not measured here."""
         return next((j for j in self.judgements if j.arm == arm), None)
 
+    def cell(self, arm: str, size: int) -> Cell | None:
+        """Return the judgement of a challenger at one size, None when there is none."""
+        judgement = self.judgement(arm)
+        cells = judgement.cells if judgement else ()
+        return next((cell for cell in cells if cell.size == size), None)
+
 
 class ArmVerdict(Value):
     """The verdict of one challenger (or of the null arm) over all its cells.

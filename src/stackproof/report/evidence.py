@@ -1,32 +1,48 @@
-"""The part of the report that lets the reader doubt: noise, fits, discarded, differences."""
+"""Reasons to doubt, and facts to repeat: noise, fits, differences, paths, checks, machine."""
 
 from __future__ import annotations
 
 import json
+import shlex
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 
-from markupsafe import Markup
-
-from stackproof.compare.model import ArmLaunch, Comparison
+from stackproof.compare.model import ArmLaunch, Comparison, Curve, Panel
 from stackproof.core.numbers import percent_text, size_text, value_text
-from stackproof.report.markup import DASH, details, element, joined, table
-from stackproof.report.tables import curve_label
-from stackproof.report.verdict import OVER_LIMIT, limit_text, over_limit
-from stackproof.results.measurement import Check, State
+from stackproof.core.value import Value
+from stackproof.report.tables import cell_word, curve_label
+from stackproof.report.words import DASH, limit_text
+from stackproof.results.measurement import Check, RankFacts, State
+from stackproof.results.model import ComparedArm, ResultsSpec
+from stackproof.results.path import MessagePaths, Route, Statement, Topic
+from stackproof.site.sysfs import cpu_text
 
-_ABSENT = "not set"
+Rows = Sequence[Sequence[str]]
 
 
-def noise_part(comparison: Comparison) -> Markup:
-    """Return the null arm's noise floor by curve, and the outliers that stayed in."""
-    children: list[Markup | None] = [
-        element(
-            "p",
-            "The null arm is the baseline once more. What it differs from itself is noise, and a "
-            "challenger must be slower by more than that to FAIL.",
+def list_regimes(comparison: Comparison) -> Rows:
+    """Return the geometric means by range of sizes."""
+    return [
+        (
+            _place(comparison, panel.curve),
+            judgement.arm,
+            regime.name,
+            f"{regime.ratio:.3f}",
+            f"{regime.low:.3f} to {regime.high:.3f}",
         )
+        for panel in comparison.panels
+        for judgement in panel.judgements
+        for regime in judgement.regimes
     ]
+
+
+def _place(comparison: Comparison, curve: Curve) -> str:
+    return f"{curve_label(comparison, curve)}, {curve.placement}"
+
+
+def list_noise(comparison: Comparison) -> Rows:
+    """Return by how much the null arm differs from the baseline, by curve."""
     rows = []
     for panel in comparison.panels:
         null = panel.judgement(comparison.spec.null or "")
@@ -36,56 +52,42 @@ def noise_part(comparison: Comparison) -> Markup:
         worst, cell = max(ratios, key=lambda pair: pair[0])
         failed = sum(cell.verdict.value == "FAIL" for cell in null.cells)
         rows.append(
-            [
-                f"{curve_label(comparison, panel.curve)}, {panel.curve.placement}",
+            (
+                _place(comparison, panel.curve),
                 percent_text(median(difference for difference, _ in ratios)),
                 percent_text(worst),
                 size_text(cell.size) if panel.curve.sized else DASH,
                 percent_text(comparison.margins[panel.curve.kind]),
                 str(failed),
-            ]
+            )
         )
-    if rows:
-        head = ("curve", "median over sizes", "largest", "at", "margin", "FAIL")
-        children.append(table("How far the baseline is from itself", head, rows, class_="numbers"))
-    else:
-        children.append(element("p", "No null arm was measured.", class_="quiet"))
-    children.append(_outliers(comparison))
-    return element("section", element("h2", "Noise"), *children, id="noise")
+    return rows
 
 
-def _outliers(comparison: Comparison) -> Markup:
+class Outliers(Value):
+    """The medians of launches that lie outside Tukey's fences, and the number of all medians."""
+
+    total: int
+    values: int
+    rows: Rows
+
+
+def list_outliers(comparison: Comparison) -> Outliers:
+    """Return the outliers, which stayed in, by curve and arm."""
     rows = []
     total = values = 0
     for panel in comparison.panels:
         for arm in panel.arms:
-            blocks: dict[int, int] = {}
-            for point in arm.points:
-                values += len(point.values)
-                for block in point.outliers:
-                    blocks[block] = blocks.get(block, 0) + 1
-            total += sum(blocks.values())
+            blocks = Counter(block for point in arm.points for block in point.outliers)
+            values += sum(len(point.values) for point in arm.points)
+            total += blocks.total()
             if blocks:
-                rows.append(
-                    [
-                        f"{curve_label(comparison, panel.curve)}, {panel.curve.placement}",
-                        arm.arm,
-                        str(sum(blocks.values())),
-                        ", ".join(f"{b} ({n} sizes)" for b, n in sorted(blocks.items())),
-                    ]
-                )
-    text = (
-        f"{total} of {values} per-launch medians lie outside Tukey's fences (beyond the quartiles "
-        "by more than 1.5 times their distance). None was removed: medians and intervals include "
-        "them."
-    )
-    if not rows:
-        return element("p", text)
-    head = ("curve", "arm", "outliers", "in block")
-    return details(f"Outliers: {total}", element("p", text), table("Outliers", head, rows))
+                at = ", ".join(f"{block} ({n} sizes)" for block, n in sorted(blocks.items()))
+                rows.append((_place(comparison, panel.curve), arm.arm, str(blocks.total()), at))
+    return Outliers(total=total, values=values, rows=rows)
 
 
-def fits_part(comparison: Comparison) -> Markup | None:
+def list_fits(comparison: Comparison) -> Rows:
     """Return Hockney's parameters and the best bandwidth against the limit."""
     rows = []
     for panel in comparison.panels:
@@ -95,120 +97,51 @@ def fits_part(comparison: Comparison) -> Markup | None:
             if fit is None:
                 continue
             rows.append(
-                [
-                    f"{curve_label(comparison, panel.curve)}, {panel.curve.placement}",
+                (
+                    _place(comparison, panel.curve),
                     arm.arm,
                     DASH if fit.t0_us is None else f"{value_text(fit.t0_us)} µs",
                     DASH if fit.bandwidth is None else f"{value_text(fit.bandwidth)} MB/s",
                     DASH if fit.half_size is None else size_text(round(fit.half_size)),
                     DASH if panel.limit is None else f"{value_text(panel.limit)} MB/s",
-                    DASH if not best else f"{limit_text(best)} %",
-                ]
+                    f"{limit_text(best)} %" if best else DASH,
+                )
             )
-    if not rows:
-        return None
-    head, rows = filled(("curve", "arm", "T0", "B∞", "n½", "limit", "best, of limit"), rows)
-    sources = dict.fromkeys(
+    return rows
+
+
+def leave_out_empty(head: Sequence[str], rows: Rows) -> tuple[list[str], Rows]:
+    """Return a table without the columns in which no row has anything."""
+    kept = [at for at in range(len(head)) if any(row[at] not in {DASH, ""} for row in rows)]
+    return [head[at] for at in kept], [[row[at] for at in kept] for row in rows]
+
+
+def list_limit_sources(comparison: Comparison) -> Iterable[str]:
+    """Return the source of each limit of a link, with its placement."""
+    return dict.fromkeys(
         f"{panel.curve.placement}: {panel.limit_source}"
         for panel in comparison.panels
         if panel.limit_source
     )
-    return element(
-        "section",
-        element("h2", "Cost model and limits"),
-        element(
-            "p",
-            "T(s) = T0 + s / B∞: T0 from sizes up to 192 B of the latency curve, B∞ from sizes of "
-            "256 KiB and more; n½ is the size at which half of the bandwidth is reached.",
-        ),
-        table("Hockney's model by arm", head, rows, class_="numbers"),
-        joined(element("p", f"Limit, {source}", class_="small") for source in sources),
-        element("p", OVER_LIMIT, class_="small") if over_limit(comparison) else None,
-        id="model",
-    )
 
 
-def filled(
-    head: Sequence[str], rows: Sequence[Sequence[str]]
-) -> tuple[tuple[str, ...], list[list[str]]]:
-    """Return a table without the columns in which no row has anything."""
-    kept = [at for at in range(len(head)) if any(row[at] not in {DASH, ""} for row in rows)]
-    return tuple(head[at] for at in kept), [[row[at] for at in kept] for row in rows]
+class SettingRows(Value):
+    """Settings with their value by arm, None where it is not set."""
+
+    differ: Sequence[tuple[str, Sequence[str | None]]]
+    equal: Sequence[tuple[str, Sequence[str | None]]]
 
 
-def discarded_part(comparison: Comparison) -> Markup:
-    """Return every launch that did not enter, with the reason."""
-    if not comparison.discarded:
-        body = element("p", "Nothing was discarded.")
-    else:
-        head = ("what", "arm", "block", "placement", "program", "reason", "evidence")
-        body = table(
-            "Discarded launches",
-            head,
-            (
-                [
-                    entry.what,
-                    entry.arm,
-                    "" if entry.block is None else str(entry.block),
-                    entry.placement,
-                    entry.program,
-                    element("td", element("code", entry.reason)),
-                    entry.evidence,
-                ]
-                for entry in comparison.discarded
-            ),
-        )
-    return element(
-        "section",
-        element("h2", f"Discarded: {len(comparison.discarded)}"),
-        element(
-            "p",
-            "A launch whose validation failed, or that did not run as it was asked to, cannot "
-            "enter; its partner in the block then counts for nothing either.",
-        ),
-        body,
-        id="discarded",
-    )
-
-
-def differences_part(comparison: Comparison) -> Markup:
-    """Return what differs between the arms, side by side, and what is equal."""
-    arms = comparison.arms
-    differ: list[list[str]] = []
-    equal: list[list[str]] = []
-    for name, values in _settings(comparison):
-        row = [name, *(values.get(arm, _ABSENT) for arm in arms)]
-        (equal if len(set(row[1:])) == 1 else differ).append(row)
-    head = ("setting", *arms)
-    return element(
-        "section",
-        element("h2", "Differences between the arms"),
-        details(
-            f"{len(differ)} settings differ",
-            table(
-                "Settings that differ", head, (_marked(row) for row in differ), class_="settings"
-            ),
-        )
-        if differ
-        else element("p", "No setting differs.", class_="quiet"),
-        details(
-            f"{len(equal)} settings are the same in all arms",
-            table("Settings that are the same", head, equal, class_="settings"),
-        )
-        if equal
-        else None,
-        id="differences",
-    )
-
-
-def _marked(row: list[str]) -> list[str | Markup]:
-    return [
-        row[0],
-        *(
-            element("td", element("span", cell, class_="quiet")) if cell == _ABSENT else cell
-            for cell in row[1:]
-        ),
+def list_settings(comparison: Comparison) -> SettingRows:
+    """Return the settings that differ between the arms, and those that are equal."""
+    rows = [
+        (name, [values.get(arm) for arm in comparison.arms])
+        for name, values in _settings(comparison)
     ]
+    return SettingRows(
+        differ=[row for row in rows if len(set(row[1])) > 1],
+        equal=[row for row in rows if len(set(row[1])) == 1],
+    )
 
 
 def _settings(comparison: Comparison) -> Iterable[tuple[str, Mapping[str, str]]]:
@@ -230,13 +163,13 @@ def _settings(comparison: Comparison) -> Iterable[tuple[str, Mapping[str, str]]]
         }
         for key, value in values.items():
             if value:
-                facts.setdefault(key, {})[arm] = plain_value(value)
+                facts.setdefault(key, {})[arm] = _plain(value)
     yield from facts.items()
     yield from _launch_settings(comparison.launches)
 
 
 def _launch_settings(launches: Iterable[ArmLaunch]) -> Iterable[tuple[str, Mapping[str, str]]]:
-    """Yield what the launches set and saw; once where it is the same at all placements."""
+    """Yield the settings that launches set and saw; once where it is the same at all placements."""
     found: dict[str, dict[tuple[str, str], dict[str, str]]] = {}
     for launch in launches:
         place = (launch.placement, launch.program)
@@ -258,46 +191,190 @@ def _launch_settings(launches: Iterable[ArmLaunch]) -> Iterable[tuple[str, Mappi
             yield f"{key} ({placement}, {program})", values
 
 
-def plain_value(value: object) -> str:
-    """Return a value of a document as text: text as it is, all else as JSON."""
+def _plain(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
-def checks_part(comparison: Comparison) -> Markup:
-    """Return what was checked of the launches, with the evidence."""
+def list_shared_programs(comparison: Comparison) -> list[str]:
+    """Return the programs of benchmarks that several programs have at a placement."""
+    groups = _group_programs(comparison)
+    return list(dict.fromkeys(panel.curve.program for group in groups for panel in group))
+
+
+def compare_programs(comparison: Comparison, programs: Sequence[str]) -> Rows:
+    """Return each challenger's ratios at each point that two programs or more measured."""
+    rows = []
+    for group in _group_programs(comparison):
+        by_program = {panel.curve.program: panel for panel in group}
+        curve = group[0].curve
+        for arm in comparison.spec.challengers:
+            for size in sorted({size for panel in group for size in panel.points(arm)}):
+                ratios = [_ratio_of(comparison, by_program.get(p), arm, size) for p in programs]
+                if sum(text != DASH for text in ratios) > 1:
+                    at = size_text(size) if curve.sized else DASH
+                    rows.append((curve.title, curve.placement, at, arm, *ratios))
+    return rows
+
+
+def _group_programs(comparison: Comparison) -> list[list[Panel]]:
+    groups: dict[tuple[str, str], list[Panel]] = {}
+    for panel in comparison.panels:
+        groups.setdefault((panel.curve.placement, panel.curve.benchmark), []).append(panel)
+    return [group for group in groups.values() if len({one.curve.program for one in group}) > 1]
+
+
+def _ratio_of(comparison: Comparison, panel: Panel | None, arm: str, size: int) -> str:
+    cell = panel.cell(arm, size) if panel is not None else None
+    if panel is None or cell is None:
+        return DASH
+    points = (panel.points(name).get(size) for name in (comparison.spec.baseline, arm))
+    values = " and ".join(DASH if one is None else value_text(one.median) for one in points)
+    return f"{cell_word(cell)} ({values} {panel.curve.unit})"
+
+
+# --- paths and checks -----------------------------------------------------------------------
+
+MOST_ROWS = 200
+"""So many rows are shown of what one probe found."""
+
+_FEW_PAIRS = 4
+
+_TOPICS = {
+    Topic.LAYER: "layer of the MPI",
+    Topic.CARRIER: "carrier",
+    Topic.PROVIDER: "provider of libfabric",
+    Topic.OPENED: "opened by libfabric",
+    Topic.DEVICE: "interface or NIC",
+    Topic.LINK: "link of lnx",
+    Topic.SENT: "messages by part of lnx",
+    Topic.COPY: "copies inside a node",
+    Topic.VERSION: "release",
+    Topic.FALLBACK: "falling back",
+}
+
+
+def sort_probes(comparison: Comparison) -> list[MessagePaths]:
+    """Return the answers of the probes, sorted by placement and arm."""
+    order = {arm: number for number, arm in enumerate(comparison.arms)}
+    return sorted(
+        comparison.paths, key=lambda probe: (probe.placement.name, order.get(probe.arm, len(order)))
+    )
+
+
+def pairs_text(route: Route) -> str:
+    """Return the first pairs of ranks that a route is of, and how many there are."""
+    few = ", ".join(f"{rank}{DASH}{peer}" for rank, peer in route.pairs[:_FEW_PAIRS])
+    return f"{few}, … ({len(route.pairs)} pairs)" if len(route.pairs) > _FEW_PAIRS else few
+
+
+def topic_text(statement: Statement) -> str:
+    """Return the topic of a statement, and to whom messages go."""
+    whom = statement.locality if statement.peer is None else f"rank {statement.peer}"
+    return f"{_TOPICS[statement.topic]} to {whom}" if whom else _TOPICS[statement.topic]
+
+
+def list_ranks(ranks: Sequence[RankFacts]) -> Rows:
+    """Return the host and CPUs of ranks, and the shared memory that they had mapped."""
+    return [
+        (
+            str(rank.rank),
+            rank.host,
+            ", ".join(map(str, rank.cpus)) or DASH,
+            _segments(rank.shared),
+        )
+        for rank in ranks[:MOST_ROWS]
+    ]
+
+
+def _segments(shared: Iterable[str]) -> str:
+    """Return the names of segments; those that differ in a random part counted together."""
+    names = (name.removesuffix(" (deleted)").rpartition("/")[2][:9] for name in shared)
+    counts = sorted(Counter(names).items())
+    return ", ".join(f"{stem}… ({n})" if n > 1 else f"{stem}…" for stem, n in counts) or DASH
+
+
+def list_libraries(ranks: Sequence[RankFacts]) -> Rows:
+    """Return each library with its build-id and the ranks that have it mapped."""
+    mapped: dict[tuple[str, str], list[int]] = {}
+    for rank in ranks:
+        for path in rank.libraries:
+            mapped.setdefault((path, rank.build_ids.get(path, "")), []).append(rank.rank)
+    every = {rank.rank for rank in ranks}
+    return [
+        (path, identity or "none", "all" if set(who) == every else ", ".join(map(str, who)))
+        for (path, identity), who in sorted(mapped.items())
+    ]
+
+
+def list_checks(comparison: Comparison) -> list[tuple[Check, ArmLaunch, int]]:
+    """Return the worst answer to each check, its launch, and how many more answers there are."""
+    order = (State.BAD, State.UNKNOWN, State.OK)
     rows = []
     for launch in comparison.launches:
         by_name: dict[str, list[Check]] = {}
         for check in launch.checks:
             by_name.setdefault(check.name, []).append(check)
-        for name, checks in by_name.items():
-            worst = min(checks, key=lambda check: _ORDER[check.state])
-            more = f" (and {len(checks) - 1} more)" if len(checks) > 1 else ""
-            rows.append(
-                [
-                    name,
-                    launch.arm,
-                    launch.placement,
-                    launch.program,
-                    element("td", worst.state.value, class_=f"state {_STATE_CLASS[worst.state]}"),
-                    worst.evidence + more,
-                ]
-            )
-    head = ("check", "arm", "placement", "program", "answer", "evidence")
-    return element(
-        "section",
-        element("h2", "Checks and their evidence"),
-        element(
-            "p",
-            "The worst answer over all launches of an arm: that the bytes were right, that the "
-            "message took the path it was asked to take, that the ranks were where they belong.",
-        ),
-        details(f"{len(rows)} checks", table("Checks", head, rows, class_="settings"), open_=False)
-        if rows
-        else element("p", "No check was recorded.", class_="quiet"),
-        id="checks",
-    )
+        for checks in by_name.values():
+            worst = min(checks, key=lambda check: order.index(check.state))
+            rows.append((worst, launch, len(checks) - 1))
+    return rows
 
 
-_ORDER = {State.BAD: 0, State.UNKNOWN: 1, State.OK: 2}
-_STATE_CLASS = {State.BAD: "fail", State.UNKNOWN: "open", State.OK: "pass"}
+# --- provenance -----------------------------------------------------------------------------
+
+
+def list_machine_facts(spec: ResultsSpec) -> Rows:
+    """Return the machine and the versions."""
+    facts = {
+        **{f"machine: {key}": _plain(value) for key, value in spec.host.items()},
+        **{f"version: {key}": _plain(value) for key, value in spec.versions.items()},
+        "version: stackproof": spec.stackproof,
+        "measured": spec.created,
+    }
+    return [fact for fact in facts.items() if fact[1]]
+
+
+def identify_arm(arm: ComparedArm) -> Rows:
+    """Return the image or the folder of an arm, with digests."""
+    image = arm.kind == "image"
+    facts = {
+        **({} if image else {"asked for": f"{arm.kind}: {arm.asked}"}),
+        ("image" if image else "folder"): arm.image,
+        ("image SHA-256" if image else "digest"): arm.image_sha256,
+        **arm.found,
+        "lock digest": arm.lock_digest,
+        "MPI": " ".join(map(_plain, arm.mpi.values())),
+        "view": arm.view or "",
+    }
+    return [fact for fact in facts.items() if fact[1]]
+
+
+def command_text(launch: ArmLaunch) -> str:
+    """Return the command line of a launch, for a shell."""
+    env = "".join(f"{key}={shlex.quote(value)} \\\n" for key, value in sorted(launch.env.items()))
+    return f"{env}{shlex.join(launch.argv)}"
+
+
+def list_rank_places(comparison: Comparison) -> Rows:
+    """Return the place that each rank reported."""
+    return [
+        (
+            launch.placement,
+            launch.arm,
+            launch.program,
+            str(rank.rank),
+            rank.host,
+            _number(rank.cpu),
+            cpu_text(rank.cpus) or DASH,
+            _number(rank.numa),
+            rank.nic or DASH,
+            _number(rank.gpu),
+            "; ".join(rank.wrong) or ", ".join(rank.verified) or DASH,
+        )
+        for launch in comparison.launches
+        for rank in launch.ranks
+    ]
+
+
+def _number(number: int | None) -> str:
+    return DASH if number is None else str(number)

@@ -9,7 +9,7 @@ from stackproof.core import noun
 from stackproof.core.errors import Problem, Reason, StackproofError
 from stackproof.knowledge.reference_curves import ReferenceCurve
 from stackproof.report.markdown import render_markdown
-from stackproof.report.page import Page, render_page
+from stackproof.report.page import render_page
 from stackproof.report.ranking import render_paths_csv
 from stackproof.report.tables import render_csv
 from stackproof.report.terminal import terminal_verdicts
@@ -47,7 +47,7 @@ def render_html(
     ]
     if unknown:
         raise StackproofError(*unknown)
-    return render_page(comparison, Page(curves, overlay))
+    return render_page(comparison, curves, overlay)
 
 
 def render_json(comparison: Comparison) -> str:

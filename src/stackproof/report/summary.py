@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
-from markupsafe import Markup
-
-from stackproof.compare.model import ArmJudgement, Cell, Comparison, Curve, Panel
+from stackproof.compare.model import ArmJudgement, Comparison, Panel
 from stackproof.core.numbers import percent_text, size_text
+from stackproof.core.value import Value
 from stackproof.mpi import families
 from stackproof.report.headline import headline
-from stackproof.report.markup import element, joined
 from stackproof.report.tables import (
     curve_label,
     margins_text,
@@ -21,15 +19,7 @@ from stackproof.report.tables import (
     place_label,
     presence_text,
 )
-from stackproof.report.verdict import (
-    badge,
-    cell_class,
-    cell_title,
-    cell_words,
-    row_class,
-    row_id,
-    sizes_id,
-)
+from stackproof.report.words import cell_class, cell_title, cell_words, row_id, sizes_id
 from stackproof.site.model import FabricType
 
 _MONTHS = (
@@ -67,17 +57,15 @@ def date_text(created: str) -> str:
     return f"{found.day} {_MONTHS[found.month - 1]} {found.year}, {found:%H:%M}{zone}"
 
 
-def headlines_part(comparison: Comparison) -> Markup:
-    """Return a sentence for each challenger, which leads to its tables."""
-    items = []
+def introduce_challengers(comparison: Comparison) -> Iterator[tuple[str, str | None, str]]:
+    """Yield each challenger, the target of its link, and the sentence on it."""
     for arm in comparison.spec.challengers:
         name, _, sentence = headline(comparison, arm).partition(": ")
         target = f"#{sizes_id(comparison, arm)}" if arm in comparison.challengers else None
-        items.append(element("li", element("a", name, href=target), f": {sentence}"))
-    return element("ul", *items, class_="headlines")
+        yield name, target, sentence
 
 
-def facts_part(comparison: Comparison) -> Markup:
+def list_facts(comparison: Comparison) -> list[tuple[str, str]]:
     """Return when, with what and on what was measured, and how noisy it was."""
     spec = comparison.spec
     host = {key: str(value) for key, value in spec.host.items() if value}
@@ -91,15 +79,7 @@ def facts_part(comparison: Comparison) -> Markup:
         ("launches", f"{presence_text(comparison).partition(': ')[2]}; margins {margins}"),
         ("noise", noise_text(comparison)),
     )
-    rows = joined(
-        (
-            element("div", element("dt", name), element("dd", value))
-            for name, value in facts
-            if value
-        ),
-        "",
-    )
-    return element("dl", rows, class_="facts")
+    return [(name, text) for name, text in facts if text]
 
 
 def _machine(host: Mapping[str, str]) -> str:
@@ -180,189 +160,101 @@ def noise_text(comparison: Comparison) -> str:
 # --- every point in one picture -------------------------------------------------------------
 
 
-def picture_part(comparison: Comparison) -> Markup | None:
-    """Return a strip for each curve and challenger, with a mark for each size.
+class Strip(Value):
+    """One challenger's curve as a picture of marks, in pixels; the height of a mark is the ratio.
 
-    The height of a mark is the ratio. None where nothing was compared.
+    A mark has the id of the row that it leads to, its style class, its place and its title.
+    `lowest` is the lowest ratio, as the marks end at half and double.
     """
-    arms = [arm for arm in comparison.challengers if _judged(comparison, arm)]
-    if not arms:
-        return None
-    sizes = measured_sizes(comparison)
-    bodies = []
+
+    width: str
+    height: int
+    zone_top: str
+    zone_height: str
+    words: str
+    marks: tuple[tuple[str, str, str, str, str], ...]
+    lowest: str
+    lowest_kind: str
+
+
+class Scale(Value):
+    """The smallest and the largest size of all strips, and how far they are apart in pixels."""
+
+    width: str
+    first: str
+    last: str
+
+
+def list_judged_arms(comparison: Comparison) -> list[str]:
+    """Return the arms that have a strip: those with a judgement of any curve."""
+    return [
+        arm
+        for arm in comparison.challengers
+        if any(panel.judgement(arm) is not None for panel in comparison.panels)
+    ]
+
+
+def group_panels(comparison: Comparison) -> list[tuple[str, list[Panel]]]:
+    """Return the panels by placement, and by program where there are several."""
     groups: dict[str, list[Panel]] = {}
     for panel in comparison.panels:
         groups.setdefault(place_label(comparison, panel.curve), []).append(panel)
-    for place, panels in groups.items():
-        rows = [element("th", place, colspan=len(arms) + 1, scope="rowgroup", class_="place")]
-        bodies.append(
-            element(
-                "tbody",
-                element("tr", *rows),
-                *(_row(comparison, panel, arms, sizes) for panel in panels),
-            )
-        )
-    head = element("tr", element("td", ""), *(_arm_head(comparison, arm) for arm in arms))
-    table = element(
-        "table",
-        element("caption", "Every point: all curves, all challengers", class_="hidden"),
-        element("thead", head),
-        *bodies,
-        element("tfoot", _scale(sizes, len(arms))) if len(sizes) > 1 else None,
-        class_="strips",
-    )
-    return element(
-        "section",
-        _legend(comparison),
-        element(
-            "div", table, class_="scroll", tabindex=0, role="region",
-            aria_label="Every point in one picture",
-        ),
-        id="picture",
-        aria_label="Every point in one picture",
-    )  # fmt: skip
+    return list(groups.items())
 
 
-def _judged(comparison: Comparison, arm: str) -> bool:
-    return any(panel.judgement(arm) is not None for panel in comparison.panels)
-
-
-def _arm_head(comparison: Comparison, arm: str) -> Markup:
-    found = comparison.verdict_of(arm)
-    name = "null arm" if found.is_null else arm
-    return element("th", element("span", name), " ", badge(found.verdict, found.reads), scope="col")
-
-
-def _row(comparison: Comparison, panel: Panel, arms: Sequence[str], sizes: Sequence[int]) -> Markup:
-    cells = [
-        element("td", "", class_="none")
-        if (judgement := panel.judgement(arm)) is None
-        else element("td", _strip(comparison, panel, judgement, sizes), _lowest(judgement))
-        for arm in arms
-    ]
-    judged = [cell for judgement in panel.judgements for cell in judgement.cells]
-    head = element("th", panel.curve.title, scope="row")
-    return element("tr", head, *cells, class_=row_class(judged))
-
-
-def _lowest(judgement: ArmJudgement) -> Markup | None:
-    """Return the lowest ratio of a strip, whose marks end at half and double."""
-    cells = [cell for cell in judgement.cells if cell.ratio]
-    if not cells:
-        return None
-    worst = min(cells, key=lambda cell: cell.ratio or 1.0)
-    return element("span", f"{worst.ratio:.2g}", class_=f"lowest {cell_class(worst)}")
-
-
-def _step(sizes: Sequence[int], arms: int) -> float:
-    each = _SHEET / max(arms, 1) - _GAP
-    return min(max(each / max(len(sizes), 1), _NEAREST), _FARTHEST)
-
-
-def _strip(
-    comparison: Comparison, panel: Panel, judgement: ArmJudgement, sizes: Sequence[int]
-) -> Markup:
-    """Return one strip as a picture with its words; each mark leads to the row of its numbers."""
+def draw_strip(comparison: Comparison, panel: Panel, judgement: ArmJudgement) -> Strip:
+    """Return one strip with its words."""
     curve = panel.curve
-    step = _step(sizes, sum(_judged(comparison, arm) for arm in comparison.challengers))
-    places = {size: (at + 0.5) * step for at, size in enumerate(sizes)}
+    sizes = measured_sizes(comparison)
+    step = _step(comparison, sizes)
+    places = {size: (at + 0.5) * step for at, size in enumerate(sizes)} if curve.sized else {}
     width = max(step * len(sizes), _FARTHEST)
     margin = comparison.margins[curve.kind]
     top, bottom = _height(1 / (1 - margin)), _height(1 - margin)
-    marks = [
-        element(
-            "a",
-            _mark(curve, cell, places.get(cell.size, width / 2) if curve.sized else width / 2),
-            href=f"#{row_id(comparison, panel, judgement.arm, cell.size)}",
-            tabindex=-1,
-        )
-        for cell in judgement.cells
-    ]
-    return element(
-        "svg",
-        element("rect", x="0", y=f"{top:.1f}", width=f"{width:.0f}",
-                height=f"{bottom - top:.1f}", class_="zone"),
-        element("line", x1="0", x2=f"{width:.0f}", y1=f"{_HEIGHT / 2}", y2=f"{_HEIGHT / 2}",
-                class_="one"),
-        *marks,
-        viewBox=f"0 0 {width:.0f} {_HEIGHT}", style=f"max-width:{width:.0f}px",
-        role="img", aria_label=_strip_words(comparison, curve, judgement),
-    )  # fmt: skip
+    worst = min((c for c in judgement.cells if c.ratio), key=lambda c: c.ratio or 1, default=None)
+    return Strip(
+        width=f"{width:.0f}",
+        height=_HEIGHT,
+        zone_top=f"{top:.1f}",
+        zone_height=f"{bottom - top:.1f}",
+        words=_strip_words(comparison, panel, judgement),
+        marks=tuple(
+            (
+                row_id(comparison, panel, judgement.arm, cell.size),
+                cell_class(cell),
+                f"{places.get(cell.size, width / 2):.1f}",
+                f"{_height(cell.ratio):.1f}",
+                cell_title(curve, cell),
+            )
+            for cell in judgement.cells
+        ),
+        lowest=f"{worst.ratio:.2g}" if worst else "",
+        lowest_kind=cell_class(worst) if worst else "",
+    )
 
 
-def _height(ratio: float) -> float:
-    """Return where a ratio stands in a strip: 1 in the middle, better above."""
-    bound = max(-_REACH, min(_REACH, math.log2(ratio)))
+def measure_scale(comparison: Comparison) -> Scale | None:
+    """Return from which to which size strips reach; None where there are not two sizes."""
+    sizes = measured_sizes(comparison)
+    if len(sizes) < 2:
+        return None
+    width = _step(comparison, sizes) * len(sizes)
+    return Scale(width=f"{width:.0f}", first=size_text(sizes[0]), last=size_text(sizes[-1]))
+
+
+def _step(comparison: Comparison, sizes: Sequence[int]) -> float:
+    each = _SHEET / max(len(list_judged_arms(comparison)), 1) - _GAP
+    return min(max(each / max(len(sizes), 1), _NEAREST), _FARTHEST)
+
+
+def _height(ratio: float | None) -> float:
+    """Return where a ratio stands in a strip: 1, and none, in the middle, better above."""
+    bound = max(-_REACH, min(_REACH, math.log2(ratio or 1)))
     return _HEIGHT / 2 - bound / _REACH * (_HEIGHT / 2 - 5)
 
 
-_SHAPES = {
-    "pass": "M-3.2 0a3.2 3.2 0 1 0 6.4 0a3.2 3.2 0 1 0-6.4 0",
-    "fail": "M-3.2-3.2L3.2 3.2M-3.2 3.2L3.2-3.2",
-    "slower": "M-3.6-2.6L3.6-2.6L0 3.6z",
-    "open": "M-3-0a3 3 0 1 0 6 0a3 3 0 1 0-6 0",
-}
-
-
-def _mark(curve: Curve, cell: Cell, x: float) -> Markup:
-    kind = cell_class(cell)
-    y = _HEIGHT / 2 if not cell.ratio else _height(cell.ratio)
-    return element(
-        "path",
-        element("title", cell_title(curve, cell)),
-        d=_SHAPES[kind],
-        transform=f"translate({x:.1f} {y:.1f})",
-        class_=kind,
-    )
-
-
-def _strip_words(comparison: Comparison, curve: Curve, judgement: ArmJudgement) -> str:
+def _strip_words(comparison: Comparison, panel: Panel, judgement: ArmJudgement) -> str:
     words = [cell_words(cell) for cell in judgement.cells]
     counts = ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words))
-    return f"{judgement.arm}, {curve_label(comparison, curve)}, {curve.placement}: {counts}"
-
-
-def _scale(sizes: Sequence[int], count: int) -> Markup:
-    """Return the row that says from which to which size strips reach."""
-    width = _step(sizes, count) * len(sizes)
-    ends = element(
-        "span",
-        element("span", size_text(sizes[0])),
-        element("span", size_text(sizes[-1])),
-        class_="ends",
-        style=f"max-width:{width:.0f}px",
-    )
-    return element("tr", element("td", ""), *(element("td", ends) for _ in range(count)))
-
-
-def _legend(comparison: Comparison) -> Markup:
-    kinds = (
-        ("pass", "PASS: as fast within the margin"),
-        ("fail", "FAIL: slower, proven"),
-        ("slower", "slower, not proven"),
-        ("open", "undecided"),
-    )
-    items = [
-        element(
-            "span",
-            element(
-                "svg",
-                element("path", d=_SHAPES[kind], transform="translate(6 6)", class_=kind),
-                width="12", height="12", aria_hidden="true",
-            ),
-            f" {text}",
-            class_="key",
-        )
-        for kind, text in kinds
-    ]  # fmt: skip
-    return element(
-        "p",
-        *items,
-        element(
-            "span",
-            f"One mark per size. The line is {comparison.spec.baseline}, the zone the margin; "
-            "higher is better, from half to twice as good (what lies beyond stands at the edge). "
-            "The number is the lowest ratio. A mark leads to its row.",
-        ),
-        class_="legend small",
-    )
+    label = curve_label(comparison, panel.curve)
+    return f"{judgement.arm}, {label}, {panel.curve.placement}: {counts}"
