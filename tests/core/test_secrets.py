@@ -188,6 +188,8 @@ FRAGMENTS = (
 def test_cleaning_twice_is_cleaning_once(text: str) -> None:
     clean = secrets.without_secrets(text)
     assert secrets.without_secrets(clean) == clean
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -154,10 +154,6 @@ def test_the_probe_before_a_bench_tells_what_was_used(
     assert f"hint: did you mean `{arm}`? arms are: " in capsys.readouterr().err
 
 
-    capsys.readouterr()
-
-
-        "bundle.json", "capture.json", "diagnosis.json", "diagnosis.txt",
 def test_an_image_is_looked_into_without_running_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

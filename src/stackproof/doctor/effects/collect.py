@@ -58,8 +58,7 @@ from stackproof.site.model import Site
 
 
 class Collected(Value):
-    "", "The evidence, what the curves show, and the results that it was taken from.", "",
-    "The evidence, and what it was taken from.",
+    """The evidence, and the results that it was taken from."""
 
     evidence: Evidence
     paths: tuple[str, ...] = ()
