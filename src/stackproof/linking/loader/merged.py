@@ -33,12 +33,12 @@ class MergedView:
         return self._views[name], file._replace(identity=identity)
 
     def elf(self, file: File) -> ElfFile:
-        """Return what an ELF file says."""
+        """Return the parsed ELF file."""
         view, own = self._split(file)
         return view.elf(own)
 
     def traces(self, file: File) -> Traces:
-        """Return what code and constants tell."""
+        """Return the traces in code and constants."""
         view, own = self._split(file)
         return view.traces(own)
 
@@ -52,11 +52,11 @@ class MergedView:
         return {**self._views["over"].cache(path), **self._views["base"].cache(path)}
 
     def preloads(self) -> tuple[str, ...]:
-        """Return what every program of the program's root has preloaded."""
+        """Return the libraries that every program of the program's root has preloaded."""
         return self._views["base"].preloads()
 
 
 def is_borrowed(file: File, prefix: str) -> bool:
-    """Return whether a merged view took a file of the replacement's root outside its prefix."""
+    """Return True if a merged view took a file of the replacement's root outside its prefix."""
     inside = file.path.startswith(prefix.rstrip("/") + "/")
     return file.identity.startswith("over ") and not inside
