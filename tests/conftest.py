@@ -18,7 +18,8 @@ import needs
 from benchroom import bench_folder, room
 from fixtures import for_everybody, runtime, trees
 from need import SPACK_TAGS
-from stackproof.build.effects import cache_entries, git
+from stackproof.build.effects import git
+from stackproof.core.effects import cache_kinds
 
 __all__ = ["bench_folder", "for_everybody", "room", "runtime", "trees"]  # fixtures of tests
 
@@ -129,8 +130,17 @@ def cache_of_the_test_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         yield
         # Whoever keeps something in the cache says so in `core.effects.cache_kinds`; tests have names of
         # their own.
-        forgotten = [one for one in cache_entries.unknown() if not one.name.startswith("test-")]
-        assert forgotten == []
+        assert set(_unknown(Path(cache))) == set()
+
+
+def _unknown(cache: Path) -> Iterator[Path]:
+    """Yield what is in a cache and in none of the folders that stackproof keeps there."""
+    known = {cache / folder for folder in (*cache_kinds.FOLDERS.values(), *cache_kinds.LOCKS)}
+    above = {parent for path in known for parent in path.parents}
+    for path in sorted(cache.glob("*")) + sorted(cache.glob("*/*")):
+        named = path in known | above or path.name.startswith("test-")
+        if path.parent in above and not named:
+            yield path
 
 
 @pytest.fixture(scope="session")

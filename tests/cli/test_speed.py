@@ -19,7 +19,6 @@ from stackproof.cluster import model as cluster_model
 from stackproof.cluster.slurm import SlurmSpec
 from stackproof.compare import model as compare_model
 from stackproof.core import choices
-from stackproof.core.effects import cache_kinds
 from stackproof.inject import container as inject_container
 from stackproof.inject.effects import container as containers
 from stackproof.inject.effects import levels
@@ -79,7 +78,6 @@ def test_help_imports_the_arguments_of_its_verb_only(
     ("words", "source"),
     [
         (choices.PLACEMENTS, case.Locality),
-        (choices.CACHE_KINDS, [kind.name for kind in cache_kinds.KINDS]),
         (choices.BUFFERS, reference_curves.BufferPlace),
         (choices.DISTRIBUTIONS, import_places.Distribution),
         (choices.BENCH_ON, REGISTRY),

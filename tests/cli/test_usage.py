@@ -308,8 +308,7 @@ def test_the_shape_of_an_output() -> None:
 ABSENT = {
     "--mirror", "--explain", "--stop-after", "--build-dir", "--cluster", "--inject", "--transport",
     "--plugstack", "--on", "--seed", "--site", "--program", "--results", "--launcher", "--ranks",
-    "--older-than", "--quick", "--kind", "--log", "--family", "--compiler", "--accelerator",
-    "--expect", "--from",
+    "--quick", "--log", "--family", "--compiler", "--accelerator", "--expect", "--from",
     "--topology", "--tree", "--beside", "--label", "--namespace",
 }  # fmt: skip
 

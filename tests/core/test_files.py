@@ -474,19 +474,18 @@ def test_what_others_put_in_the_place_of_trees_in_memory_stays(tmp_path, monkeyp
     (tmp_path / "precious" / "work").mkdir(parents=True, mode=0o700)
     place = tmp_path / f"stackproof-{os.geteuid()}"
     place.symlink_to(tmp_path / "precious")
-    (memory,) = [kind for kind in cache_kinds.KINDS if kind.name == cache_kinds.MEMORY]
-    assert cache_entries.of_kind(memory, together=False) == []
+    assert cache_entries.trees_in_memory() == []
     place.unlink()
     (place / "work").mkdir(parents=True)
     place.chmod(0o777)
-    assert cache_entries.of_kind(memory, together=False) == []
+    assert cache_entries.trees_in_memory() == []
     if os.geteuid() == 0:
         place.chmod(0o700)
         os.chown(place, 4242, 4242)
-        assert cache_entries.of_kind(memory, together=False) == []
+        assert cache_entries.trees_in_memory() == []
         os.chown(place, 0, 0)
     place.chmod(0o700)
-    assert [one.name for one in cache_entries.of_kind(memory, together=False)] == ["work"]
+    assert [one.name for one in cache_entries.trees_in_memory()] == ["work"]
 
 
 def test_a_folder_that_takes_no_files_is_named() -> None:

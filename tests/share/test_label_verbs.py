@@ -369,7 +369,7 @@ def test_an_image_removed_behind_its_back(user: User) -> None:
     assert (user.labels(), user.stored()) == ([], [])
 
 
-def test_what_is_unused_is_seen_and_pruned_only_by_name(user: User) -> None:
+def test_what_has_no_label_is_pruned_and_what_is_unused_is_seen(user: User) -> None:
     user.run("image", "add", FULL, "a.squashfs")
     user.run("image", "add", "tiny/2:v1@here%x86_64", "b.squashfs")
     old = time.time() - 40 * 86400
@@ -378,22 +378,15 @@ def test_what_is_unused_is_seen_and_pruned_only_by_name(user: User) -> None:
         os.utime(os.path.dirname(one["path"]), (old, old))
     user.run("inspect", "tiny/2")  # a use
     assert "40 d ago" in user.run("image", "ls").stdout
-    rows = user.run("image", "du", "images").stdout
-    assert rows.index(FULL) < rows.index("tiny/2:v1")
-    for words in (["--all"], ["--older-than", "30d"], []):
-        user.run("image", "prune", *words)
+    user.run("image", "prune", "--all")
     assert len(user.labels()) == 2
-    words = ("image", "prune", "--kind", "images", "--older-than", "30d")
-    assert FULL in user.run(*words, "--dry-run").stdout
-    assert len(user.labels()) == 2
-    user.run(*words)
-    assert user.labels() == ["tiny/2:v1@here%x86_64"]
+    user.run("image", "rm", FULL)
     user.run("image", "add", "tiny/2:v1@here%x86_64", "a.squashfs", "--force")
     assert len(user.stored()) == 2
     filled = user.repository / "images" / ("f" * 64)  # by uenv, which gives the label last
     filled.mkdir()
     done = user.run("image", "prune")
     assert "deleted 1 entries" in done.stdout
-    assert "1 entries are in use by a running command and stay: images" in done.stderr
+    assert "1 entries are in use by a running command and stay" in done.stderr
     assert len(user.stored()) == 2
     assert filled.exists()

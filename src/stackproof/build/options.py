@@ -167,36 +167,17 @@ class ImageListOptions(
     json: bool = flag("print the list as JSON")
 
 
-class DiskOptions(
+class PruneOptions(
     Options,
-    run="build.cli.image_du:run_du",
-    text="show what images, builds and the cache take: how much, how old, in use or not",
-):
-    """The kinds of entries that are shown one by one."""
-
-    kinds: tuple[str, ...] = argument(
-        "KIND", "show every entry of this kind; may be several", default=()
-    )
-    json: bool = flag("print all entries as JSON")
-
-
-class PruneRequest(
-    Options,
-    run="build.cli.image_du:run_prune",
+    run="build.cli.image_prune:run",
     text="delete what nobody needs: images without label, interrupted builds in memory, and what "
-    "ended commands left; with --kind, --older-than or --all more; never what a running "
-    "stackproof uses, and images with labels only by --kind images",
+    "ended commands left; with --all the cache too; never what a running stackproof uses",
     short="delete what is not used",
 ):
-    """What is to be deleted; `older_than` is an age as people write it."""
+    """What is to be deleted."""
 
     dry_run: bool = flag("say what would go, delete nothing")
-    kinds: tuple[str, ...] = option(
-        "KIND", "only this kind, all of it; may be given several times: "
-        + ", ".join(choices.CACHE_KINDS), words="--kind",
-    )  # fmt: skip
-    older_than: str | None = option("AGE", "what was not used for so long, such as 12h, 30d or 8w")
-    every: bool = flag("everything that is not in use", words="--all")
+    every: bool = flag("also builds and the rest of the cache", words="--all")
     json: bool = flag("print what went as JSON")
 
 
@@ -278,8 +259,7 @@ class EdfOptions(
 MIRROR_ACTIONS = {"create": MirrorOptions}
 IMAGE_ACTIONS = {
     "ls": ImageListOptions,
-    "du": DiskOptions,
-    "prune": PruneRequest,
+    "prune": PruneOptions,
     "containerfile": ContainerfileOptions,
     "edf": EdfOptions,
 }

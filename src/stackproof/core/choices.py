@@ -31,10 +31,4 @@ HOOK = "/usr/libexec/stackproof/stackproof-oci-hook"
 ARTEFACT_FOLDER = "/opt/stackproof"
 NO_IMAGES = "none"
 IMPORTED = "imported"
-CACHE_KINDS = (
-    "images", "builds", "memory", "downloads", "uploads", "listings", "components", "packages",
-    "sources", "solutions", "indices", "clones", "checkouts", "keys", "trees", "layers",
-    "archives", "elf", "injections", "programs", "delay-switch", "native", "digests",
-    "locks",
-)  # fmt: skip
 SHELLS = ("bash", "zsh", "fish")

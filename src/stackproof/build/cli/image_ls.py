@@ -15,7 +15,7 @@ from stackproof.build.effects import cache_entries
 from stackproof.build.options import ImageListOptions
 from stackproof.build.plan import IMAGE_FILE
 from stackproof.core.cli.tables import ago_text, print_table
-from stackproof.core.effects import cache_kinds, files
+from stackproof.core.effects import files
 from stackproof.core.errors import Reason, StackproofError, fail
 from stackproof.core.numbers import disk_text
 from stackproof.core.value import Value
@@ -131,8 +131,8 @@ def _files(place: str) -> Iterator[Path]:
 
 def _built() -> Iterator[Path]:
     """Yield the images in the build folders, those that were used last at the end."""
-    for entry in cache_entries.entries([cache_kinds.get("builds")]):
-        image = entry.path / "out" / IMAGE_FILE
+    for folder in cache_entries.builds():
+        image = folder / "out" / IMAGE_FILE
         if image.is_file():
             yield image
 

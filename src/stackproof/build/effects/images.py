@@ -157,8 +157,8 @@ def put(built: Built, loaded: Loaded, target: Path, monitor: Monitor) -> tuple[P
     if written and before:
         monitor(Event(what="note", name=target.name, text=f"replaces an image of another {before}"))
     outputs.write(record_of(place), f"{built.sha256}  {place.name}\n", "digest")
-    for entry in cache_entries.give_up_superseded(built.home):
-        text = f"{entry.name}, which newer builds of this recipe took the place of"
+    for name in cache_entries.give_up_superseded(built.home):
+        text = f"{name}, which newer builds of this recipe took the place of"
         monitor(Event(what="note", name="removed", text=text))
     return place, written
 

@@ -1,6 +1,6 @@
-"""Everything that stackproof writes into the cache, by kind: where it lies, what holds it.
+"""Everything that stackproof writes into the cache, by kind: where it lies.
 
-Whoever keeps something gets its folder here, so that `stackproof image du` knows of all of it.
+Whoever keeps something gets its folder here, so that `stackproof image prune` knows of all of it.
 Whoever reads what may be deleted says so with `in_use`; that ends with the process.
 """
 
@@ -11,243 +11,48 @@ import fcntl
 import os
 import stat
 import sys
-from collections.abc import Iterator, Sequence
-from enum import StrEnum
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from stackproof.core import harmless, ownership
 from stackproof.core.effects import files
 from stackproof.core.effects.foreign.folder import fault, owner_text
 from stackproof.core.errors import Reason, fail
-from stackproof.core.value import Value
 
+FOLDERS: Mapping[str, str] = {
+    "builds": "builds",
+    "downloads": "downloads",
+    "uploads": "uploads",
+    "listings": "listings",
+    "components": "easybuild/components",
+    "packages": "spack/packages",
+    "sources": "spack/sources",
+    "solutions": "spack/solutions",
+    "indices": "spack/indices",
+    "clones": "git/objects",
+    "checkouts": "git/trees",
+    "keys": "keys",
+    "trees": "trees",
+    "layers": "layers",
+    "archives": "archives",
+    "elf": "elf",
+    "injections": "injections",
+    "programs": "programs",
+    "delay-switch": "delay-switch",
+    "native": "native",
+    "digests": "digests",
+}
+"""The folder of each kind of content, below the cache's."""
+LOCKS = ("locks", "git/locks", "mirrors")
+"""The folders of lock files, all empty: two commands must find the same ones."""
 
-class Entries(StrEnum):
-    """What is deleted at once: a child of the folder, a file anywhere below it, or nothing."""
-
-    CHILDREN = "children"
-    FILES = "files"
-    NONE = "none"
-
-
-class UseSign(StrEnum):
-    """How it shows that somebody uses an entry.
-
-    OWN: by a lock in the entry. TOGETHER: by one lock for the whole cache (`in_use`). NOBODY: an
-    entry is read at once, and may go at any time. UNSEEN: by what runs on any node, so that it is
-    deleted only where it is asked for by its kind.
-    """
-
-    OWN = "own"
-    TOGETHER = "together"
-    NOBODY = "nobody"
-    UNSEEN = "unseen"
-
-
-class Kind(Value):
-    """One kind of content; `folders` are below the cache's folder, the first is where it is put.
-
-    `again` says what is lost by deleting it.
-    """
-
-    name: str
-    title: str
-    again: str
-    folders: tuple[str, ...]
-    entries: Entries = Entries.CHILDREN
-    held: UseSign = UseSign.TOGETHER
-
-
-MEMORY = "memory"
-"""The kind of build trees that lie outside of the cache, in memory."""
-IMAGES = "images"
-"""The kind of images with labels, which lie in the repository."""
-
-KINDS = (
-    Kind(
-        name=IMAGES,
-        title="images of your repository, with their labels",
-        again="built, copied or pulled again; they may be nowhere else",
-        folders=(),
-        held=UseSign.UNSEEN,
-    ),
-    Kind(
-        name="builds",
-        title="build folders: image, logs, and the tree unless it lies elsewhere",
-        again="the next build of that recipe runs again",
-        folders=("builds",),
-        held=UseSign.OWN,
-    ),
-    Kind(
-        name=MEMORY,
-        title="trees of interrupted builds in memory (/dev/shm)",
-        again="an interrupted build starts again, from what the other kinds keep",
-        folders=(),
-        held=UseSign.OWN,
-    ),
-    Kind(
-        name="downloads",
-        title="wheels and source files, by digest",
-        again="downloaded again",
-        folders=("downloads",),
-    ),
-    Kind(
-        name="uploads",
-        title="unfinished uploads to registries: where each goes on",
-        again="the upload begins again",
-        folders=("uploads",),
-        held=UseSign.NOBODY,
-    ),
-    Kind(
-        name="listings",
-        title="labels of registries as they were last listed, for completion",
-        again="listed again by the next `image find`",
-        folders=("listings",),
-        held=UseSign.NOBODY,
-    ),
-    Kind(
-        name="components",
-        title="components that EasyBuild built",
-        again="built again",
-        folders=("easybuild/components",),
-    ),
-    Kind(
-        name="packages",
-        title="packages that Spack built, one cache for each mount point",
-        again="built again, which may take hours",
-        folders=("spack/packages",),
-    ),
-    Kind(
-        name="sources",
-        title="source files that Spack fetched",
-        again="downloaded again",
-        folders=("spack/sources",),
-        entries=Entries.FILES,
-    ),
-    Kind(
-        name="solutions",
-        title="what Spack's solver found",
-        again="solved again, in minutes",
-        folders=("spack/solutions",),
-        entries=Entries.FILES,
-    ),
-    Kind(
-        name="indices",
-        title="Spack's indices of package repositories",
-        again="made again, in a minute",
-        folders=("spack/indices",),
-    ),
-    Kind(
-        name="clones",
-        title="commits of git repositories",
-        again="fetched again",
-        folders=("git/objects",),
-    ),
-    Kind(
-        name="checkouts",
-        title="files of commits",
-        again="unpacked again from the clones",
-        folders=("git/trees",),
-    ),
-    Kind(
-        name="keys",
-        title="GPG keys that mirrors give in base64",
-        again="written again",
-        folders=("keys",),
-    ),
-    Kind(
-        name="trees",
-        title="images unpacked for `inject`",
-        again="unpacked again",
-        folders=("trees",),
-    ),
-    Kind(
-        name="layers",
-        title="layers of containers' images",
-        again="read again from the images",
-        folders=("layers",),
-    ),
-    Kind(
-        name="archives",
-        title="compressed archives of containers' images, unpacked",
-        again="unpacked again",
-        folders=("archives",),
-    ),
-    Kind(
-        name="elf",
-        title="what was read of programs and libraries",
-        again="read again",
-        folders=("elf",),
-        entries=Entries.FILES,
-        held=UseSign.NOBODY,
-    ),
-    Kind(
-        name="injections",
-        title="answers for `--inject`, and the links that jobs with it use while they run",
-        again="judged again",
-        folders=("injections",),
-        held=UseSign.UNSEEN,
-    ),
-    Kind(
-        name="programs",
-        title="benchmark programs, compiled for MPIs that are no image",
-        again="compiled again",
-        folders=("programs",),
-    ),
-    Kind(
-        name="delay-switch",
-        title="the program that delays packets of clusters where the kernel cannot",
-        again="compiled again",
-        folders=("delay-switch",),
-        held=UseSign.NOBODY,
-    ),
-    Kind(
-        name="native",
-        title="the plug-in for Slurm, compiled for clusters",
-        again="compiled again",
-        folders=("native",),
-    ),
-    Kind(
-        name="digests",
-        title="digests of images that a site's policy was asked about",
-        again="each image is read once more",
-        folders=("digests",),
-        entries=Entries.FILES,
-        held=UseSign.NOBODY,
-    ),
-    Kind(
-        name="locks",
-        title="lock files, all empty: two commands must find the same ones",
-        again="",
-        folders=("locks", "git/locks", "mirrors"),
-        entries=Entries.NONE,
-    ),
-)
-"""Every kind, in the order in which it is shown."""
-
-_BY_NAME = {kind.name: kind for kind in KINDS}
 _held: dict[Path, int] = {}
 _told: set[str] = set()
 
 
 def home(name: str) -> Path:
     """Return the folder of a kind; it need not be there."""
-    return cache() / _BY_NAME[name].folders[0]
-
-
-def get(name: str) -> Kind:
-    """Return a kind by its name."""
-    return _BY_NAME[name]
-
-
-def check_names(names: Sequence[str]) -> None:
-    """Raise `StackproofError` (USAGE) for a name that no kind has."""
-    known = [kind.name for kind in KINDS]
-    for name in names:
-        if name not in known:
-            raise fail(
-                Reason.USAGE, f"there is no kind `{name}`", hint=f"kinds are: {', '.join(known)}"
-            )
+    return cache() / FOLDERS[name]
 
 
 def cache() -> Path:

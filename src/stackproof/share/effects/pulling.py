@@ -220,8 +220,8 @@ def _check_room(descriptor: int, size: int, folder: Path) -> None:
             f"`{folder}` has no space for this image: {disk_text(free)} are free, "
             f"{disk_text(lacking)} are to come",
             where=Location(file=str(folder)),
-            hint="`stackproof image du` says what is there; STACKPROOF_REPOSITORY names another "
-            "place for images",
+            hint="`stackproof image ls` lists what is there, `image rm` deletes; "
+            "STACKPROOF_REPOSITORY names another place for images",
         )
 
 
