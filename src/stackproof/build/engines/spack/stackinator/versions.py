@@ -136,12 +136,9 @@ def other_version_of(path: tuple[str | int, ...], version: int) -> str | None:
         )
         if matches and version not in versions:
             names = " and ".join(str(number) for number in versions)
-            plural = "s" if len(versions) > 1 else ""
+            s, have = ("s", "have") if len(versions) > 1 else ("", "has")
             return (
-                f"only version{plural} {names} of the recipe language have it, and config.yaml "
-                f"says version {version}; {instead}"
-                if plural
-                else f"only version {names} of the recipe language has it, and config.yaml "
-                f"says version {version}; {instead}"
+                f"only version{s} {names} of the recipe language {have} it, and config.yaml says "
+                f"version {version}; {instead}"
             )
     return None
