@@ -21,7 +21,7 @@ TESTS = Path(__file__).parents[1]
 _FEW = {"STACKPROOF_TREES": "20", "STACKPROOF_FUZZ_CASES": "25"}
 # Whole verbs, and what only root can: these take long, and run as a user in `nox -s attacks`.
 _LEFT_OUT = {
-    "build/test_build_spack.py", "build/test_cache.py", "build/test_mirror.py",
+    "build/test_build_spack.py", "build/test_cache.py",
     "cluster/test_cluster_cli.py", "cluster/test_cluster_exec.py", "doctor/test_doctor.py",
     "house/test_hostile_inputs.py", "house/test_kill_attacks.py", "house/test_tree_attacks.py",
     "mount/test_activate_cli.py", "mount/test_inspect.py", "mount/test_run_cli.py",
