@@ -46,12 +46,6 @@ class Room(Struct):
         self.running.append(process)
         return process
 
-    def end(self, process: subprocess.Popen[str], ok: int, seconds: float = 180) -> str:
-        _, said = process.communicate(timeout=seconds)
-        self.running.remove(process)
-        assert process.returncode == ok, said
-        return said
-
     def slurm(self, *words: object) -> str:
         return self.run("cluster", "exec", "--name", self.cluster, "--", *words).stdout
 
@@ -93,6 +87,29 @@ class Room(Struct):
 
     def job(self, name: str) -> str:
         return json.loads((self.folder / name / "job" / "job.json").read_text())["id"]
+
+    def measured(self, name: str, *words: object) -> str:
+        """Have a bench submitted, and wait for the end of its job; return what it printed."""
+        said = self.submitted(name, *words)
+        self.await_end(name)
+        return said + self.log(name)
+
+    def submitted(self, name: str, *words: object) -> str:
+        """Submit a bench whose results folder has this name; return what that said."""
+        given = words or (f"{name}.yaml", "-o", name)
+        return self.run("bench", *given, "--no-verdict").stderr
+
+    def await_end(self, name: str) -> None:
+        """Wait until the job of a results folder has left Slurm's queue."""
+        job = self.job(name)
+        queued = ("squeue", "--noheader", f"--jobs={job}", "--format=%T")
+        assert wait_until(lambda: not self.slurm(*queued).strip(), 180), self.log(name)
+
+    def log(self, name: str) -> str:
+        """Return what the jobs of a results folder printed."""
+        return "".join(
+            path.read_text() for path in sorted((self.folder / name / "logs").glob("job-*.log"))
+        )
 
     def tree(self, name: str) -> None:
         """Unpack an image of the folder as `NAME-tree`."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,16 +47,12 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Room:
 
 
 @pytest.fixture
-def room(built: Room) -> Iterator[Room]:
+def room(built: Room) -> Room:
     """A cluster of which every node is there."""
     words = [word for line in SETTINGS for word in ("--set", line)]
     up = ("cluster", "up", "--nodes", "2", "--slurm", "--no-pin", "--name", CLUSTER)
     built.run(*up, "--share", built.folder, *words)
-    yield built
-    for process in built.running:
-        process.kill()
-        process.communicate()
-    built.running.clear()
+    return built
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -71,7 +66,7 @@ def good(launches: dict[str, dict]) -> bool:
 
 
 def test_an_image_and_its_plain_folder_are_compared(room: Room) -> None:
-    spec = room.spec(
+    room.spec(
         "whole",
         baseline={"name": "image", "image": "mpich.squashfs"},
         challengers=[
@@ -83,8 +78,7 @@ def test_an_image_and_its_plain_folder_are_compared(room: Room) -> None:
         validated=["2x4"],
         launches=2,
     )
-    done = room.run("bench", spec, "-o", "whole", "--no-verdict")
-    assert "--resume" in done.stderr
+    assert "--resume" in room.measured("whole")
     launches = room.launches("whole")
     assert len(launches) == 18 + 3
     assert good(launches)
@@ -124,8 +118,8 @@ def test_programs_from_sources_are_compiled_and_measured(room: Room) -> None:
            "options": ["-i", "9"]}  # fmt: skip
     both = {"placements": ["intra-node", "inter-node"], "launches": 1}
     folder = {"name": "folder", "image": "mpich-tree"}
-    spec = room.spec("osu", programs=["stackproof-bench", osu], challengers=[folder], **both)
-    room.run("bench", spec, "-o", "osu", "--no-verdict")
+    room.spec("osu", programs=["stackproof-bench", osu], challengers=[folder], **both)
+    room.measured("osu")
     launches = room.launches("osu")
     assert good(launches)
     made = [one for one in launches.values() if one["block"]]
@@ -141,7 +135,7 @@ def test_programs_from_sources_are_compiled_and_measured(room: Room) -> None:
     assert {one["host_facts"]["launcher"] for one in made} == {"srun"}
 
 
-def test_a_job_that_would_make_no_launch_is_not_handed_in(room: Room) -> None:
+def test_a_job_that_would_make_no_launch_is_not_submitted(room: Room) -> None:
     before = room.slurm("squeue", "-h", "--states=all", "--format=%i")
     for name, changes, words in (
         ("none", {"programs": ["IMB-MPI1"]}, "no arm would run `IMB-MPI1`"),
@@ -174,9 +168,9 @@ def test_ranks_see_the_intended_environment_and_srun_does_not(room: Room) -> Non
     told.mkdir()
     arm = {"SPY": str(told), "LD_BIND_NOW": "1", "COMMA": "a,b c", "UCX_TLS": "tcp"}
     room.env |= {"SLURM_CPU_BIND": "rank", "SBATCH_EXPORT": "NONE", "FROM_USER": "leaks"}
-    spec = room.spec("env", baseline={"name": "spy", "image": "spied", "env": arm}, launches=1)
+    room.spec("env", baseline={"name": "spy", "image": "spied", "env": arm}, launches=1)
     try:
-        room.run("bench", spec, "-o", "env", "--no-verdict")
+        room.measured("env")
     finally:
         for name in ("SLURM_CPU_BIND", "SBATCH_EXPORT", "FROM_USER"):
             room.env.pop(name)
@@ -196,8 +190,8 @@ def test_ranks_see_the_intended_environment_and_srun_does_not(room: Room) -> Non
 
 
 def test_allocations_of_their_own(room: Room) -> None:
-    spec = room.spec("array", allocations=2, launches=3)
-    room.run("bench", spec, "-o", "array", "--no-verdict")
+    room.spec("array", allocations=2, launches=3)
+    room.measured("array")
     launches = room.launches("array")
     assert len(launches) == 5
     assert good(launches)
@@ -226,12 +220,12 @@ def test_launches_are_made_until_all_is_decided(room: Room) -> None:
     assert "--resume" in dry.stdout
     assert "after 8, 11, 14 and 20 launches per arm it is looked" in dry.stderr
     assert "beyond 1 s of timed launches in all" in dry.stderr
-    room.run("bench", spec, "-o", "until", "--budget", "1s", "--no-verdict")
+    room.measured("until", spec, "-o", "until", "--budget", "1s")
     before = room.launches("until")
     assert {one["block"] for one in before.values()} <= set(range(7))
     (log,) = (room.folder / "until" / "logs").glob("job-*.log")
     assert "the budget of 1 s ends here" in log.read_text()
-    room.run("bench", "--resume", "until", "--budget", "1h", "--no-verdict")
+    room.measured("until", "--resume", "until", "--budget", "1h")
     launches = room.launches("until")
     assert before.keys() < launches.keys()
     assert good(launches)
@@ -246,40 +240,32 @@ def test_launches_are_made_until_all_is_decided(room: Room) -> None:
     assert cell["verdict"] == "FAIL" or last == 20 or (cell["launches_needed"] or 21) > 20
 
 
-def test_a_cancelled_job_is_told_and_completed(room: Room) -> None:
-    process = room.begin("bench", room.spec("cut"), "-o", "cut", "--no-verdict")
-    before = room.wait_for("cut", 3)
+def test_a_job_that_was_cut_short_is_completed(room: Room) -> None:
+    """Its results stay; no second job is submitted beside it, and the next one makes the others."""
+    room.spec("cut")
+    said = room.submitted("cut")
     first = room.job("cut")
-    room.run("bench", "--resume", "cut", "--cancel")
-    said = room.end(process, 7)
-    assert f"job `{first}` was cancelled" in said
-    assert "--resume" in said
+    assert f"{first} is submitted" in said
+    before = room.wait_for("cut", 3)
+    done = room.run("bench", "--resume", "cut", ok=(7,))
+    assert f"the job `{first}` of" in done.stderr
+    assert f"scancel {first}" in done.stderr
+    room.slurm("scancel", first)
+    room.await_end("cut")
     assert good(room.launches("cut"))
     assert len(room.launches("cut")) < 10
-    room.run("bench", "--resume", "cut", "--no-verdict")
+    assert room.run("bench", "--resume", "cut", ok=(9,)).stdout == ""
+    room.await_end("cut")
     assert room.job("cut") != first
     assert len(room.launches("cut")) == 10
     assert room.untouched("cut", before)
-
-
-def test_whoever_waits_may_go_and_come_back(room: Room) -> None:
-    """An interrupt leaves the job alone; the next one who comes waits for the same job."""
-    process = room.begin("bench", room.spec("away"), "-o", "away", "--no-verdict")
-    room.wait_for("away", 1)
-    process.send_signal(signal.SIGINT)
-    said = room.end(process, 130)
-    job = room.job("away")
-    assert f"job `{job}` goes on" in said
-    done = room.run("bench", "--resume", "away", "--no-verdict")
-    assert "is there already" in done.stderr
-    assert room.job("away") == job
-    assert len(room.launches("away")) == 10
-    numbers = {one["host_facts"]["job"] for one in room.launches("away").values()}
-    assert numbers == {job}
+    # Nothing is left to do: the same command says the verdicts.
+    assert "latency" in room.run("bench", "--resume", "cut", ok=(0, 9)).stdout
 
 
 def test_a_requeued_job_goes_on_where_it_was(room: Room) -> None:
-    process = room.begin("bench", room.spec("again"), "-o", "again", "--no-verdict")
+    room.spec("again")
+    room.submitted("again")
     before = room.wait_for("again", 3)
     job = room.job("again")
     room.slurm("scontrol", "requeue", job)
@@ -287,7 +273,7 @@ def test_a_requeued_job_goes_on_where_it_was(room: Room) -> None:
     # Slurm lets it wait two minutes. Not at once: the end of the first try may still be on its way,
     # and Slurm would take it for the end of the second one.
     room.slurm("scontrol", "update", f"JobId={job}", "StartTime=now+4")
-    room.end(process, 0)
+    room.await_end("again")
     launches = room.launches("again")
     assert len(launches) == 10
     assert good(launches)
@@ -299,39 +285,40 @@ def test_a_requeued_job_goes_on_where_it_was(room: Room) -> None:
 def test_a_node_that_dies_gives_no_number_and_the_rest_is_made_later(room: Room) -> None:
     spec = room.spec("dead", timeout=10)
     options = ("--sbatch-option", "requeue=no", "--sbatch-option", "no-requeue")
-    process = room.begin("bench", spec, "-o", "dead", "--no-verdict", *options)
+    room.submitted("dead", spec, "-o", "dead", *options)
     before = room.wait_for("dead", 3)
     room.run("cluster", "kill", "node2", "--name", CLUSTER)
-    said = room.end(process, 7)
-    assert "node" in said
-    assert "--resume" in said
+    room.await_end("dead")
     launches = room.launches("dead")
     assert len(launches) < 10
     assert good(launches)
     room.run("cluster", "restart", "node2", "--name", CLUSTER)
-    room.run("bench", "--resume", "dead", "--no-verdict")
+    room.measured("dead", "--resume", "dead")
     assert len(room.launches("dead")) == 10
     assert good(room.launches("dead"))
     assert room.untouched("dead", before)
 
 
 @pytest.mark.parametrize(
-    ("arm", "code", "said"),
+    ("arm", "said"),
     [
-        pytest.param({"pmi": "pmi9"}, 3, "srun --mpi=pmi9", id="no-such-pmi"),
-        pytest.param({"pmi": "none"}, 11, "do not belong together", id="singletons"),
-        pytest.param({"rate": "1gbit"}, 3, "rate", id="rate"),
-        pytest.param(
-            {"env": {"FI_PROVIDER": "sockets"}}, 7, "`FI_PROVIDER` is `sockets`", id="path"
-        ),
+        pytest.param({"pmi": "pmi9"}, "srun --mpi=pmi9", id="no-such-pmi"),
+        pytest.param({"pmi": "none"}, "do not belong together", id="singletons"),
+        pytest.param({"env": {"FI_PROVIDER": "sockets"}}, "`FI_PROVIDER` is `sockets`", id="path"),
     ],
 )
-def test_what_cannot_be_measured_is_an_error(room: Room, arm, code, said, request) -> None:
+def test_what_cannot_be_measured_is_an_error_of_the_job(room: Room, arm, said, request) -> None:
     name = f"bad-{request.node.callspec.id}"
-    baseline = {"name": "base", "image": "mpich.squashfs", **arm}
-    done = room.run("bench", room.spec(name, baseline=baseline), "-o", name, ok=(code,))
-    assert said in done.stderr
-    assert "hint: " in done.stderr
+    room.spec(name, baseline={"name": "base", "image": "mpich.squashfs", **arm})
+    printed = room.measured(name)
+    assert said in printed
+    assert "hint: " in printed
+
+
+def test_a_rate_is_refused_before_a_job_is_submitted(room: Room) -> None:
+    baseline = {"name": "base", "image": "mpich.squashfs", "rate": "1gbit"}
+    done = room.run("bench", room.spec("rate", baseline=baseline), "-o", "rate", ok=(3,))
+    assert "a job cannot give its links the rate `1gbit`" in done.stderr
 
 
 def test_what_the_scheduler_refuses_is_told_in_its_words(room: Room) -> None:

@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from benchroom import CLUSTER, stackproof
+from clusters import wait_until
 from containerlab import Store, root_with, store
 from mpitrees import Trees
 from nativebuild import built
@@ -156,18 +157,21 @@ def test_the_same_file_runs_in_a_slurm_job(room: Path, kinds: Kinds) -> None:
     runtime.mkdir(mode=0o700)
     env = {**os.environ, "XDG_RUNTIME_DIR": str(runtime)}
 
-    def run(*words: object) -> None:
+    def run(*words: object) -> str:
         argv = [sys.executable, "-m", "stackproof", *map(str, words)]
         done = subprocess.run(
             argv, cwd=room, env=env, capture_output=True, text=True, check=False, timeout=600
         )
         assert done.returncode == 0, done.stderr
+        return done.stdout
 
+    squeue = ("cluster", "exec", "--name", SLURM, "--", "squeue", "--noheader")
     spec = kinds.example(room)
     shares = ["--share", room, "--share", kinds.modules, "--share", os.environ["STACKPROOF_CACHE"]]
     run("cluster", "up", "--nodes", "2", "--slurm", "--no-pin", "--name", SLURM, *shares)
     try:
         run("bench", spec, "-o", "in-slurm", "--on", "slurm", "--cluster", SLURM, "--no-verdict")
+        assert wait_until(lambda: not run(*squeue).strip(), 600)
     finally:
         run("cluster", "down", "--name", SLURM)
     told(room / "in-slurm")

@@ -19,12 +19,12 @@ from stackproof.cluster import model as cluster_model
 from stackproof.cluster.slurm import SlurmSpec
 from stackproof.compare import model as compare_model
 from stackproof.core import choices
+from stackproof.core.document import schema
 from stackproof.inject import container as inject_container
 from stackproof.inject.effects import container as containers
 from stackproof.inject.effects import levels
 from stackproof.inject.findings import launcher
 from stackproof.knowledge import reference_curves
-from stackproof.launch.schedulers import REGISTRY
 from stackproof.linking.loader import machine
 from stackproof.mpi import transports
 from stackproof.results import case
@@ -80,8 +80,8 @@ def test_help_imports_the_arguments_of_its_verb_only(
         (choices.PLACEMENTS, case.Locality),
         (choices.BUFFERS, reference_curves.BufferPlace),
         (choices.DISTRIBUTIONS, import_places.Distribution),
-        (choices.BENCH_ON, REGISTRY),
-        (choices.SCHEDULERS, [name for name in REGISTRY if name != "allocation"]),
+        (choices.BENCH_ON, schema("bench")["properties"]["on"]["enum"]),
+        (choices.SCHEDULERS, [name for name in choices.BENCH_ON if name != "allocation"]),
         (choices.TRANSPORTS, transports.REGISTRY),
         (choices.BENCHMARKS, CORE),
         (choices.MARGINS, compare_model.DEFAULT_MARGINS),

@@ -12,7 +12,6 @@ KERNEL = "a file of the kernel"
 SHIPPED = "a file that comes with stackproof"
 STEP = "inside of a build step, in the sandbox"
 ALLOWED = {
-    "bench/effects/batch_job.py": OWN,
     "bench/effects/deciding.py": OWN,
     "bench/effects/kinds/container_rank.py": KERNEL,
     "bench/effects/modules.py": OWN,

@@ -835,11 +835,10 @@ function __stackproof_say
         printf '%s\t%s\n' '--no-verdict' 'only measure; `stackproof compare` judges later'
         printf '%s\t%s\n' '--require-pass' 'exit with 8 unless the verdict is PASS: INCONCLUSIVE, otherwise 9, counts as FAIL'
         printf '%s\t%s\n' '--json' 'print the comparison as JSON'
-        printf '%s\t%s\n' '--on' 'slurm: hand a job in and wait for it; allocation: use the nodes of the Slurm job that this command runs in, by salloc or in a script of your own'
+        printf '%s\t%s\n' '--on' 'slurm: submit a batch job, and exit with 9, as nothing is decided yet; allocation: use the nodes of the Slurm job that this command runs in, by salloc or in a script of your own'
         printf '%s\t%s\n' '--sbatch-option' 'an option of sbatch, such as partition=debug; NAME=no takes a default away; may be given several times'
-        printf '%s\t%s\n' '--resume' 'continue what was begun in this results folder, without SPEC: wait for its job, or have the launches made that have no result'
+        printf '%s\t%s\n' '--resume' 'continue what was begun in this results folder, without SPEC: have the launches made that have no result, and judge'
         printf '%s\t%s\n' '--sign' 'sign the results with a key of ssh (ssh-keygen -Y), so that nobody can change them unseen; with --resume also later'
-        printf '%s\t%s\n' '--cancel' 'with --resume: end the job instead'
     case 'value:bench:--baseline'
         __stackproof_kinds @file @label
     case 'value:bench:--challenger'

@@ -119,19 +119,18 @@ class BenchOptions(Options, run="bench.cli.bench:run"):
     require_pass: bool = REQUIRE_PASS
     json: bool = flag("print the comparison as JSON")
     on: str | None = option(
-        choices.BENCH_ON, "slurm: hand a job in and wait for it; allocation: use the nodes of the "
-        "Slurm job that this command runs in, by salloc or in a script of your own", topic="spec",
-        group=_BATCH,
+        choices.BENCH_ON, "slurm: submit a batch job, and exit with 9, as nothing is decided yet; "
+        "allocation: use the nodes of the Slurm job that this command runs in, by salloc or in a "
+        "script of your own", topic="spec", group=_BATCH,
     )  # fmt: skip
     scheduler_options: tuple[str, ...] = option(
         "NAME[=VALUE]", "an option of sbatch, such as partition=debug; NAME=no takes a default "
         "away; may be given several times", words="--sbatch-option", group=_BATCH,
     )  # fmt: skip
     resume: str | None = option(
-        "FOLDER", "continue what was begun in this results folder, without SPEC: wait for its "
-        "job, or have the launches made that have no result", group=_BATCH,
+        "FOLDER", "continue what was begun in this results folder, without SPEC: have the "
+        "launches made that have no result, and judge", group=_BATCH,
     )  # fmt: skip
-    cancel: bool = flag("with --resume: end the job instead", group=_BATCH)
     # for the job's own script: not a way for people to start anything
     in_job: bool = flag("", group=_BATCH)
 

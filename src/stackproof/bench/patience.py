@@ -13,7 +13,6 @@ from stackproof.bench.schedule import Launch
 from stackproof.bench.spec import BenchSpec
 from stackproof.compare import disturbance
 from stackproof.core.value import Value, replace
-from stackproof.launch.schedulers import REGISTRY
 from stackproof.results.measurement import Measurement
 
 LEAST_S = 60.0
@@ -67,11 +66,8 @@ class Patience(Value):
 
 
 def of_bench(spec: BenchSpec, began: float) -> Patience | None:
-    """Return the patience with a bench that began then, None for what is never given up.
-
-    Whoever waits for a batch job would begin it again.
-    """
-    return None if REGISTRY[spec.on].queues else Patience(began=began)
+    """Return the patience with a bench that began then, None for one in a batch job."""
+    return None if spec.is_submitted else Patience(began=began)
 
 
 def sentence(patience: Patience, now: float, load: str) -> str:

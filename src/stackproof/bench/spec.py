@@ -94,8 +94,8 @@ class BenchSpec(Value):
     """What to measure; the meaning of each key is in `schemas/bench.json`.
 
     `placements` holds names of ready placements and placements of one's own; what `validated` holds
-    is not timed, so that it may have more ranks than there are CPUs. `on` is a name in
-    `stackproof.launch.schedulers`; `scheduler_options` are its options by their long names, with an
+    is not timed, so that it may have more ranks than there are CPUs. `on` is one of
+    `choices.BENCH_ON`; `scheduler_options` are those of sbatch by their long names, with an
     empty value for an option that has none and `no` for one that must not be set. `cluster` None is
     the default cluster, or the machine's own scheduler. With `until_decided`, `launches` are the
     most that are made, and `budget_s` how many seconds all of them may take. `memory` is as in
@@ -132,6 +132,11 @@ class BenchSpec(Value):
     until_decided: bool = False
     budget_s: float | None = None
     equal: bool = False
+
+    @property
+    def is_submitted(self) -> bool:
+        """Return whether a batch job makes the launches, later."""
+        return self.on == "slurm"
 
 
 def parse_bench(document: Document, *, folder: str = "") -> BenchSpec:

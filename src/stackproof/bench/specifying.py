@@ -19,7 +19,6 @@ from stackproof.core.document import schema
 from stackproof.core.errors import Problem, Reason, StackproofError, fail
 from stackproof.core.value import replace
 from stackproof.launch import layout
-from stackproof.launch.schedulers import REGISTRY
 from stackproof.mpi import transports
 from stackproof.results.case import Locality
 from stackproof.results.metrics import CORE
@@ -84,13 +83,13 @@ def scheduled(spec: BenchSpec, options: BenchOptions) -> BenchSpec:
     for text in options.scheduler_options:
         name, _, value = text.partition("=")
         named[name] = value
-    if (named or spec.allocations > 1) and not REGISTRY[spec.on].queues:
+    if (named or spec.allocations > 1) and not spec.is_submitted:
         raise fail(
             Reason.USAGE,
             "options of a scheduler, and several allocations, need one",
             hint="say `--on slurm` or `on: slurm`",
         )
-    if wait_s(options) is not None and REGISTRY[spec.on].queues:
+    if wait_s(options) is not None and spec.is_submitted:
         raise fail(
             Reason.USAGE,
             "`--wait-for-quiet` is for launches on this machine, and a job waits in its queue",
@@ -233,7 +232,7 @@ def _placement_hint(text: str, ready: Sequence[str]) -> str:
 
 def _room(options: BenchOptions, cpus: int) -> float:
     """Return the largest number of ranks that are timed."""
-    return math.inf if options.on and REGISTRY[options.on].queues else max(2, cpus)
+    return math.inf if options.on == "slurm" else max(2, cpus)
 
 
 def _rank_counts(options: BenchOptions) -> list[int]:

@@ -18,40 +18,37 @@ from stackproof.bench.spec import BenchSpec
 from stackproof.compare.model import Verdict
 from stackproof.core.cli import progress
 from stackproof.core.effects import quiet
-from stackproof.core.errors import Reason, fail
-from stackproof.launch.schedulers import REGISTRY
+from stackproof.core.errors import ExitCode, Reason, fail
 
 
 def run(asked: BenchOptions) -> int:
-    """Measure and, unless told otherwise, judge; exit code 0 for PASS, 8 for FAIL, else 9."""
+    """Measure and, unless told otherwise, judge; exit code 0 for PASS, 8 for FAIL, else 9.
+
+    A batch job that was submitted has decided nothing: 9.
+    """
     if asked.no_verdict and asked.require_pass:
         raise fail(Reason.USAGE, "`--no-verdict` and `--require-pass` exclude each other")
     specifying.refuse_changes(asked)
-    if (asked.cancel or asked.in_job) and not asked.resume:
+    if asked.in_job and not asked.resume:
         raise fail(Reason.USAGE, "say which results folder with --resume FOLDER")
     folder = specifying.folder_of(asked)
     if asked.in_job:
         batch_job.work_in_job(folder, progress.monitor())
         return 0
-    measured = not (asked.dry_run or asked.topology or asked.cancel)
+    measured = not (asked.dry_run or asked.topology)
     begin = _look_around(asked) if measured else _begin_at_once
     spec = _specification(asked, begin)
     if asked.dry_run or asked.topology:
         return _dry_run(spec, folder, asked)
-    if asked.cancel:
-        job = batch_job.cancel(folder)
-        said = "there is no job to end" if job is None else f"job `{job}` is ended"
-        print(said, file=sys.stderr)
-        return 0
     for text in notes(spec):
         _note(text)
     give_up = not asked.no_give_up
     monitor, command = progress.monitor(), tuple(sys.argv)
-    measure(spec, folder, monitor, command=command, give_up=give_up, begin=begin)
+    done = measure(spec, folder, monitor, command=command, give_up=give_up, begin=begin)
     if asked.no_verdict:
         print(folder)
         return 0
-    return _judged(folder, asked)
+    return _judged(folder, asked) if done else int(ExitCode.UNKNOWN)
 
 
 def _look_around(options: BenchOptions) -> Callable[[], object]:
@@ -100,7 +97,7 @@ def _dry_run(spec: BenchSpec, folder: Path, asked: BenchOptions) -> int:
     if not asked.dry_run:
         raise fail(Reason.USAGE, "`--topology` is for `--dry-run`: a launch asks its nodes itself")
     place = nodes.of_topology(spec, Path(asked.topology)) if asked.topology else None
-    if place is None and REGISTRY[spec.on].queues:
+    if place is None and spec.is_submitted:
         print(batch_job.dry_run(spec, folder), end="")
         for text in notes(spec):
             _note(text)

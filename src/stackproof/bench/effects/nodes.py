@@ -20,7 +20,7 @@ from stackproof.launch.effects import allocation as allocations
 from stackproof.launch.effects import scheduler_job
 from stackproof.launch.effects.allocation import Allocation
 from stackproof.launch.effects.scheduler_job import SchedulerJob
-from stackproof.launch.schedulers import Job
+from stackproof.launch.slurm import Job
 from stackproof.site import hwloc, topology
 from stackproof.site.effects import node_files
 from stackproof.site.topology import Topology
@@ -134,7 +134,7 @@ def _one_of_each_core(inside: Topology, allowed: Collection[int]) -> tuple[int, 
 
 
 def of_job(spec: BenchSpec, job: Job, allocation: Allocation) -> LaunchNodes:
-    """Return the nodes of the Slurm job that was handed in for this bench."""
+    """Return the nodes of the Slurm job that was submitted for this bench."""
     place = _of_allocation(spec, allocation)
     return replace(
         place,

@@ -31,7 +31,6 @@ from stackproof.core.monitor import Monitor
 from stackproof.core.value import Value, replace
 from stackproof.image.effects.image_file import load_head
 from stackproof.launch.effects import launch_folder
-from stackproof.launch.schedulers import REGISTRY
 from stackproof.results.case import Locality
 from stackproof.results.model import LAUNCHES
 
@@ -151,22 +150,24 @@ def measure(
     command: tuple[str, ...] = (),
     give_up: bool = True,
     begin: Callable[[], object] = lambda: None,
-) -> None:
+) -> bool:
     """Have every launch made that has no result in the folder yet, here or by a batch job.
 
+    Returns false where a job was submitted that makes them later.
+
     `begin` is called before the first launch that is made here, when all has been checked.
-    Raises `StackproofError` as `run_bench` and `bench_job.run_as_job` do, and INTERRUPTED.
+    Raises `StackproofError` as `run_bench` and `batch_job.submit` do, and INTERRUPTED.
     """
-    if REGISTRY[spec.on].queues:
-        batch_job.run_as_job(spec, folder, monitor, command=command)
-    else:
-        with launch_folder.held() as scratch:
-            bench = prepare(spec)
-            begin()
-            place = replace(bench.place, scratch=scratch)
-            bench = replace(bench, place=place)
-            _measure_here(bench, folder, monitor, command, give_up=give_up)
-            planning.require_launches(bench.launches(), folder)
+    if spec.is_submitted:
+        return not batch_job.submit(spec, folder, monitor, command=command)
+    with launch_folder.held() as scratch:
+        bench = prepare(spec)
+        begin()
+        place = replace(bench.place, scratch=scratch)
+        bench = replace(bench, place=place)
+        _measure_here(bench, folder, monitor, command, give_up=give_up)
+        planning.require_launches(bench.launches(), folder)
+    return True
 
 
 def _measure_here(
@@ -230,7 +231,7 @@ def build_recipes(
     if words.swap:
         wanted[_SWAPPED] = (recipes[spec.baseline.image], words.swap)
     loaded = _all_loaded(arms, wanted, words)
-    if not REGISTRY[spec.on].queues:
+    if not spec.is_submitted:
         begin()
     files = {
         image: os.fspath(images.make_image(one, monitor, folder).absolute())

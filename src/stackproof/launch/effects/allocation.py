@@ -19,8 +19,8 @@ from stackproof.core.command import Command, Completed, EnvPatch
 from stackproof.core.effects.run import base_environment, failure, run
 from stackproof.core.errors import Reason, StackproofError, fail
 from stackproof.core.value import Value
+from stackproof.launch import slurm
 from stackproof.launch.effects import task
-from stackproof.launch.schedulers import slurm
 from stackproof.results.case import Placement
 from stackproof.site import topology as site_topology
 from stackproof.site.topology import Topology

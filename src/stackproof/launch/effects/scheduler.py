@@ -1,10 +1,9 @@
-"""Jobs of a scheduler for real: hand one in, wait for it, ask about it, end it."""
+"""Slurm for real: submit a job, and ask whether one has ended."""
 
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from msgspec import field
 
@@ -15,17 +14,12 @@ from stackproof.core.command import Command, Completed, EnvPatch
 from stackproof.core.effects.run import failure, run
 from stackproof.core.errors import Reason, StackproofError, fail
 from stackproof.core.value import Value
-from stackproof.launch.schedulers import JobRequest, JobState, JobStatus, Scheduler
+from stackproof.launch import slurm
+from stackproof.launch.slurm import JobRequest
 
 _ANSWER_S = 60.0
-_LOOK_S = (0.1, 2.0)
-_ASK_S = (0.5, 30.0)
-_SILENCE_S = 300.0
-_SETTLE_S = 30.0
 _UNKNOWN = b"Invalid job id"
 _KEPT = "SLURM_CONF"
-
-GONE = JobStatus(state=JobState.GONE, said="not known to the scheduler")
 
 
 class Door(Value):
@@ -70,12 +64,12 @@ def door(name: str | None) -> Door:
     return Door(state=state, environment=environment)
 
 
-def submit(scheduler: Scheduler, at: Door, request: JobRequest, script: str) -> str:
-    """Hand in the script in the file `script` and return the job's id.
+def submit(at: Door, request: JobRequest, script: str) -> str:
+    """Submit the script in the file `script` and return the job's id.
 
-    Raises `StackproofError`: JOB_FAILED with the scheduler's words when it refuses, TOOL_MISSING.
+    Raises `StackproofError`: JOB_FAILED with Slurm's words when it refuses, TOOL_MISSING.
     """
-    command = scheduler.submit(request, script, at.environment)
+    command = slurm.submit_command(request, script, at.environment)
     try:
         done = at.run(command)
     except StackproofError as error:
@@ -84,101 +78,23 @@ def submit(scheduler: Scheduler, at: Door, request: JobRequest, script: str) -> 
         raise fail(
             Reason.TOOL_MISSING,
             f"there is no `{command.argv[0]}` here",
-            hint="run this where jobs are handed in, or bring up a cluster with `stackproof "
+            hint="run this where jobs are submitted, or bring up a cluster with `stackproof "
             "cluster up --slurm`",
         ) from error
-    job = scheduler.job_id(done.stdout) if done.returncode == 0 else None
+    job = slurm.job_id(done.stdout) if done.returncode == 0 else None
     if job is None:
         raise failure(command, done, log=None, reason=Reason.JOB_FAILED)
     return job
 
 
-def status(scheduler: Scheduler, at: Door, job: str) -> tuple[JobStatus, ...]:
-    """Return what the scheduler says of a job: `GONE` if it knows none, nothing if it is silent.
+def has_ended(at: Door, job: str) -> bool:
+    """Return false where a part of a job waits, runs or is ending.
 
-    A controller that is being restarted does not answer, which says nothing of the job.
+    Slurm forgets a job that has ended some minutes before. Raises `StackproofError` (JOB_FAILED)
+    where it gives no answer.
     """
-    unknown = False
-    for query in scheduler.queries(job):
-        try:
-            done = at.run(Command(argv=query.argv))
-        except StackproofError:  # one of the commands is not installed
-            continue
-        found = query.read(done.stdout) if done.returncode == 0 else None
-        if found:
-            return found
-        unknown = unknown or found is not None or _UNKNOWN in done.stderr
-    return (GONE,) if unknown else ()
-
-
-def cancel(scheduler: Scheduler, at: Door, job: str) -> None:
-    """End a job; one that has ended is no error. Raises `StackproofError` (JOB_FAILED)."""
-    argv = scheduler.cancel_argv(job)
-    if not argv:
-        return
-    command = Command(argv=argv)
+    command = Command(argv=slurm.queued_argv(job))
     done = at.run(command)
     if done.returncode != 0 and _UNKNOWN not in done.stderr:
         raise failure(command, done, log=None, reason=Reason.JOB_FAILED)
-
-
-def wait(
-    scheduler: Scheduler,
-    at: Door,
-    job: str,
-    *,
-    over: Callable[[], bool],
-    told: Callable[[tuple[JobStatus, ...]], None],
-) -> tuple[JobStatus, ...]:
-    """Wait until `over` says so or no part of the job is active; return the last status.
-
-    `told` hears every answer of the scheduler. Raises `StackproofError`: CLUSTER_DOWN when the
-    cluster has gone, JOB_FAILED when nobody has answered for five minutes.
-
-    Nothing that could wake a waiting process works everywhere: inotify(7) does not see what
-    another machine writes into a network file system, `sbatch --wait` ends with the connection and
-    asks every ten seconds itself, and a connection of our own to the job would be one more thing
-    to lose. So two things are polled, with a back-off. The results folder, which the job writes
-    to, is looked at often: that costs a stat and shows progress and a proper end. The scheduler,
-    which all users of a machine share, is asked after a tenth of the time waited so far: that
-    shows a wait in the queue, and every end of which the job itself could not tell.
-    """
-    begin = answered = time.monotonic()
-    ask_at, pause = begin, _LOOK_S[0]
-    known: tuple[JobStatus, ...] = ()
-    while not over():
-        now = time.monotonic()
-        if now >= ask_at:
-            found = status(scheduler, at, job)
-            if found:
-                answered, known = now, found
-                told(found)
-                if not any(part.state.active for part in found):
-                    break
-            elif now - answered > _SILENCE_S:
-                raise fail(
-                    Reason.JOB_FAILED,
-                    f"nobody has answered about the job `{job}` for {_SILENCE_S:.0f} s",
-                    hint="see whether the scheduler works, then continue with --resume",
-                )
-            elif at.state:
-                up.reach(at.state.name)
-            ask_at = now + min(max((now - begin) / 10, _ASK_S[0]), _ASK_S[1])
-        time.sleep(pause)
-        pause = min(pause * 1.2, _LOOK_S[1])
-    return known
-
-
-def settled(scheduler: Scheduler, at: Door, job: str) -> tuple[JobStatus, ...]:
-    """Return what becomes of a job that has done its last act: the state after it has let go.
-
-    For a moment it still counts as running; after that it has ended, or waits again because the
-    scheduler put it back into the queue for a reason of its own.
-    """
-    end = time.monotonic() + _SETTLE_S
-    while True:
-        found = status(scheduler, at, job)
-        running = any(part.state is JobState.RUNNING for part in found)
-        if not running or time.monotonic() > end:
-            return found
-        time.sleep(_ASK_S[0])
+    return not done.stdout.strip()

@@ -105,7 +105,7 @@ def srun_argv(
 def cancel_argv(name: str, job: str | None) -> tuple[tuple[str, ...], ...]:
     """Return the command lines that end what an interrupted srun may leave, by its name.
 
-    In a job its own steps are asked for first: `launch.schedulers.slurm.kill_steps_argv` reads
+    In a job its own steps are asked for first: `launch.slurm.kill_steps_argv` reads
     that.
     """
     if job is None:

@@ -26,9 +26,9 @@ from stackproof.core.effects.run import Watcher, failure, run
 from stackproof.core.errors import Reason, StackproofError, fail
 from stackproof.core.monitor import Event, Monitor
 from stackproof.core.value import replace
+from stackproof.launch import slurm
 from stackproof.launch.effects import scheduler
 from stackproof.launch.effects.scheduler import Door
-from stackproof.launch.schedulers import slurm
 
 # What of srun's own words is news: that it waits in the queue, that it lost something.
 _TOLD = ("srun: job ", "srun: error: Node failure")
