@@ -11,7 +11,7 @@ from msgspec import field
 
 from stackproof.bench import arms
 from stackproof.bench.amounts import parse_duration, parse_size, power_sizes
-from stackproof.bench.arms.paths import absolute
+from stackproof.bench.arms import absolute
 from stackproof.bench.program_spec import Program, program_problems, programs_of
 from stackproof.compare.model import DEFAULT_MARGINS, MOST_LAUNCHES
 from stackproof.core import document as documents

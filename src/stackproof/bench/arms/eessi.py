@@ -7,10 +7,7 @@ version has its software by processor, and the site's part differs from it by on
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
-
-from stackproof.bench.arms.paths import absolute
+from collections.abc import Iterator, Sequence
 
 REPOSITORY = "/cvmfs/software.eessi.io"
 
@@ -21,33 +18,6 @@ OWN, INJECTED = "none", "host_injections"
 _TOOLCHAIN = re.compile(r"-(GCC|LLVM|NVHPC|intel-compilers)(?:core)?-[\d.]+")
 _ACCELERATOR = re.compile(r"-(CUDA|ROCm)-([\d.]+)")
 _COMPILERS = {"intel-compilers": "Intel"}
-
-
-class EessiArm:
-    """`eessi: VERSION`, with modules to `load` that bring an MPI."""
-
-    name = "eessi"
-    title = "an MPI of EESSI"
-    keys = frozenset({"load", "repository", "inject", "host-mpi", "accept-unknown"})
-
-    def short(self, text: str) -> dict[str, Any]:
-        """Return the entry for VERSION[,MODULE…][@none|@host_injections|@/DIR]."""
-        words, mark, last = text.rpartition("@")
-        inject = last if mark and (last in {OWN, INJECTED} or last.startswith("/")) else ""
-        version, *names = (words if inject else text).split(",")
-        entry = {"eessi": version, "load": [name for name in names if name]}
-        return {**entry, **({"inject": inject} if inject else {})}
-
-    def fields(self, entry: Mapping[str, Any], folder: str) -> dict[str, Any]:
-        """Return the fields; folders are relative to the specification's."""
-        found = {"eessi": entry["eessi"], "load": tuple(entry.get("load", ()))}
-        for key in ("repository", "host-mpi"):
-            if key in entry:
-                found[key.replace("-", "_")] = absolute(entry[key], folder)
-        if "inject" in entry:
-            word = entry["inject"]
-            found["inject"] = word if word in {OWN, INJECTED} else absolute(word, folder)
-        return {**found, "accept_unknown": entry.get("accept-unknown", False)}
 
 
 def software_of(repository: str, version: str, cpu: str = "") -> str:

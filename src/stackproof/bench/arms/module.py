@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Mapping, Sequence
-from typing import Any
 
-from stackproof.bench.arms.paths import absolute
 from stackproof.core.command import EnvPatch
 from stackproof.core.value import Value
 
@@ -46,24 +44,6 @@ _PRIVATE = re.compile(
 )
 _LISTS = re.compile(r".*PATH|.*_DIRS|LOADEDMODULES|CLASSPATH")
 _LINES = 12
-
-
-class ModuleArm:
-    """`module: [NAME…]`, loaded in their order in a clean login shell."""
-
-    name = "module"
-    title = "a module"
-    keys = frozenset({"module-use"})
-
-    def short(self, text: str) -> dict[str, Any]:
-        """Return the entry for NAME[,NAME…]."""
-        return {"module": [name for name in text.split(",") if name]}
-
-    def fields(self, entry: Mapping[str, Any], folder: str) -> dict[str, Any]:
-        """Return the fields; one name may stand without a list."""
-        names = entry["module"]
-        use = tuple(absolute(path, folder) for path in entry.get("module-use", ()))
-        return {"module": (names,) if isinstance(names, str) else tuple(names), "module_use": use}
 
 
 class ModuleLoad(Value):

@@ -6,7 +6,7 @@ import glob
 import os
 from typing import Any
 
-from stackproof.bench.arms.vendor import HERE
+from stackproof.bench.arms import HERE
 from stackproof.bench.effects.kinds import ArmReader, Tell, reader_of
 from stackproof.bench.ready import ReadyArm
 from stackproof.bench.spec import Arm
