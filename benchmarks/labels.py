@@ -36,7 +36,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 from images import make_image  # noqa: E402 - only now on the path
 from registries import OwnRegistry  # noqa: E402 - as above
 from stackproof.share import labels, listing  # noqa: E402
-from stackproof.share.effects import catalogue, remotes, storing  # noqa: E402
+from stackproof.share.effects import catalogue, oci, storing  # noqa: E402
 from stackproof.share.effects.repository import ImageRepository  # noqa: E402
 from stackproof.share.effects.storing import AddOptions  # noqa: E402
 from stackproof.share.listing import RemoteRecord  # noqa: E402
@@ -72,7 +72,7 @@ def main() -> None:
                 label = labels.parse(f"tiny/{number}:v1@here%any")
                 change.add(replace(record, label=label, digest=f"{number:x}".zfill(64)[::-1]))
         server = closing.enter_context(OwnRegistry())
-        registry = remotes.opened(RemoteOptions(registry=server.address))
+        registry = oci.opened(RemoteOptions(registry=server.address))
         closing.callback(registry.client.close)
         records = [RemoteRecord(namespace="deploy", record=one) for one in repository.records()]
         content = listing.render(records)

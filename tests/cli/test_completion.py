@@ -15,7 +15,7 @@ import pytest
 from need import need
 from stackproof.cli import commandtree, completing, completion
 from stackproof.share import addresses, labels
-from stackproof.share.effects import remembered
+from stackproof.share.effects import catalogue
 from stackproof.share.effects.repository import ImageRepository
 from stackproof.share.labels import LabelRecord
 from stackproof.share.listing import RemoteRecord
@@ -69,7 +69,7 @@ def labelled(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         record = LabelRecord(
             label=labels.parse(_LISTED), date="", size=1, digest="1" * 64, folder=""
         )
-        remembered.keep(
+        catalogue.remember(
             addresses.parse_address("registry.invalid/images"), namespace,
             (RemoteRecord(namespace=namespace, record=record),),
         )  # fmt: skip

@@ -17,7 +17,7 @@ ALLOWED = {
     # The packages that programs are in: nothing is started there.
     ("core/effects/sandbox.py", "unsquashfs"), ("core/effects/sandbox.py", "debugfs"),
     # A pack in one file carries the program along, and its launcher starts it on its own content.
-    ("pack/effects/one_file.py", "unsquashfs"), ("pack/launchers.py", "unsquashfs"),
+    ("pack/effects/one_file.py", "unsquashfs"),
 }  # fmt: skip
 """Where such a word may stand, because nothing is taken apart there."""
 

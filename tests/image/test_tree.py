@@ -15,10 +15,9 @@ from stackproof.core import noun
 from stackproof.core.effects import cache_kinds
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.image.effects import tree, tree_digest
-from stackproof.image.model import TreeDigest
-from stackproof.image.tree import RECORD
+from stackproof.image.model import TREE_RECORD, TreeDigest
 
-COVERS = ("image/effects/tree.py", "image/effects/tree_digest.py", "image/tree.py")
+COVERS = ("image/effects/tree.py", "image/effects/tree_digest.py")
 
 
 @pytest.fixture
@@ -146,8 +145,8 @@ def test_what_is_left_out_is_part_of_it(place: Path) -> None:
 
 def test_an_image_that_records_its_tree(place: Path, tmp_path: Path) -> None:
     assert tree.recorded(os.fspath(pack(place, tmp_path / "none.squashfs"))) is None
-    tree_digest.main(os.fspath(place), os.fspath(place / RECORD), "meta", "benchmarks")
-    assert (place / RECORD).read_text() == noun.to_json(tree.of_folder(place))
+    tree_digest.main(os.fspath(place), os.fspath(place / TREE_RECORD), "meta", "benchmarks")
+    assert (place / TREE_RECORD).read_text() == noun.to_json(tree.of_folder(place))
     image = os.fspath(pack(place, tmp_path / "a.squashfs"))
     known = tree.recorded(image)
     assert known == tree.of_folder(place) == tree.verified(image)
@@ -159,16 +158,16 @@ def test_an_image_that_records_its_tree(place: Path, tmp_path: Path) -> None:
 
 def test_an_image_that_is_not_what_it_records(place: Path, tmp_path: Path) -> None:
     wrong = TreeDigest(sha256="0" * 64, without=("meta",))
-    (place / RECORD).write_text(noun.to_json(wrong))
+    (place / TREE_RECORD).write_text(noun.to_json(wrong))
     image = os.fspath(pack(place, tmp_path / "a.squashfs"))
     with pytest.raises(StackproofError) as caught:
         tree.verified(image)
     assert caught.value.reason is Reason.IMAGE_DAMAGED
     assert "recorded 000" in (caught.value.problems[0].detail or "")
-    (place / RECORD).write_text("{")
+    (place / TREE_RECORD).write_text("{")
     with pytest.raises(StackproofError):
         tree.verified(os.fspath(pack(place, tmp_path / "b.squashfs")))
-    (place / RECORD).unlink()
+    (place / TREE_RECORD).unlink()
     with pytest.raises(StackproofError) as caught:
         tree.verified(os.fspath(pack(place, tmp_path / "c.squashfs")))
     assert caught.value.reason is Reason.IMAGE_NO_META

@@ -14,7 +14,6 @@ import mounting
 import packs
 from need import as_unprivileged, need
 from packs import MOUNT, Stack, out, pack
-from stackproof.pack import launchers
 from stackproof.pack.effects import one_file
 
 EXPLAIN = {"STACKPROOF_PACK_EXPLAIN": "1"}
@@ -40,11 +39,11 @@ def plain(*argv: str | Path) -> list[str]:
 
 
 def test_parts_begin_at_pages_in_order() -> None:
-    parts = launchers.lay_out(5000, [("l", "ld", 1), ("b", "libc", 4096), ("O", "", 10)])
+    parts = one_file.lay_out(5000, [("l", "ld", 1), ("b", "libc", 4096), ("O", "", 10)])
     assert [(one.kind, one.begin, one.size) for one in parts] == [
         ("l", 8192, 1), ("b", 12288, 4096), ("O", 16384, 10),
     ]  # fmt: skip
-    found = launchers.tools({"squashfuse": "/a", "squashfuse_ll": "/b", "unsquashfs": None})
+    found = one_file.tools({"squashfuse": "/a", "squashfuse_ll": "/b", "unsquashfs": None})
     assert found == {"squashfuse": "/b"}
 
 

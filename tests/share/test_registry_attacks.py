@@ -22,7 +22,7 @@ from stackproof import cli
 from stackproof.core import limits
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.share import addresses, manifests
-from stackproof.share.effects import carrying, credentials, pulling, pushing, remotes, uploading
+from stackproof.share.effects import carrying, credentials, oci, pulling, pushing, uploading
 from stackproof.share.effects.oci import OciRegistry
 from stackproof.share.effects.uploading import FileBlob
 from stackproof.share.manifests import OciDescriptor
@@ -52,7 +52,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def opened(address: str, home: Path, **options: str) -> OciRegistry:
-    return remotes.opened(
+    return oci.opened(
         RemoteOptions(registry=address, token=str(home / "token"), username="who", **options)
     )
 
@@ -208,7 +208,7 @@ def test_who_is_redirected_to_gets_no_secret_by_asking(
             logins = {"auths": {server.address: entry}}
             (home / ".docker/config.json").write_text(json.dumps(logins))
             address = f"{scheme}://{server.address}"
-            registry = remotes.opened(RemoteOptions(registry=address, certificates=str(own)))
+            registry = oci.opened(RemoteOptions(registry=address, certificates=str(own)))
             with refused():
                 registry.has_blob("a", ONE)
         assert evil.secrets() == []

@@ -16,7 +16,7 @@ import pytest
 from registries import OwnRegistry
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.share import origins
-from stackproof.share.effects import credentials, remotes
+from stackproof.share.effects import credentials, oci
 from stackproof.share.effects.credentials import Credential
 from stackproof.share.options import RemoteOptions
 
@@ -158,7 +158,7 @@ def server(request: pytest.FixtureRequest, home: Path) -> Iterator[OwnRegistry]:
 
 
 def test_who_is_known_is_let_in(server: OwnRegistry) -> None:
-    registry = remotes.opened(RemoteOptions(registry=server.address))
+    registry = oci.opened(RemoteOptions(registry=server.address))
     assert registry.tags("a") == ("v1",)
     assert registry.tags("a") == ("v1",)  # and needs no further token
     assert server.count("GET", "/token") + server.count("POST", "/token") <= 1
@@ -170,7 +170,7 @@ def test_who_is_not_known_is_told(server: OwnRegistry, home: Path) -> None:
     for known in (True, False):
         if not known:
             (home / ".docker/config.json").unlink()
-        registry = remotes.opened(RemoteOptions(registry=server.address))
+        registry = oci.opened(RemoteOptions(registry=server.address))
         with pytest.raises(StackproofError) as caught:
             registry.tags("a")
         assert caught.value.reason is Reason.LOGIN_NEEDED
@@ -218,6 +218,6 @@ def test_no_secret_is_said(home: Path) -> None:
 
 def test_no_secret_in_an_address() -> None:
     with pytest.raises(StackproofError) as caught:
-        remotes.opened(RemoteOptions(registry=f"https://who:{_SECRET}@{_HOST}/a"))
+        oci.opened(RemoteOptions(registry=f"https://who:{_SECRET}@{_HOST}/a"))
     assert caught.value.reason is Reason.USAGE
     assert _SECRET not in str(caught.value)

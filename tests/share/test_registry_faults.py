@@ -20,7 +20,7 @@ from registries import Fault, OwnRegistry
 from stackproof.core.effects import files
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.share import addresses, manifests
-from stackproof.share.effects import pulling, pushing, remotes, uploading
+from stackproof.share.effects import oci, pulling, pushing, uploading
 from stackproof.share.effects.oci import OciRegistry
 from stackproof.share.effects.repository import ImageRepository
 from stackproof.share.options import RemoteOptions
@@ -66,7 +66,7 @@ def server(image: Path, tmp_path: Path) -> Iterator[OwnRegistry]:
 
 
 def opened(server: OwnRegistry, **options: str) -> OciRegistry:
-    return remotes.opened(RemoteOptions(registry=server.address, **options))
+    return oci.opened(RemoteOptions(registry=server.address, **options))
 
 
 def pull(server: OwnRegistry, folder: Path, **options: str) -> pulling.Pulled:
@@ -381,7 +381,7 @@ def test_certificates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(tmp_path / f"{name}.crt", tmp_path / f"{name}.key")
             server.server.socket = context.wrap_socket(server.server.socket, server_side=True)
-            registry = remotes.opened(
+            registry = oci.opened(
                 RemoteOptions(
                     registry=f"https://{server.address}", certificates=str(tmp_path / f"{name}.crt")
                 )
@@ -389,7 +389,7 @@ def test_certificates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             if name == "good":
                 assert registry.tags("a") == ()
                 registry.client.close()
-                registry = remotes.opened(RemoteOptions(registry=f"https://{server.address}"))
+                registry = oci.opened(RemoteOptions(registry=f"https://{server.address}"))
             with pytest.raises(StackproofError) as caught:
                 registry.tags("a")
             assert caught.value.reason is Reason.CERTIFICATE
@@ -403,7 +403,7 @@ def test_a_proxy_is_asked(
 ) -> None:
     """What a proxy for http gets is the whole address; a server of ours takes that, too."""
     monkeypatch.setenv("http_proxy", f"http://who:word@{server.address}")
-    registry = remotes.opened(RemoteOptions(registry="http://registry.invalid"))
+    registry = oci.opened(RemoteOptions(registry="http://registry.invalid"))
     assert registry.tags("a") == ()
     (asked,) = server.asked
     assert asked.path.startswith("http://registry.invalid/v2/a/tags/list")

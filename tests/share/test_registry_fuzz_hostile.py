@@ -30,7 +30,7 @@ from stackproof import cli
 from stackproof.core import noun
 from stackproof.core.effects import files
 from stackproof.share import addresses
-from stackproof.share.effects import attachments, carrying, pulling, pushing, remotes, signing
+from stackproof.share.effects import attachments, carrying, oci, pulling, pushing, signing
 from stackproof.share.effects.repository import ImageRepository
 from stackproof.share.options import RemoteOptions
 from stackproof.share.verdict import AttestedVerdict
@@ -268,7 +268,7 @@ def exchange(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Exchange]:
         return Reply(401, [("WWW-Authenticate", realm)], b"{}").raw()
 
     with OwnRegistry() as own, Wire(evil) as other:
-        registry = remotes.opened(RemoteOptions(registry=own.address))
+        registry = oci.opened(RemoteOptions(registry=own.address))
         meant = addresses.parse_remote(LABEL)
         pushing.push(registry, str(image), meant)
         carrying.send(registry, pulling.look(registry, meant), str(image))

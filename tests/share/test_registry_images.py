@@ -22,7 +22,7 @@ from stackproof.core.errors import Reason, StackproofError
 from stackproof.core.monitor import Event, Monitor, null_monitor
 from stackproof.core.value import replace
 from stackproof.share import addresses, manifests
-from stackproof.share.effects import attaching, catalogue, pulling, pushing, remotes
+from stackproof.share.effects import attaching, catalogue, oci, pulling, pushing
 from stackproof.share.effects.oci import OciRegistry
 from stackproof.share.effects.repository import ImageRepository
 from stackproof.share.options import RemoteOptions
@@ -33,7 +33,7 @@ COVERS = (
     "share/effects/oci.py",
     "share/effects/pulling.py",
     "share/effects/pushing.py",
-    "share/effects/remotes.py",
+    "share/effects/oci.py",
     "share/effects/uploading.py",
 )
 WHOLE = "tiny/1:v1@here%zen2"
@@ -93,7 +93,7 @@ _OPEN: list[OciRegistry] = []
 
 
 def opened(address: str) -> OciRegistry:
-    _OPEN.append(remotes.opened(RemoteOptions(registry=address)))
+    _OPEN.append(oci.opened(RemoteOptions(registry=address)))
     return _OPEN[-1]
 
 

@@ -30,7 +30,7 @@ from registries import CutLine, docker_registry, free_port
 from stackproof.core.effects import files
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.share import addresses, manifests
-from stackproof.share.effects import catalogue, pulling, pushing, remotes
+from stackproof.share.effects import catalogue, oci, pulling, pushing
 from stackproof.share.effects.oci import OciRegistry
 from stackproof.share.effects.repository import ImageRepository
 from stackproof.share.options import RemoteOptions
@@ -83,7 +83,7 @@ class Ordinary:
         return self.blobs / plain[:2] / plain / "data"
 
     def open(self) -> OciRegistry:
-        return remotes.opened(RemoteOptions(registry=self.line.address))
+        return oci.opened(RemoteOptions(registry=self.line.address))
 
     def pull(self, folder: Path) -> pulling.Pulled:
         registry = self.open()
@@ -171,7 +171,7 @@ def test_a_push_goes_on_after_kill(image: Path, tmp_path: Path) -> None:
         line.stop = 0
         done = subprocess.run(argv, env=env, check=True, capture_output=True)
         assert json.loads(done.stdout)["sent"] == size - 3 * 500_000
-        registry = remotes.opened(RemoteOptions(registry=address))
+        registry = oci.opened(RemoteOptions(registry=address))
         found = pulling.look(registry, LABEL)
         registry.client.close()
         assert found.layer.hex == files.sha256(image)
@@ -182,7 +182,7 @@ def test_a_server_whose_disk_is_full(image: Path, tmp_path: Path) -> None:
     need("root", "userns", "docker-registry")
     folder = tmp_path / "server"
     with docker_registry(folder, room="2m") as address:
-        registry = remotes.opened(RemoteOptions(registry=address))
+        registry = oci.opened(RemoteOptions(registry=address))
         with pytest.raises(StackproofError) as caught:
             pushing.push(registry, str(image), LABEL)
         assert catalogue.find(registry, "build", fresh=True) == ()
@@ -200,10 +200,10 @@ def test_a_server_that_asks_for_a_name(
     auth = f"auth: {{htpasswd: {{realm: images, path: {tmp_path}/logins}}}}"
     with docker_registry(tmp_path / "server", auth=auth) as address:
         known = {"registry": address, "token": str(tmp_path), "username": "who"}
-        opened.append(remotes.opened(RemoteOptions(**known)))
+        opened.append(oci.opened(RemoteOptions(**known)))
         pushing.push(opened[-1], str(image), LABEL)
         for options in ({"registry": address}, {**known, "username": "nobody"}):
-            opened.append(remotes.opened(RemoteOptions(**options)))
+            opened.append(oci.opened(RemoteOptions(**options)))
             with pytest.raises(StackproofError) as caught:
                 pulling.look(opened[-1], LABEL)
             assert caught.value.reason is Reason.LOGIN_NEEDED
@@ -216,7 +216,7 @@ def test_a_server_that_asks_for_a_name(
 def test_a_registry_that_deletes_nothing(image: Path, tmp_path: Path) -> None:
     need("docker-registry")
     with docker_registry(tmp_path / "server", delete=False) as address:
-        registry = remotes.opened(RemoteOptions(registry=address))
+        registry = oci.opened(RemoteOptions(registry=address))
         pushing.push(registry, str(image), LABEL)
         with pytest.raises(StackproofError) as caught:
             pushing.delete(registry, LABEL)
@@ -240,7 +240,7 @@ def test_skopeo_copies_images_to_a_folder_and_back(image: Path, tmp_path: Path) 
         first, second = (
             stack.enter_context(docker_registry(tmp_path / name)) for name in ("first", "second")
         )
-        registry = remotes.opened(RemoteOptions(registry=first))
+        registry = oci.opened(RemoteOptions(registry=first))
         stack.callback(registry.client.close)
         pushed = pushing.push(registry, str(image), LABEL)
         at = f"docker://{first}/{repository}:v1"
@@ -250,7 +250,7 @@ def test_skopeo_copies_images_to_a_folder_and_back(image: Path, tmp_path: Path) 
         skopeo("copy", "--src-tls-verify=false", at, folder)
         there = f"docker://{second}/{repository}:v1"
         skopeo("copy", "--dest-tls-verify=false", folder, there)
-        elsewhere = remotes.opened(RemoteOptions(registry=second))
+        elsewhere = oci.opened(RemoteOptions(registry=second))
         stack.callback(elsewhere.client.close)
         (found,) = catalogue.find(elsewhere, "build")
         assert found == pushed.listed
@@ -268,13 +268,13 @@ def test_what_is_attached_has_no_tag(image: Path, tmp_path: Path) -> None:
     left = []
     for words in ((), ("--delete-untagged",)):
         with docker_registry(tmp_path / "server") as address:
-            registry = remotes.opened(RemoteOptions(registry=address))
+            registry = oci.opened(RemoteOptions(registry=address))
             pushing.push(registry, str(image), LABEL)
             registry.client.close()
         argv = ["docker-registry", "garbage-collect", *words, str(tmp_path / "server/config.yml")]
         subprocess.run(argv, check=True, capture_output=True, timeout=600)
         with docker_registry(tmp_path / "server") as address:
-            registry = remotes.opened(RemoteOptions(registry=address))
+            registry = oci.opened(RemoteOptions(registry=address))
             found = pulling.look(registry, LABEL)
             left.append(len(found.attached))
             pulling.pull(registry, found, ImageRepository(tmp_path / f"repo{len(left)}"))
@@ -326,7 +326,7 @@ def _push_and_release(image: Path, address: str, folder: Path) -> None:
 
         def opened(name: str) -> OciRegistry:
             options = {"token": str(folder), "username": name} if name else {}
-            registry = remotes.opened(RemoteOptions(registry=address, **options))
+            registry = oci.opened(RemoteOptions(registry=address, **options))
             stack.callback(registry.client.close)
             return registry
 

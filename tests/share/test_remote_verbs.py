@@ -20,12 +20,12 @@ from need import need
 from registries import OwnRegistry, docker_registry
 from stackproof import cli
 from stackproof.share import labels, listing
-from stackproof.share.effects import catalogue, remotes
+from stackproof.share.effects import catalogue, oci
 from stackproof.share.labels import LabelRecord
 from stackproof.share.listing import RemoteRecord
 from stackproof.share.options import RemoteOptions
 
-COVERS = ("share/cli/remote.py", "share/effects/remembered.py")
+COVERS = ("share/cli/remote.py",)
 PAGE = documented.ROOT / "docs/how-to/share-images.md"
 WHOLE = "tiny/1:v1@here%zen2"
 
@@ -172,7 +172,7 @@ def test_times_stand_below_each_other(own: RemoteUser) -> None:
 def test_two_hundred_labels_are_two_requests(tmp_path: Path) -> None:
     """The list of the namespace, and its blob; how long that takes benchmarks/labels.py says."""
     with OwnRegistry() as server:
-        registry = remotes.opened(RemoteOptions(registry=server.address))
+        registry = oci.opened(RemoteOptions(registry=server.address))
         records = [
             RemoteRecord(
                 namespace="deploy",

@@ -35,7 +35,6 @@ from swaplab import journal_naming
 
 pytestmark = pytest.mark.battery
 
-COVERS = ("share/index_schema.py",)
 MALLORY = 31001
 VICTIM = 65534
 VERDICT = "verdict-0123abcd.json"

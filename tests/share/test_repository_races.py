@@ -15,7 +15,7 @@ from need import need
 from registries import OwnRegistry
 from stackproof.core import noun
 from stackproof.share import addresses
-from stackproof.share.effects import attachments, carrying, pulling, pushing, remotes
+from stackproof.share.effects import attachments, carrying, oci, pulling, pushing
 from stackproof.share.options import RemoteOptions
 from stackproof.share.verdict import AttestedVerdict
 from swaplab import Race, journal_naming
@@ -91,7 +91,7 @@ def test_names_are_exchanged_while_an_image_is_pulled(
         image = make_image(race.folder / "a.squashfs")
         digest = hashlib.sha256(image.read_bytes()).hexdigest()
         remote = addresses.parse_remote("deploy::tiny/1:v1@here%x86_64")
-        registry = remotes.opened(RemoteOptions(registry=f"{server.address}/images"))
+        registry = oci.opened(RemoteOptions(registry=f"{server.address}/images"))
         name = "verdict-0123abcd.json"
         verdict = AttestedVerdict(image=digest, verdict="PASS", specification="0123abcd")
         attachments.put_verdict(str(image), name, noun.to_json(verdict).encode())

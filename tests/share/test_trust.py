@@ -12,11 +12,11 @@ import pytest
 import yaml
 
 from stackproof.core.errors import Reason, StackproofError
+from stackproof.share.effects.measuring import VerityMeasure
 from stackproof.share.trust import policy, records, sshsig, statement
 from stackproof.share.trust.policy import SignedLabel
 from stackproof.share.trust.records import FileIdentity, TrustRecord
 from stackproof.share.trust.statement import ImageStatement
-from stackproof.share.trust.verity import VerityMeasure
 
 CASES = yaml.safe_load((Path(__file__).parents[1] / "documents" / "trust.yaml").read_text())
 SAID = ImageStatement(

@@ -28,9 +28,9 @@ from stackproof.share.effects import (
     carrying,
     judging,
     measuring,
+    oci,
     pulling,
     pushing,
-    remotes,
     signing,
     trusted,
 )
@@ -377,7 +377,7 @@ def test_signatures_go_with_an_image_to_a_registry_and_back(
             address = stack.enter_context(docker_registry(tmp_path / "server"))
         else:
             address = stack.enter_context(OwnRegistry()).address
-        registry = remotes.opened(RemoteOptions(registry=f"{address}/images"))
+        registry = oci.opened(RemoteOptions(registry=f"{address}/images"))
         stack.callback(registry.client.close)
         meant = addresses.parse_remote(remote)
         done = pushing.push(registry, place.image, meant)

@@ -13,7 +13,7 @@ from stackproof.build.transport_views import with_transports
 from stackproof.core import ids, noun
 from stackproof.core.command import Command, EnvPatch
 from stackproof.core.value import replace
-from stackproof.image import metadata, squashfs, tree
+from stackproof.image import metadata, model, squashfs
 from stackproof.image.model import BenchmarkProgram, Image, MpiFacts, View
 
 BILL = "meta/bom.cdx.json"
@@ -137,8 +137,8 @@ def pack_step(*, mount: str, compression: str, level: int, inputs: tuple[str, ..
         commands=(
             Command(
                 argv=(
-                    PYTHON, "-I", "-S", f"{TOOLS}/{TREE_DIGEST}", mount, f"{mount}/{tree.RECORD}",
-                    *tree.WITHOUT,
+                    PYTHON, "-I", "-S", f"{TOOLS}/{TREE_DIGEST}", mount,
+                    f"{mount}/{model.TREE_RECORD}", *model.NOT_IN_TREE,
                 ),
             ),
             Command(

@@ -113,3 +113,10 @@ class Deployment(Value):
     recipe: str = ""
     mpiexec: str = ""
     wrapped: tuple[str, ...] = ()
+
+
+TREE_RECORD = "meta/tree.json"
+"""The file in an image with the digest of its tree."""
+NOT_IN_TREE = ("benchmarks", "meta")
+"""What does not count in an image: the benchmark, which the machine's own compiler makes where it
+is built, and what the image says of itself, this digest among it."""

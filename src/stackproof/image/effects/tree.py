@@ -14,11 +14,10 @@ from stackproof.core.effects.foreign.unpack import Packed, UnpackRules
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.links import LinkRules
 from stackproof.image.effects import image_file, tree_digest
-from stackproof.image.model import TreeDigest
-from stackproof.image.tree import RECORD, WITHOUT
+from stackproof.image.model import NOT_IN_TREE, TREE_RECORD, TreeDigest
 
 
-def of_folder(folder: str | os.PathLike[str], without: tuple[str, ...] = WITHOUT) -> TreeDigest:
+def of_folder(folder: str | os.PathLike[str], without: tuple[str, ...] = NOT_IN_TREE) -> TreeDigest:
     """Return the digest of a tree in a folder; raises `StackproofError` as reading files does."""
     try:
         sha256 = tree_digest.tree_digest(os.fspath(folder), without)
@@ -32,11 +31,11 @@ def recorded(image: str) -> TreeDigest | None:
 
     Raises `StackproofError` as `image_file.read_member` does, and what `noun.from_json` raises.
     """
-    text = image_file.read_member(image, RECORD)
-    return noun.from_json(TreeDigest, text, file=f"{image}: {RECORD}") if text else None
+    text = image_file.read_member(image, TREE_RECORD)
+    return noun.from_json(TreeDigest, text, file=f"{image}: {TREE_RECORD}") if text else None
 
 
-def of_image(image: str, without: tuple[str, ...] = WITHOUT) -> TreeDigest:
+def of_image(image: str, without: tuple[str, ...] = NOT_IN_TREE) -> TreeDigest:
     """Return the digest of what an image holds; it is unpacked for that, into the cache.
 
     Raises `StackproofError` as `unpack` and `of_folder` do.
@@ -71,7 +70,7 @@ def verified(image: str, wanted: str = "") -> TreeDigest:
             where=Location(file=image),
             hint="name the one that it is to have",
         )
-    found = of_image(image, record.without if record else WITHOUT)
+    found = of_image(image, record.without if record else NOT_IN_TREE)
     for origin, digest in (("recorded", record.sha256 if record else ""), ("wanted  ", wanted)):
         if digest and digest != found.sha256:
             raise _differs(image, f"{origin} {digest}\nfound    {found.sha256}")

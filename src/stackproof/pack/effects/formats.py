@@ -1,83 +1,262 @@
-"""A pack as a folder, or as one file: the same bytes for the same tree and packer."""
+"""A pack as a folder, an archive or a container's image: the same bytes for the same tree.
+
+Nothing in them tells who made them, when and where. A container's image is an OCI layout with one
+layer, as a folder or as one archive (OCI image specification 1.1).
+"""
 
 from __future__ import annotations
 
 import gzip
+import hashlib
+import json
 import os
+import posixpath
 import shutil
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from stackproof.core.command import Command
 from stackproof.core.effects import files, run
+from stackproof.core.value import Value
 from stackproof.image import squashfs
-from stackproof.pack.effects import oci_layout, one_file, tar_files
-from stackproof.pack.model import Pack
+from stackproof.image.container.oci import ARCHITECTURES, INDEX, LAYOUT
+from stackproof.pack.effects import one_file
+from stackproof.pack.model import PROGRAMS, Pack
 
+MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+CONFIG = "application/vnd.oci.image.config.v1+json"
+LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
+LAYOUT_VERSION = {"imageLayoutVersion": "1.0.0"}
 BESIDE = "beside"
 """The folder next to a tree that holds what an archive has next to the pack's folder."""
+_TAG = "org.opencontainers.image.ref.name"
+_BLOBS = "blobs/sha256"
+# Every container has these, whatever is in its image; a program asks for the first of them.
+_FOLDERS = {"tmp": 0o1777, "opt": 0o755}
+_TIME = 1  # GNU tar warns of the epoch itself
 _TIMEOUT_S = 3600.0
 _LEVEL = "-10"
 _GZIP_LEVEL = 6  # that of gzip itself; by its header a pack is known
 
 
+class LayoutBlob(Value):
+    """A part of an image by its digest (SHA-256, hexadecimal) and its size in bytes."""
+
+    kind: str
+    sha256: str
+    size: int
+
+    def descriptor(self, **more: object) -> dict[str, object]:
+        """Return it as manifests and indexes name it."""
+        digest = f"sha256:{self.sha256}"
+        return {"mediaType": self.kind, "digest": digest, "size": self.size, **more}
+
+
+def place_of(pack: Pack) -> str:
+    """Return the folder of a pack in the image, from the root on."""
+    return posixpath.join("opt", pack.name)
+
+
+def platform(pack: Pack) -> dict[str, str]:
+    """Return the platform of a pack, by Go's names."""
+    own = pack.architecture or os.uname().machine
+    name = next((word for word, ours in ARCHITECTURES.items() if ours == own), own)
+    return {"architecture": name, "os": "linux"}
+
+
+def render_config(pack: Pack, diff_id: str) -> bytes:
+    """Return the configuration: the one program that was asked for is what it starts.
+
+    `diff_id` is the SHA-256 of the layer's archive. With several programs or none the first word
+    of a container's command names one, which PATH leads to.
+    """
+    programs = f"/{place_of(pack)}/{PROGRAMS}"
+    config: dict[str, object] = {
+        "Env": [f"PATH={programs}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"]
+    }
+    if pack.main:
+        config["Entrypoint"] = [f"{programs}/{pack.main}"]
+    config["Labels"] = {
+        "org.opencontainers.image.title": pack.name,
+        "org.stackproof.pack.tree": pack.tree,
+        "org.stackproof.image.sha256": pack.origin.image_sha256,
+    }
+    return as_json(
+        {
+            **platform(pack),
+            "config": config,
+            "rootfs": {"type": "layers", "diff_ids": [f"sha256:{diff_id}"]},
+            "history": [{"created_by": f"stackproof pack {pack.origin.stackproof}"}],
+        }
+    )
+
+
+def render_manifest(config: LayoutBlob, layer: LayoutBlob) -> bytes:
+    """Return the manifest of an image with one layer."""
+    return as_json(
+        {
+            "schemaVersion": 2,
+            "mediaType": MANIFEST,
+            "config": config.descriptor(),
+            "layers": [layer.descriptor()],
+        }
+    )
+
+
+def render_index(pack: Pack, manifest: LayoutBlob) -> bytes:
+    """Return the index of a layout with one image, which has the pack's name as its tag."""
+    one = manifest.descriptor(platform=platform(pack), annotations={_TAG: pack.name})
+    return as_json({"schemaVersion": 2, "manifests": [one]})
+
+
+def as_json(value: Mapping[str, object]) -> bytes:
+    """Return JSON that is the same for the same values."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+def write_layout(tree: Path, output: Path, pack: Pack) -> None:
+    """Write a pack as an OCI layout; an archive of it where the output's name ends with `.tar`."""
+    layout = tree.with_name("layout")
+    (layout / _BLOBS).mkdir(parents=True)
+    (layout / LAYOUT).write_bytes(as_json(LAYOUT_VERSION))
+    diff_id, layer = _write_layer(tree, layout, pack)
+    config = _write_blob(layout, CONFIG, render_config(pack, diff_id))
+    manifest = _write_blob(layout, MANIFEST, render_manifest(config, layer))
+    (layout / INDEX).write_bytes(render_index(pack, manifest))
+    for inner, _, names in os.walk(layout):
+        os.chmod(inner, 0o755)  # noqa: S103 - whatever the umask
+        for name in names:
+            os.chmod(os.path.join(inner, name), 0o644)
+    if not output.name.endswith(".tar"):
+        os.rename(layout, output)
+        return
+    whole = tree.with_name("layout.tar")
+    with tarfile.open(whole, "w", format=tarfile.PAX_FORMAT) as archive:
+        for name in sorted(os.listdir(layout)):
+            add_tree(archive, layout / name, name)
+    os.replace(whole, output)
+
+
+def _write_layer(tree: Path, layout: Path, pack: Pack) -> tuple[str, LayoutBlob]:
+    """Write the layer, and return the digest of its archive and the blob."""
+    plain, packed = tree.with_name("layer.tar"), layout / _BLOBS / "layer"
+    with tarfile.open(plain, "w", format=tarfile.PAX_FORMAT) as archive:
+        for name, mode in _FOLDERS.items():
+            add_folder(archive, name, mode)
+        add_tree(archive, tree, place_of(pack))
+    _gzip(plain, packed)
+    blob = LayoutBlob(kind=LAYER, sha256=files.sha256(packed), size=packed.stat().st_size)
+    packed.rename(layout / _BLOBS / blob.sha256)
+    diff_id = files.sha256(plain)
+    files.remove(plain)
+    return diff_id, blob
+
+
+def _gzip(plain: Path, packed: Path) -> None:
+    """Pack a file by gzip; neither name nor time stands in its header (RFC 1952)."""
+    with (
+        plain.open("rb") as source,
+        packed.open("wb") as target,
+        gzip.GzipFile("", "wb", _GZIP_LEVEL, target, mtime=0) as archive,
+    ):
+        shutil.copyfileobj(source, archive, 1 << 20)
+
+
+def _write_blob(layout: Path, kind: str, content: bytes) -> LayoutBlob:
+    blob = LayoutBlob(kind=kind, sha256=hashlib.sha256(content).hexdigest(), size=len(content))
+    (layout / _BLOBS / blob.sha256).write_bytes(content)
+    return blob
+
+
+def add_tree(archive: tarfile.TarFile, tree: Path, name: str) -> None:
+    """Add a file, or a folder with all that is in it, as `name`.
+
+    Entry points of a pack come last: what was unpacked in part has none.
+    """
+    _add_member(archive, tree, name)
+    for path in _in_order(tree):
+        _add_member(archive, path, f"{name}/{os.path.relpath(path, tree)}")
+
+
+def add_content(archive: tarfile.TarFile, folder: Path) -> None:
+    """Add what is in a folder, without it; nothing where it is not there."""
+    for path in _in_order(folder):
+        _add_member(archive, path, os.path.relpath(path, folder))
+
+
+def add_folder(archive: tarfile.TarFile, name: str, mode: int) -> None:
+    """Add an empty folder."""
+    entry = tarfile.TarInfo(name)
+    entry.type, entry.mode, entry.mtime = tarfile.DIRTYPE, mode, _TIME
+    entry.uname = entry.gname = "root"
+    archive.addfile(entry)
+
+
+def _in_order(tree: Path) -> list[Path]:
+    found = []
+    for inner, folders, names in os.walk(tree):
+        found += [Path(inner, name) for name in (*folders, *names)]
+    late = tree / PROGRAMS
+    return sorted(found, key=lambda path: (path == late or late in path.parents, path))
+
+
+def _member(archive: tarfile.TarFile, path: Path, name: str) -> tarfile.TarInfo:
+    entry = archive.gettarinfo(str(path), arcname=name)
+    entry.uid = entry.gid = 0
+    entry.uname = entry.gname = "root"
+    entry.mtime = _TIME
+    if entry.islnk():  # twice the same file: as its own in the archive
+        entry.type, entry.linkname = tarfile.REGTYPE, ""
+        entry.size = path.stat().st_size
+    return entry
+
+
+def _add_member(archive: tarfile.TarFile, path: Path, name: str) -> None:
+    entry = _member(archive, path, name)
+    if not entry.isreg():
+        archive.addfile(entry)
+        return
+    with path.open("rb") as stream:
+        archive.addfile(entry, stream)
+
+
 def write_folder(tree: Path, output: Path, pack: Pack) -> None:
-    """Give a finished tree its name; raises `StackproofError` for what is there already."""
+    """Give a finished tree its name."""
     del pack
-    try:
-        os.rename(tree, output)
-    except OSError as error:
-        raise files.translate(error, output) from error
+    os.rename(tree, output)
 
 
 def write_tar(tree: Path, output: Path, pack: Pack) -> None:
     """Write a tree as a folder of a tar archive, packed by zstd."""
-    plain, packed = tree.with_name("plain.tar"), tree.with_name("packed.zst")
-    try:
-        _plain_tar(tree, plain, pack)
-        argv = ("zstd", "-q", "-f", "-T1", _LEVEL, str(plain), "-o", str(packed))
-        run.check(Command(argv=argv, timeout_s=_TIMEOUT_S))
-        os.replace(packed, output)
-    except OSError as error:
-        raise files.translate(error, output) from error
+    plain, packed = _plain_tar(tree, pack), tree.with_name("packed.zst")
+    argv = ("zstd", "-q", "-f", "-T1", _LEVEL, str(plain), "-o", str(packed))
+    run.check(Command(argv=argv, timeout_s=_TIMEOUT_S))
+    os.replace(packed, output)
 
 
 def write_gzip(tree: Path, output: Path, pack: Pack) -> None:
-    """Write a tree as a folder of a tar archive, packed by gzip, which every machine unpacks.
-
-    Neither name nor time stands in its header (RFC 1952), so that the bytes are the tree's alone.
-    """
-    plain, packed = tree.with_name("plain.tar"), tree.with_name("packed.gz")
-    try:
-        _plain_tar(tree, plain, pack)
-        with (
-            plain.open("rb") as source,
-            packed.open("wb") as target,
-            gzip.GzipFile("", "wb", _GZIP_LEVEL, target, mtime=0) as archive,
-        ):
-            shutil.copyfileobj(source, archive, 1 << 20)
-        os.replace(packed, output)
-    except OSError as error:
-        raise files.translate(error, output) from error
+    """Write a tree as a folder of a tar archive, packed by gzip, which every machine unpacks."""
+    packed = tree.with_name("packed.gz")
+    _gzip(_plain_tar(tree, pack), packed)
+    os.replace(packed, output)
 
 
-def _plain_tar(tree: Path, plain: Path, pack: Pack) -> None:
+def _plain_tar(tree: Path, pack: Pack) -> Path:
+    plain = tree.with_name("plain.tar")
     with tarfile.open(plain, "w", format=tarfile.PAX_FORMAT) as archive:
-        tar_files.add(archive, tree, pack.name)
-        tar_files.add_all(archive, tree.with_name(BESIDE))
+        add_tree(archive, tree, pack.name)
+        add_content(archive, tree.with_name(BESIDE))
+    return plain
 
 
 def write_squashfs(tree: Path, output: Path, pack: Pack) -> None:
     """Write a tree as a SquashFS image, whose root it is."""
     del pack
     packed = tree.with_name("packed.squashfs")
-    try:
-        argv = squashfs.pack_argv(str(tree), str(packed))
-        run.check(Command(argv=argv, timeout_s=_TIMEOUT_S))
-        os.replace(packed, output)
-    except OSError as error:
-        raise files.translate(error, output) from error
+    argv = squashfs.pack_argv(str(tree), str(packed))
+    run.check(Command(argv=argv, timeout_s=_TIMEOUT_S))
+    os.replace(packed, output)
 
 
 WRITERS: dict[str, Callable[[Path, Path, Pack], None]] = {
@@ -85,7 +264,7 @@ WRITERS: dict[str, Callable[[Path, Path, Pack], None]] = {
     "tar.zst": write_tar,
     "tar.gz": write_gzip,
     "squashfs": write_squashfs,
-    "oci": oci_layout.write_layout,
+    "oci": write_layout,
     "self": one_file.write_one_file,
 }
-"""What writes each format; a tree is used up by it."""
+"""What writes each format; a tree is used up by it. Each raises `OSError` as well."""

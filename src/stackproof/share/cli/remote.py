@@ -18,11 +18,10 @@ from stackproof.share.effects import (
     carrying,
     catalogue,
     naming,
+    oci,
     places,
     pulling,
     pushing,
-    remembered,
-    remotes,
 )
 from stackproof.share.effects.oci import OciRegistry
 from stackproof.share.effects.pushing import Pushed
@@ -44,10 +43,10 @@ def run_find(asked: ImageFindOptions) -> int:
     """Print the images of a namespace whose labels have the parts that are said."""
     registry, remote = _opened(asked.label, asked.remote)
     if asked.known:
-        found = remembered.known(registry.address, remote.namespace if asked.label else "")
+        found = catalogue.remembered(registry.address, remote.namespace if asked.label else "")
     else:
         found = catalogue.find(
-            registry, remote.namespace, service=remotes.listing_service(), fresh=asked.fresh
+            registry, remote.namespace, service=oci.listing_service(), fresh=asked.fresh
         )
     chosen = catalogue.matching(found, remote.label, system=places.system())
     if asked.json:
@@ -167,7 +166,7 @@ def run_rollback(asked: ImageRollbackOptions) -> int:
 
 
 def _opened(word: str, options: RemoteOptions) -> tuple[OciRegistry, RemoteLabel]:
-    return remotes.opened(options), addresses.parse_remote(word)
+    return oci.opened(options), addresses.parse_remote(word)
 
 
 def _whole(remote: RemoteLabel) -> RemoteLabel:
@@ -186,7 +185,7 @@ def _chosen(registry: OciRegistry, remote: RemoteLabel) -> RemoteLabel:
     if not remote.label.missing:
         return remote
     return catalogue.choose(
-        registry, remote, system=places.system(), service=remotes.listing_service()
+        registry, remote, system=places.system(), service=oci.listing_service()
     ).remote
 
 
@@ -197,7 +196,7 @@ def _looked_at(
     if not remote.label.missing:
         return pulling.look(registry, remote, most=most)
     listed = catalogue.choose(
-        registry, remote, system=places.system(), service=remotes.listing_service()
+        registry, remote, system=places.system(), service=oci.listing_service()
     )
     return pulling.look_again(registry, listed, most=most)
 

@@ -7,22 +7,28 @@ of the registry itself before anything is taken.
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import time
 import urllib.parse
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from stackproof.core import limits
+from stackproof.core.effects import cache_kinds, files
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.share import addresses, labels, listing, manifests
-from stackproof.share.addresses import INDEX_NAME, RemoteLabel
-from stackproof.share.effects import remembered, uploading
+from stackproof.share.addresses import INDEX_NAME, RegistryAddress, RemoteLabel
+from stackproof.share.effects import uploading
 from stackproof.share.effects.http_client import HttpRequest
 from stackproof.share.effects.oci import OciRegistry
 from stackproof.share.labels import Label
 from stackproof.share.listing import RemoteRecord
 from stackproof.share.manifests import OciDescriptor, OciManifest
 
+KIND = "listings"
+_SUFFIX = ".json"
 _THREADS = 8
 _SETTLES_S = 0.2
 _ATTEMPTS = 10
@@ -42,7 +48,7 @@ def find(
         found = None if fresh else kept(registry, namespace)
     if found is None:
         found = tag_by_tag(registry, namespace)
-    remembered.keep(registry.address, namespace, found)
+    remember(registry.address, namespace, found)
     return found
 
 
@@ -212,3 +218,24 @@ def matching(
     every = [one.record for one in records]
     found = set(labels.matching(every, label, system=system, beginning=True))
     return tuple(one for one in records if one.record in found)
+
+
+def remember(address: RegistryAddress, namespace: str, records: Sequence[RemoteRecord]) -> None:
+    """Keep what a namespace has; a cache that cannot be written keeps nothing."""
+    with contextlib.suppress(StackproofError):
+        files.write(_folder(address) / f"{namespace}{_SUFFIX}", listing.render(records))
+
+
+def remembered(address: RegistryAddress, namespace: str = "") -> tuple[RemoteRecord, ...]:
+    """Return the images that a namespace had, or all of them, without what cannot be read."""
+    pattern = f"{namespace or '*'}{_SUFFIX}"
+    found: list[RemoteRecord] = []
+    for path in sorted(_folder(address).glob(pattern)):
+        with contextlib.suppress(StackproofError):
+            content = files.read_bounded(path, limits.LISTING)
+            found += listing.parse(content, namespace=path.stem, where=str(path))
+    return listing.ordered(found)
+
+
+def _folder(address: RegistryAddress) -> Path:
+    return cache_kinds.home(KIND) / hashlib.sha256(str(address).encode()).hexdigest()

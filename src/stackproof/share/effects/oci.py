@@ -2,10 +2,14 @@
 
 https://github.com/opencontainers/distribution-spec/blob/v1.1.1/spec.md; its numbers (end-1 to
 end-13) stand at the requests. Tokens are those of https://distribution.github.io/distribution/spec/auth/token/.
+
+`STACKPROOF_REGISTRY` names the address below which images are, `STACKPROOF_LISTING` a service of
+the site that lists them, as uenv asks one. A site sets both where it sets `CLUSTER_NAME`.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 import time
@@ -16,13 +20,17 @@ from typing import Any
 from stackproof.core import limits
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.value import replace
-from stackproof.share import answers, manifests, origins
+from stackproof.share import addresses, answers, manifests, origins
 from stackproof.share.addresses import RegistryAddress
+from stackproof.share.effects import credentials
 from stackproof.share.effects.credentials import Credential
 from stackproof.share.effects.http_client import HttpAnswer, HttpClient, HttpRequest
 from stackproof.share.manifests import OciDescriptor, OciIndex
+from stackproof.share.options import RemoteOptions
 from stackproof.share.origins import Secret
 
+VARIABLE = "STACKPROOF_REGISTRY"
+LISTING = "STACKPROOF_LISTING"
 PULL, PUSH, DELETE = "pull", "pull,push", "pull,push,delete"
 """What is asked for of a repository, as tokens have it."""
 CATALOG = "*"
@@ -370,3 +378,28 @@ class OciRegistry:
             detail=f"wanted {wanted}\ngot    {found}",
             hint="nothing of it was kept; tell who keeps the registry",
         )
+
+
+def opened(options: RemoteOptions) -> OciRegistry:
+    """Return the registry that is meant; nothing is asked of it yet. Raises USAGE without one."""
+    text = options.registry or os.environ.get(VARIABLE, "")
+    if not text:
+        raise fail(
+            Reason.USAGE,
+            "no registry is named",
+            hint=f"--registry registry.example.org/images, or set {VARIABLE}",
+        )
+    given: Credential | None = None
+    if options.token:
+        given = credentials.from_token(options.token, options.username)
+
+    def known(host: str, repository: str) -> Credential | None:
+        return given if given is not None else credentials.find(host, repository)
+
+    client = HttpClient(certificates=options.certificates)
+    return OciRegistry(addresses.parse_address(text), client=client, credentials=known)
+
+
+def listing_service() -> str:
+    """Return the address of the site's listing; empty where it has none."""
+    return os.environ.get(LISTING, "")
