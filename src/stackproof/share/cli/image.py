@@ -7,12 +7,14 @@ import os
 import sys
 from collections.abc import Iterable
 
+import msgspec
+
 from stackproof.core.cli import progress
 from stackproof.core.errors import ExitCode, Reason, fail
 from stackproof.core.numbers import disk_text
 from stackproof.share import labels
 from stackproof.share.effects import checking, naming, places, storing
-from stackproof.share.effects.checking import FaultKind, RepositoryFault
+from stackproof.share.effects.checking import FaultKind
 from stackproof.share.effects.storing import AddOptions
 from stackproof.share.labels import Label, LabelRecord
 from stackproof.share.options import ImageAddOptions, ImageCheckOptions, ImageRemoveOptions
@@ -90,7 +92,7 @@ def run_fsck(asked: ImageCheckOptions) -> int:
         faults = checking.mend(repository, faults)
     count = len({record.digest for record in repository.records()})
     if asked.json:
-        rows = [_fault_data(one) for one in faults]
+        rows = [{**msgspec.to_builtins(one), "label": one.label or None} for one in faults]
         print(json.dumps({"repository": str(repository.folder), "faults": rows}, indent=1))
     else:
         for one in faults:
@@ -101,18 +103,15 @@ def run_fsck(asked: ImageCheckOptions) -> int:
     return ExitCode.IMAGE if any(one.fault in bad and not one.mended for one in faults) else 0
 
 
-def _fault_data(one: RepositoryFault) -> dict[str, object]:
-    return {
-        "fault": one.fault, "label": one.label or None, "path": one.path, "text": one.text,
-        "mended": one.mended,
-    }  # fmt: skip
-
-
 def data(record: LabelRecord) -> dict[str, object]:
     """Return a record as `uenv image ls --json` prints it, and the path of the image."""
-    label, file = record.label, record.file
+    file = record.file  # `..` in it stays, where it is absolute
+    return {**row(record), "path": file if file.startswith("/") else os.path.abspath(file)}
+
+
+def row(record: LabelRecord) -> dict[str, object]:
+    """Return a record without a path: the parts of its label, digests, size and date."""
     return {
-        "name": label.name, "version": label.version, "tag": label.tag, "system": label.system,
-        "uarch": label.uarch, "id": record.id, "digest": record.digest, "size": record.size,
-        "date": record.date, "path": file if file.startswith("/") else os.path.abspath(file),
+        **msgspec.to_builtins(record.label), "id": record.id, "digest": record.digest,
+        "size": record.size, "date": record.date,
     }  # fmt: skip

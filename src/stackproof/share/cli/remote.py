@@ -227,10 +227,6 @@ def _print_moved(
 
 def _data(one: RemoteRecord) -> dict[str, object]:
     """Return a record as `uenv image find --json` prints it, with its namespace and manifest."""
-    label, record = one.record.label, one.record
     return {
-        "namespace": one.namespace, "name": label.name, "version": label.version,
-        "tag": label.tag, "system": label.system, "uarch": label.uarch, "id": record.id,
-        "digest": record.digest, "size": record.size, "date": record.date,
-        "manifest": one.manifest or None,
+        "namespace": one.namespace, **image.row(one.record), "manifest": one.manifest or None,
     }  # fmt: skip

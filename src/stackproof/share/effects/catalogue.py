@@ -18,6 +18,7 @@ from pathlib import Path
 from stackproof.core import limits
 from stackproof.core.effects import cache_kinds, files
 from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.core.value import replace
 from stackproof.share import addresses, labels, listing, manifests
 from stackproof.share.addresses import INDEX_NAME, RegistryAddress, RemoteLabel
 from stackproof.share.effects import uploading
@@ -128,13 +129,23 @@ def _tag_by_tag(registry: OciRegistry, namespace: str) -> tuple[RemoteRecord, ..
     return listing.ordered(one for one in found if one is not None)
 
 
+def read(
+    registry: OciRegistry, remote: RemoteLabel, reference: str
+) -> tuple[RemoteRecord, bytes, OciManifest]:
+    """Return an image of a label's repository, by tag or digest: its record and its manifest.
+
+    Raises `StackproofError`: IMAGE_MISSING, REGISTRY_ANSWER.
+    """
+    content, digest = registry.manifest(registry.address.repository(*remote.path), reference)
+    where = str(replace(remote, label=replace(remote.label, tag=reference)))
+    manifest = manifests.parse_manifest(content, where=where)
+    return listing.record_of(remote, manifest, digest), content, manifest
+
+
 def _record(registry: OciRegistry, remote: RemoteLabel) -> RemoteRecord | None:
     """Return the record of a tag; None for one that is no image of ours, or has just gone."""
-    repository = registry.address.repository(*remote.path)
     try:
-        content, digest = registry.manifest(repository, remote.label.tag)
-        manifest = manifests.parse_manifest(content, where=str(remote))
-        return listing.record_of(remote, manifest, digest)
+        return read(registry, remote, remote.label.tag)[0]
     except StackproofError as error:
         if error.reason in {Reason.IMAGE_MISSING, Reason.REGISTRY_ANSWER}:
             return None

@@ -40,9 +40,9 @@ class RepositoryFault(Value):
     """One fault: where, in words, and whether it was put right."""
 
     fault: FaultKind
+    label: str = ""
     path: str
     text: str
-    label: str = ""
     mended: bool = False
 
 

@@ -30,9 +30,9 @@ from stackproof.image.container import tar
 from stackproof.image.effects import meta_files
 from stackproof.image.effects.load import load_superblock
 from stackproof.image.effects.meta_files import MetaFiles
-from stackproof.share import labels, listing, manifests
+from stackproof.share import labels, manifests
 from stackproof.share.addresses import RemoteLabel
-from stackproof.share.effects import attaching, storing
+from stackproof.share.effects import attaching, catalogue, storing
 from stackproof.share.effects.oci import OciRegistry
 from stackproof.share.effects.repository import IMAGES, ImageRepository
 from stackproof.share.labels import LabelRecord
@@ -90,11 +90,9 @@ def look(
     what `OciRegistry` does.
     """
     repository = registry.address.repository(*remote.path)
-    content, digest = registry.manifest(repository, remote.label.tag)
-    manifest = manifests.parse_manifest(content, where=str(remote))
-    listed = listing.record_of(remote, manifest, digest)
-    refers = attaching.listed(registry, repository, digest)
-    found = attaching.read(registry, repository, digest, refers[:most])
+    listed, content, manifest = catalogue.read(registry, remote, remote.label.tag)
+    refers = attaching.listed(registry, repository, listed.manifest)
+    found = attaching.read(registry, repository, listed.manifest, refers[:most])
     meta = manifests.meta_layer(manifest, [one for _, one in found], where=str(remote))
     return RemoteImage(
         listed=replace(listed, record=replace(listed.record, folder=repository)),
@@ -139,7 +137,7 @@ def pull(
     folder = repository.folder_of(digest)
     listed = image.listed.record
     record = replace(listed, folder=str(folder), date=labels.readable_date(listed.date))
-    storing.refuse_taken(repository, record.label, digest, force=force)
+    storing.refuse_taken(repository, record, force=force)
     if storing.label_present(repository, record, force=force):
         _keep_manifest(folder, image.content)
         return Pulled(record=record, received=0)

@@ -88,8 +88,15 @@ def push(
     if packed is not None:
         one = packed.manifest(manifests.descriptor_of(manifest), created)
         attaching.attach(registry, repository, one, [packed.content])
-    replaced = _move(registry, remote, content, before)
-    first = catalogue.renew(registry, remote.namespace, add=[listed])
+    return _named(registry, listed, content, before, sent)
+
+
+def _named(
+    registry: OciRegistry, listed: RemoteRecord, content: bytes, before: str, sent: int
+) -> Pushed:
+    """Give an image whose blobs are there its label, last of all; raises TAG_MOVED."""
+    replaced = _move(registry, listed.remote, content, before)
+    first = catalogue.renew(registry, listed.namespace, add=[listed])
     return Pushed(listed=listed, sent=sent, replaced=replaced, first=first)
 
 
@@ -208,10 +215,8 @@ def copy(
         registry.put_manifest(repository, image.listed.manifest, image.content, manifests.MANIFEST)
         for _, one in tree:
             attaching.put(registry, repository, one)
-    replaced = _move(registry, target, image.content, before)
     listed = listing.record_of(target, image.manifest, image.listed.manifest)
-    first = catalogue.renew(registry, target.namespace, add=[listed])
-    return Pushed(listed=listed, sent=sent, replaced=replaced, first=first)
+    return _named(registry, listed, image.content, before, sent)
 
 
 def _tree(registry: OciRegistry, image: RemoteImage) -> tuple[tuple[str, OciManifest], ...]:
@@ -268,9 +273,7 @@ def history(registry: OciRegistry, remote: RemoteLabel) -> tuple[FormerImage, ..
         of, until = addresses.former_of(one)
         if tag not in {one, of}:
             continue
-        content, digest = registry.manifest(repository, one)
-        manifest = manifests.parse_manifest(content, where=f"{repository}:{one}")
-        listed = listing.record_of(remote, manifest, digest)
+        listed, _, _ = catalogue.read(registry, remote, one)
         found.append(FormerImage(until=until, listed=listed))
     if not found:
         raise fail(
@@ -287,7 +290,6 @@ def rollback(registry: OciRegistry, remote: RemoteLabel, to: str = "") -> Pushed
 
     Raises `StackproofError`: IMAGE_MISSING where there is none such, TAG_MOVED.
     """
-    repository = registry.address.repository(*remote.path)
     known = history(registry, remote)
     now = next((one.listed.manifest for one in known if not one.until), "")
     wanted = [
@@ -304,12 +306,8 @@ def rollback(registry: OciRegistry, remote: RemoteLabel, to: str = "") -> Pushed
             f"`{remote}` was never that of {f'`{to}`' if to else 'another image'}",
             hint=f"`stackproof image history {remote}` lists what it was of",
         )
-    content, digest = registry.manifest(repository, wanted[0].listed.manifest)
-    replaced = _move(registry, remote, content, now)
-    manifest = manifests.parse_manifest(content, where=str(remote))
-    listed = listing.record_of(remote, manifest, digest)
-    catalogue.renew(registry, remote.namespace, add=[listed])
-    return Pushed(listed=listed, sent=0, replaced=replaced)
+    listed, content, _ = catalogue.read(registry, remote, wanted[0].listed.manifest)
+    return _named(registry, listed, content, now, sent=0)
 
 
 def delete(

@@ -34,7 +34,7 @@ from stackproof.core.monitor import Event, Monitor, null_monitor
 from stackproof.core.value import Value
 from stackproof.image.effects.load import load_superblock
 from stackproof.share import labels
-from stackproof.share.effects.repository import ImageRepository, IndexChange, is_digest
+from stackproof.share.effects.repository import ImageRepository, is_digest
 from stackproof.share.labels import IMAGE, Label, LabelRecord
 
 PART = ".part-"
@@ -72,7 +72,6 @@ def add(
     _, size = load_superblock(options.file)
     monitor(Event(what="started", name="read", text=options.file))
     digest = options.known or files.sha256(options.file)
-    refuse_taken(repository, options.label, digest, force=options.force)
     folder = repository.folder_of(digest)
     record = LabelRecord(
         label=options.label,
@@ -81,6 +80,7 @@ def add(
         digest=digest,
         folder=str(folder),
     )
+    refuse_taken(repository, record, force=options.force)
     if label_present(repository, record, force=options.force):
         return record
     with (
@@ -118,7 +118,7 @@ def publish(
             _check_same(new, descriptor)
             new.set_mode(mode & ~umask())
         with repository.changing() as change:
-            _check_free(change, record.label, record.digest, force=force)
+            _check_free(change.digest_of(record.label), record, force=force)
             gone = _place(images, name, record)
             change.add(record)
         if gone:
@@ -150,27 +150,24 @@ def label_present(repository: ImageRepository, record: LabelRecord, *, force: bo
         with repository.changing() as change:
             if not is_whole(images, record):
                 return False
-            _check_free(change, record.label, record.digest, force=force)
+            _check_free(change.digest_of(record.label), record, force=force)
             change.add(record)
     return True
 
 
-def refuse_taken(repository: ImageRepository, label: Label, digest: str, *, force: bool) -> None:
+def refuse_taken(repository: ImageRepository, record: LabelRecord, *, force: bool) -> None:
     """Raise LABEL_TAKEN before anything is copied; looked at again when the label is given."""
-    for one in repository.candidates(label):
-        if one.label == label:
-            _refuse(one.digest, label, digest, force=force)
+    for one in repository.candidates(record.label):
+        if one.label == record.label:
+            _check_free(one.digest, record, force=force)
 
 
-def _check_free(change: IndexChange, label: Label, digest: str, *, force: bool) -> None:
-    _refuse(change.digest_of(label), label, digest, force=force)
-
-
-def _refuse(taken: str, label: Label, digest: str, *, force: bool) -> None:
-    if taken and taken != digest and not force:
+def _check_free(taken: str, record: LabelRecord, *, force: bool) -> None:
+    """Raise LABEL_TAKEN where a label is that of another image, by the digest `taken`."""
+    if taken and taken != record.digest and not force:
         raise fail(
             Reason.LABEL_TAKEN,
-            f"the label `{label}` is that of another image, `{taken[:16]}`",
+            f"the label `{record.label}` is that of another image, `{taken[:16]}`",
             hint="take another tag, or give --force: the other image keeps its further labels",
         )
 
