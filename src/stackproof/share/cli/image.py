@@ -106,10 +106,10 @@ def run_fsck(asked: ImageCheckOptions) -> int:
 def data(record: LabelRecord) -> dict[str, object]:
     """Return a record as `uenv image ls --json` prints it, and the path of the image."""
     file = record.file  # `..` in it stays, where it is absolute
-    return {**row(record), "path": file if file.startswith("/") else os.path.abspath(file)}
+    return {**list_fields(record), "path": file if file.startswith("/") else os.path.abspath(file)}
 
 
-def row(record: LabelRecord) -> dict[str, object]:
+def list_fields(record: LabelRecord) -> dict[str, object]:
     """Return a record without a path: the parts of its label, digests, size and date."""
     return {
         **msgspec.to_builtins(record.label), "id": record.id, "digest": record.digest,

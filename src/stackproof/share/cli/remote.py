@@ -228,5 +228,6 @@ def _print_moved(
 def _data(one: RemoteRecord) -> dict[str, object]:
     """Return a record as `uenv image find --json` prints it, with its namespace and manifest."""
     return {
-        "namespace": one.namespace, **image.row(one.record), "manifest": one.manifest or None,
+        "namespace": one.namespace, **image.list_fields(one.record),
+        "manifest": one.manifest or None,
     }  # fmt: skip

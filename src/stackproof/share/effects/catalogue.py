@@ -129,7 +129,7 @@ def _tag_by_tag(registry: OciRegistry, namespace: str) -> tuple[RemoteRecord, ..
     return listing.ordered(one for one in found if one is not None)
 
 
-def read(
+def read_image(
     registry: OciRegistry, remote: RemoteLabel, reference: str
 ) -> tuple[RemoteRecord, bytes, OciManifest]:
     """Return an image of a label's repository, by tag or digest: its record and its manifest.
@@ -145,7 +145,7 @@ def read(
 def _record(registry: OciRegistry, remote: RemoteLabel) -> RemoteRecord | None:
     """Return the record of a tag; None for one that is no image of ours, or has just gone."""
     try:
-        return read(registry, remote, remote.label.tag)[0]
+        return read_image(registry, remote, remote.label.tag)[0]
     except StackproofError as error:
         if error.reason in {Reason.IMAGE_MISSING, Reason.REGISTRY_ANSWER}:
             return None

@@ -90,7 +90,7 @@ def look(
     what `OciRegistry` does.
     """
     repository = registry.address.repository(*remote.path)
-    listed, content, manifest = catalogue.read(registry, remote, remote.label.tag)
+    listed, content, manifest = catalogue.read_image(registry, remote, remote.label.tag)
     refers = attaching.listed(registry, repository, listed.manifest)
     found = attaching.read(registry, repository, listed.manifest, refers[:most])
     meta = manifests.meta_layer(manifest, [one for _, one in found], where=str(remote))

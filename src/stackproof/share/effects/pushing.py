@@ -273,7 +273,7 @@ def history(registry: OciRegistry, remote: RemoteLabel) -> tuple[FormerImage, ..
         of, until = addresses.former_of(one)
         if tag not in {one, of}:
             continue
-        listed, _, _ = catalogue.read(registry, remote, one)
+        listed, _, _ = catalogue.read_image(registry, remote, one)
         found.append(FormerImage(until=until, listed=listed))
     if not found:
         raise fail(
@@ -306,7 +306,7 @@ def rollback(registry: OciRegistry, remote: RemoteLabel, to: str = "") -> Pushed
             f"`{remote}` was never that of {f'`{to}`' if to else 'another image'}",
             hint=f"`stackproof image history {remote}` lists what it was of",
         )
-    listed, content, _ = catalogue.read(registry, remote, wanted[0].listed.manifest)
+    listed, content, _ = catalogue.read_image(registry, remote, wanted[0].listed.manifest)
     return _named(registry, listed, content, now, sent=0)
 
 
