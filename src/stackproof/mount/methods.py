@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator
 
 from stackproof.core.errors import Problem, Reason
 from stackproof.core.value import Value
@@ -30,113 +30,84 @@ class MountFacts(Value):
     helper_mounts: bool = False
 
 
-class Mounter(Protocol):
-    """One way to mount an image."""
-
-    @property
-    def name(self) -> str:
-        """Return the name in the registry, which is also a value of `--how`."""
-
-    @property
-    def title(self) -> str:
-        """Return the method in words that go behind `mounted by`."""
-
-    def problems(self, facts: MountFacts) -> tuple[Problem, ...]:
-        """Return everything that keeps a user from mounting this way."""
+def _kernel_problems(facts: MountFacts) -> Iterator[Problem]:
+    if not facts.kernel_mounts:
+        yield Problem(
+            reason=Reason.NOT_PERMITTED,
+            message="only root, outside of user namespaces, may mount by the kernel, and only "
+            "where /dev/loop-control is to be had",
+            hint="mount with squashfuse instead",
+        )
 
 
-class Kernel:
-    """A loop device that the kernel releases by itself when the mount is gone."""
+def _helper_problems(facts: MountFacts) -> Iterator[Problem]:
+    if facts.helper is None:
+        yield Problem(
+            reason=Reason.TOOL_MISSING,
+            message="`stackproof-mount` is not installed",
+            hint="let the administrator install it, or mount with squashfuse instead",
+        )
+    elif not facts.helper_mounts:
+        yield Problem(
+            reason=Reason.NOT_PERMITTED,
+            message=f"`{facts.helper}` has no right to mount that it could lend here",
+            hint="let the administrator install it setuid root or with file capabilities",
+        )
 
-    name = "kernel"
-    title = "the kernel, over a loop device"
 
-    def problems(self, facts: MountFacts) -> tuple[Problem, ...]:
-        """Return NOT_PERMITTED unless the user may do it."""
-        if facts.kernel_mounts:
-            return ()
-        return (
-            Problem(
-                reason=Reason.NOT_PERMITTED,
-                message="only root, outside of user namespaces, may mount by the kernel, and only "
-                "where /dev/loop-control is to be had",
-                hint="mount with squashfuse instead",
+def _fuse_problems(facts: MountFacts) -> Iterator[Problem]:
+    if facts.squashfuse is None:
+        yield Problem(
+            reason=Reason.TOOL_MISSING,
+            message="`squashfuse` is not installed",
+            hint=without_mount.add_pack("install it, for example: apt-get install squashfuse"),
+        )
+    if not facts.fuse:
+        yield Problem(
+            reason=Reason.NO_FUSE,
+            message="/dev/fuse is missing or not readable and writable for you",
+            hint=without_mount.add_pack(
+                "let the administrator load the `fuse` module and set mode 0666"
+            ),
+        )
+    if not (facts.mounts or facts.user_namespaces):
+        yield Problem(
+            reason=Reason.NO_USER_NAMESPACES,
+            message="this machine does not let you make a user namespace",
+            hint=without_mount.add_pack(
+                "let the administrator look at the sysctls user.max_user_namespaces, "
+                "kernel.unprivileged_userns_clone (Debian) and "
+                "kernel.apparmor_restrict_unprivileged_userns (Ubuntu)"
             ),
         )
 
 
-class Helper:
-    """The kernel mounts for users without rights, at mount points that the site permits."""
+class Mounter(Value):
+    """One way to mount an image.
 
-    name = "helper"
-    title = "stackproof-mount"
+    `name` is also a value of `--how`, `title` stands behind `mounted by`, and `find_problems` gives
+    everything that keeps a user from mounting this way.
+    """
 
-    def problems(self, facts: MountFacts) -> tuple[Problem, ...]:
-        """Return TOOL_MISSING without the program, NOT_PERMITTED for one without rights."""
-        if facts.helper is None:
-            return (
-                Problem(
-                    reason=Reason.TOOL_MISSING,
-                    message="`stackproof-mount` is not installed",
-                    hint="let the administrator install it, or mount with squashfuse instead",
-                ),
-            )
-        if not facts.helper_mounts:
-            return (
-                Problem(
-                    reason=Reason.NOT_PERMITTED,
-                    message=f"`{facts.helper}` has no right to mount that it could lend here",
-                    hint="let the administrator install it setuid root or with file capabilities",
-                ),
-            )
-        return ()
-
-
-class Fuse:
-    """A squashfuse process for each mount, which ends with it."""
-
-    name = "fuse"
-    title = "squashfuse"
+    name: str
+    title: str
+    find_problems: Callable[[MountFacts], Iterable[Problem]]
 
     def problems(self, facts: MountFacts) -> tuple[Problem, ...]:
-        """Return all that is missing: TOOL_MISSING, NO_FUSE, NO_USER_NAMESPACES."""
-        found = []
-        if facts.squashfuse is None:
-            found.append(
-                Problem(
-                    reason=Reason.TOOL_MISSING,
-                    message="`squashfuse` is not installed",
-                    hint=without_mount.add_pack(
-                        "install it, for example: apt-get install squashfuse"
-                    ),
-                )
-            )
-        if not facts.fuse:
-            found.append(
-                Problem(
-                    reason=Reason.NO_FUSE,
-                    message="/dev/fuse is missing or not readable and writable for you",
-                    hint=without_mount.add_pack(
-                        "let the administrator load the `fuse` module and set mode 0666"
-                    ),
-                )
-            )
-        if not (facts.mounts or facts.user_namespaces):
-            found.append(
-                Problem(
-                    reason=Reason.NO_USER_NAMESPACES,
-                    message="this machine does not let you make a user namespace",
-                    hint=without_mount.add_pack(
-                        "let the administrator look at the sysctls user.max_user_namespaces, "
-                        "kernel.unprivileged_userns_clone (Debian) and "
-                        "kernel.apparmor_restrict_unprivileged_userns (Ubuntu)"
-                    ),
-                )
-            )
-        return tuple(found)
+        """Return everything that keeps a user from mounting this way."""
+        return tuple(self.find_problems(facts))
 
 
-REGISTRY: dict[str, Mounter] = {mounter.name: mounter for mounter in (Kernel(), Helper(), Fuse())}
+_ROWS = (
+    ("kernel", "the kernel, over a loop device", _kernel_problems),
+    ("helper", "stackproof-mount", _helper_problems),
+    ("fuse", "squashfuse", _fuse_problems),
+)
+"""A loop device that the kernel releases by itself when the mount is gone; the kernel for users
+without rights, at mount points that the site permits; a process for each mount."""
+REGISTRY = {
+    name: Mounter(name=name, title=title, find_problems=find) for name, title, find in _ROWS
+}
 
 
 def first(facts: MountFacts) -> Mounter | None:
