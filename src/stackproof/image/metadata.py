@@ -25,6 +25,8 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from stackproof.core.command import EnvPatch
 from stackproof.core.environment import resolved
 from stackproof.image import described
@@ -47,12 +49,7 @@ def render_env_json(image: Image) -> str:
         "views": {name: _view_data(view) for name, view in sorted(image.views.items())},
     }
     if image.mpi:
-        data["mpi"] = {
-            "family": image.mpi.family,
-            "version": image.mpi.version,
-            "prefix": image.mpi.prefix,
-            "launcher": image.mpi.launcher,
-        }
+        data["mpi"] = msgspec.to_builtins(image.mpi)
     data["stackproof"] = {
         "stack": image.stack_id,
         "lock": image.lock_digest,

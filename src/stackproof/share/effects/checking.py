@@ -66,11 +66,7 @@ def check(
             seen[record.digest] = _of_image(record, digests=digests)
         fault = seen[record.digest]
         if fault is not None:
-            found.append(
-                RepositoryFault(
-                    fault=fault.fault, path=fault.path, text=fault.text, label=str(record.label)
-                )
-            )
+            found.append(replace(fault, label=str(record.label)))
     return (*found, *unnamed(repository, records))
 
 

@@ -24,7 +24,6 @@ import urllib.request
 import weakref
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
-from types import TracebackType
 from typing import Self, cast
 
 from msgspec import field
@@ -83,12 +82,7 @@ class HttpAnswer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
