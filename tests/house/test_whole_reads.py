@@ -42,7 +42,6 @@ ALLOWED = {
     "cluster/effects/cgroups.py": KERNEL,
     "cluster/effects/link.py": SHIPPED,
     "cluster/effects/plugin.py": SHIPPED,
-    "cluster/effects/power.py": OWN,
     "cluster/effects/slurm.py": KERNEL,
     "cluster/effects/state.py": OWN,
     "cluster/effects/up.py": OWN,

@@ -20,9 +20,9 @@ from stackproof.share.effects import (
     attachments,
     carrying,
     judging,
+    oci,
     pulling,
     pushing,
-    remotes,
     signing,
     verdicts,
 )
@@ -92,7 +92,7 @@ def shared(
             address = stack.enter_context(docker_registry(tmp_path / "server"))
         else:
             address = stack.enter_context(OwnRegistry()).address
-        registry = remotes.opened(RemoteOptions(registry=f"{address}/images"))
+        registry = oci.opened(RemoteOptions(registry=f"{address}/images"))
         stack.callback(registry.client.close)
         found = SharedImage(tmp_path, registry)
         monkeypatch.setattr(judging, "default_signers", lambda: str(found.signer.allowed))
