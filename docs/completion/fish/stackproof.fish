@@ -20,7 +20,7 @@ function __stackproof_say
         printf '%s\t%s\n' 'report' 'write the report of measured results as one HTML file'
         printf '%s\t%s\n' 'import' 'turn outputs of OSU or IMB into results to report on'
         printf '%s\t%s\n' 'doctor' 'find known problems of a stack, a machine or results'
-        printf '%s\t%s\n' 'explain' 'explain a setting, a known problem or a curves shape'
+        printf '%s\t%s\n' 'explain' 'explain a setting or a known problem'
         printf '%s\t%s\n' 'inject' 'put another MPI under programs: check, apply, prove, undo'
         printf '%s\t%s\n' 'site' 'show, check or probe what a machine offers'
         printf '%s\t%s\n' 'cluster' 'start, use or stop a cluster on this machine'
@@ -55,7 +55,6 @@ function __stackproof_say
         printf '%s\t%s\n' '-h' 'show this help message and exit'
         printf '%s\t%s\n' '--help' 'show this help message and exit'
         printf '%s\t%s\n' '--site' 'site file, name of a shipped site, or folder of a cluster configuration as Stackinator has it; default: this machine'
-        printf '%s\t%s\n' '--profile' 'a profile that `bench` wrote: its views come into the image; default: none'
         printf '%s\t%s\n' '--fact' 'a fact that conditions of the recipe ask for, in the place of what the site says (architecture=aarch64, gpu=cuda)'
         printf '%s\t%s\n' '--with' 'another package, or version, in the place of the recipes, such as mpi=mpich@5.0.2; `plan` says how deep that goes: inject, splice or rebuild'
         printf '%s\t%s\n' '--with-source' 'build a package from this source file (EasyBuild, Spack)'
@@ -68,8 +67,6 @@ function __stackproof_say
         printf '%s\t%s\n' '--json' 'print problems and notes as JSON'
     case 'value:check:--site'
         __stackproof_kinds adastra alps-gh200 alps-zen2 aurora el-capitan frontier helios-cpu helios-gpu local lumi-c lumi-g olivia-cpu olivia-gh200 @file
-    case 'value:check:--profile'
-        __stackproof_kinds @file
     case 'value:check:--fact'
         __stackproof_kinds 
     case 'value:check:--with'
@@ -91,7 +88,6 @@ function __stackproof_say
         printf '%s\t%s\n' '-h' 'show this help message and exit'
         printf '%s\t%s\n' '--help' 'show this help message and exit'
         printf '%s\t%s\n' '--site' 'site file, name of a shipped site, or folder of a cluster configuration as Stackinator has it; default: this machine'
-        printf '%s\t%s\n' '--profile' 'a profile that `bench` wrote: its views come into the image; default: none'
         printf '%s\t%s\n' '--fact' 'a fact that conditions of the recipe ask for, in the place of what the site says (architecture=aarch64, gpu=cuda)'
         printf '%s\t%s\n' '--with' 'another package, or version, in the place of the recipes, such as mpi=mpich@5.0.2; `plan` says how deep that goes: inject, splice or rebuild'
         printf '%s\t%s\n' '--with-source' 'build a package from this source file (EasyBuild, Spack)'
@@ -107,8 +103,6 @@ function __stackproof_say
         printf '%s\t%s\n' '--json' 'print stack, lock and steps as JSON'
     case 'value:plan:--site'
         __stackproof_kinds adastra alps-gh200 alps-zen2 aurora el-capitan frontier helios-cpu helios-gpu local lumi-c lumi-g olivia-cpu olivia-gh200 @file
-    case 'value:plan:--profile'
-        __stackproof_kinds @file
     case 'value:plan:--fact'
         __stackproof_kinds 
     case 'value:plan:--with'
@@ -136,7 +130,6 @@ function __stackproof_say
         printf '%s\t%s\n' '-h' 'show this help message and exit'
         printf '%s\t%s\n' '--help' 'show this help message and exit'
         printf '%s\t%s\n' '--site' 'site file, name of a shipped site, or folder of a cluster configuration as Stackinator has it; default: this machine'
-        printf '%s\t%s\n' '--profile' 'a profile that `bench` wrote: its views come into the image; default: none'
         printf '%s\t%s\n' '--fact' 'a fact that conditions of the recipe ask for, in the place of what the site says (architecture=aarch64, gpu=cuda)'
         printf '%s\t%s\n' '--with' 'another package, or version, in the place of the recipes, such as mpi=mpich@5.0.2; `plan` says how deep that goes: inject, splice or rebuild'
         printf '%s\t%s\n' '--with-source' 'build a package from this source file (EasyBuild, Spack)'
@@ -162,8 +155,6 @@ function __stackproof_say
         printf '%s\t%s\n' '--pass-env' 'variable that the recipes hooks get; may be given several times'
     case 'value:build:--site'
         __stackproof_kinds adastra alps-gh200 alps-zen2 aurora el-capitan frontier helios-cpu helios-gpu local lumi-c lumi-g olivia-cpu olivia-gh200 @file
-    case 'value:build:--profile'
-        __stackproof_kinds @file
     case 'value:build:--fact'
         __stackproof_kinds 
     case 'value:build:--with'
@@ -219,7 +210,6 @@ function __stackproof_say
         printf '%s\t%s\n' '-h' 'show this help message and exit'
         printf '%s\t%s\n' '--help' 'show this help message and exit'
         printf '%s\t%s\n' '--site' 'site file, name of a shipped site, or folder of a cluster configuration as Stackinator has it; default: this machine'
-        printf '%s\t%s\n' '--profile' 'a profile that `bench` wrote: its views come into the image; default: none'
         printf '%s\t%s\n' '--fact' 'a fact that conditions of the recipe ask for, in the place of what the site says (architecture=aarch64, gpu=cuda)'
         printf '%s\t%s\n' '--with' 'another package, or version, in the place of the recipes, such as mpi=mpich@5.0.2; `plan` says how deep that goes: inject, splice or rebuild'
         printf '%s\t%s\n' '--with-source' 'build a package from this source file (EasyBuild, Spack)'
@@ -231,8 +221,6 @@ function __stackproof_say
         printf '%s\t%s\n' '--json' 'print the result as JSON'
     case 'value:mirror/create:--site'
         __stackproof_kinds adastra alps-gh200 alps-zen2 aurora el-capitan frontier helios-cpu helios-gpu local lumi-c lumi-g olivia-cpu olivia-gh200 @file
-    case 'value:mirror/create:--profile'
-        __stackproof_kinds @file
     case 'value:mirror/create:--fact'
         __stackproof_kinds 
     case 'value:mirror/create:--with'
@@ -264,7 +252,6 @@ function __stackproof_say
         printf '%s\t%s\n' '--memory' 'where the buffers of messages lie: the MPI is told what it needs for those of a GPU, and one that is known to take none is refused (default: host)'
         printf '%s\t%s\n' '--site' 'with --transport: whose fabric it is, a sites name or file (default: this machine)'
         printf '%s\t%s\n' '--verbose' 'say on stderr how it is mounted'
-        printf '%s\t%s\n' '--profile' 'set what a profile that `bench` wrote found best; default: none'
     case 'value:run:--view'
         __stackproof_kinds 
     case 'value:run:--allow-variable'
@@ -281,8 +268,6 @@ function __stackproof_say
         __stackproof_kinds host cuda rocm
     case 'value:run:--site'
         __stackproof_kinds adastra alps-gh200 alps-zen2 aurora el-capitan frontier helios-cpu helios-gpu local lumi-c lumi-g olivia-cpu olivia-gh200 @file
-    case 'value:run:--profile'
-        __stackproof_kinds @file
     case 'arguments:run'
         __stackproof_kinds @file @label
     case 'commands:start'
@@ -373,7 +358,7 @@ function __stackproof_say
         printf '%s\t%s\n' 'add' 'give an image a label, and put it into your repository'
         printf '%s\t%s\n' 'rm' 'take labels away; an image goes with its last one'
         printf '%s\t%s\n' 'fsck' 'check your repository: files that are gone, changed, unfinished or without label'
-        printf '%s\t%s\n' 'sign' 'sign an image with a key of ssh: its content, metadata, label, date and documents'
+        printf '%s\t%s\n' 'sign' 'sign an image with a key of ssh: its content, metadata, label, date and verdicts'
         printf '%s\t%s\n' 'verify' 'say who signed an image, whether it is still what was signed, and what this sites policy makes of it'
         printf '%s\t%s\n' 'inspect' 'show what an image holds, as the verb `inspect`'
         printf '%s\t%s\n' 'ls' 'list images: those with labels, or those of a folder'
@@ -387,7 +372,7 @@ function __stackproof_say
         printf '%s\t%s\n' 'copy' 'give an image of a registry a label in another namespace'
         printf '%s\t%s\n' 'delete' 'delete an image of a registry, with all that is attached to it'
         printf '%s\t%s\n' 'rollback' 'make a label of a registry that of a former image again'
-        printf '%s\t%s\n' 'attach' 'put documents beside an image, which go with it to registries: its bill of materials, verdicts, reports, files'
+        printf '%s\t%s\n' 'attach' 'put the verdict of results beside an image, with which it goes to registries'
     case 'options:image'
         printf '%s\t%s\n' '-h' 'show this help message and exit'
         printf '%s\t%s\n' '--help' 'show this help message and exit'
@@ -488,7 +473,6 @@ function __stackproof_say
         printf '%s\t%s\n' '-h' 'show this help message and exit'
         printf '%s\t%s\n' '--help' 'show this help message and exit'
         printf '%s\t%s\n' '--site' 'site file, name of a shipped site, or folder of a cluster configuration as Stackinator has it; default: this machine'
-        printf '%s\t%s\n' '--profile' 'a profile that `bench` wrote: its views come into the image; default: none'
         printf '%s\t%s\n' '--fact' 'a fact that conditions of the recipe ask for, in the place of what the site says (architecture=aarch64, gpu=cuda)'
         printf '%s\t%s\n' '--with' 'another package, or version, in the place of the recipes, such as mpi=mpich@5.0.2; `plan` says how deep that goes: inject, splice or rebuild'
         printf '%s\t%s\n' '--with-source' 'build a package from this source file (EasyBuild, Spack)'
@@ -505,11 +489,8 @@ function __stackproof_say
         printf '%s\t%s\n' '--view' 'view to set; default: the recipes default'
         printf '%s\t%s\n' '--package' 'package of the bases archive for the image; may be given several times'
         printf '%s\t%s\n' '--builder-package' 'package of the bases archive for the stage of tools; may be given several times'
-        printf '%s\t%s\n' '--manifest' 'ABI manifest of the built stack (`inject manifest`), for the label of the image'
     case 'value:image/containerfile:--site'
         __stackproof_kinds adastra alps-gh200 alps-zen2 aurora el-capitan frontier helios-cpu helios-gpu local lumi-c lumi-g olivia-cpu olivia-gh200 @file
-    case 'value:image/containerfile:--profile'
-        __stackproof_kinds @file
     case 'value:image/containerfile:--fact'
         __stackproof_kinds 
     case 'value:image/containerfile:--with'
@@ -538,8 +519,6 @@ function __stackproof_say
         __stackproof_kinds 
     case 'value:image/containerfile:--builder-package'
         __stackproof_kinds 
-    case 'value:image/containerfile:--manifest'
-        __stackproof_kinds @file
     case 'arguments:image/containerfile'
         __stackproof_kinds container-mpich container-mpich-debian cray-mpich eessi-openmpi intel-mpi libfabric mpich mpich-ofi openmpi openmpi-5.0.8 openmpi-gpu openmpi-lnx openmpi-ucx slingshot-mpich slingshot-openmpi spack/chain spack/cray-mpich spack/debian spack/mpich spack/mpich-debian spack/openmpi spack/openmpi-debian @file
     case 'commands:image/edf'
@@ -732,11 +711,8 @@ function __stackproof_say
     case 'options:image/attach'
         printf '%s\t%s\n' '-h' 'show this help message and exit'
         printf '%s\t%s\n' '--help' 'show this help message and exit'
-        printf '%s\t%s\n' '--sign' 'sign these documents for this image with a key of ssh; `image sign` signs the image with all of them (default: nobody signs them)'
-        printf '%s\t%s\n' '--force' 'replace documents of the same names'
+        printf '%s\t%s\n' '--force' 'replace verdicts of the same results'
         printf '%s\t%s\n' '--json' 'print what was attached as JSON'
-    case 'value:image/attach:--sign'
-        __stackproof_kinds 
     case 'arguments:image/attach'
         __stackproof_kinds @file @label
     case 'commands:pack'
@@ -755,7 +731,6 @@ function __stackproof_say
         printf '%s\t%s\n' '--explain' 'show what would be moved and how, every text, and write nothing'
         printf '%s\t%s\n' '--json' 'print the provenance as JSON'
         printf '%s\t%s\n' '--site' 'site file, name of a shipped site, or folder of a cluster configuration as Stackinator has it; default: this machine'
-        printf '%s\t%s\n' '--profile' 'a profile that `bench` wrote: its views come into the image; default: none'
         printf '%s\t%s\n' '--fact' 'a fact that conditions of the recipe ask for, in the place of what the site says (architecture=aarch64, gpu=cuda)'
         printf '%s\t%s\n' '--with' 'another package, or version, in the place of the recipes, such as mpi=mpich@5.0.2; `plan` says how deep that goes: inject, splice or rebuild'
         printf '%s\t%s\n' '--with-source' 'build a package from this source file (EasyBuild, Spack)'
@@ -776,8 +751,6 @@ function __stackproof_say
         __stackproof_kinds 0 1
     case 'value:pack:--site'
         __stackproof_kinds adastra alps-gh200 alps-zen2 aurora el-capitan frontier helios-cpu helios-gpu local lumi-c lumi-g olivia-cpu olivia-gh200 @file
-    case 'value:pack:--profile'
-        __stackproof_kinds @file
     case 'value:pack:--fact'
         __stackproof_kinds 
     case 'value:pack:--with'
@@ -838,7 +811,6 @@ function __stackproof_say
         printf '%s\t%s\n' '--on' 'slurm: submit a batch job, and exit with 9, as nothing is decided yet; allocation: use the nodes of the Slurm job that this command runs in, by salloc or in a script of your own'
         printf '%s\t%s\n' '--sbatch-option' 'an option of sbatch, such as partition=debug; NAME=no takes a default away; may be given several times'
         printf '%s\t%s\n' '--resume' 'continue what was begun in this results folder, without SPEC: have the launches made that have no result, and judge'
-        printf '%s\t%s\n' '--sign' 'sign the results with a key of ssh (ssh-keygen -Y), so that nobody can change them unseen; with --resume also later'
     case 'value:bench:--baseline'
         __stackproof_kinds @file @label
     case 'value:bench:--challenger'
@@ -885,8 +857,6 @@ function __stackproof_say
         __stackproof_kinds 
     case 'value:bench:--resume'
         __stackproof_kinds @dir
-    case 'value:bench:--sign'
-        __stackproof_kinds 
     case 'arguments:bench'
         __stackproof_kinds @file
     case 'commands:compare'
@@ -896,7 +866,6 @@ function __stackproof_say
         printf '%s\t%s\n' '--beside' 'print the ratios beside those of other results of the same arms, such as of another place; the exit code is that of both'
         printf '%s\t%s\n' '--margin' 'how much worse a challenger may be, such as `bandwidth=0.05` or `latency=10%`; kinds: latency, bandwidth, rate, collective; may be given several times'
         printf '%s\t%s\n' '--minimum-launches' 'judge from N launches per arm on (default 10; below 5 nothing is ever judged)'
-        printf '%s\t%s\n' '--signed-by' 'only results that one of the allowed signers of this file has signed (ssh-keygen(1))'
         printf '%s\t%s\n' '--require-pass' 'exit with 8 unless the verdict is PASS: INCONCLUSIVE, otherwise 9, counts as FAIL'
         printf '%s\t%s\n' '--json' 'print the comparison as JSON'
     case 'value:compare:--beside'
@@ -905,8 +874,6 @@ function __stackproof_say
         __stackproof_kinds 
     case 'value:compare:--minimum-launches'
         __stackproof_kinds 
-    case 'value:compare:--signed-by'
-        __stackproof_kinds @file
     case 'arguments:compare'
         __stackproof_kinds @file
     case 'commands:report'
@@ -923,7 +890,6 @@ function __stackproof_say
         printf '%s\t%s\n' '--json' 'print the verdict and what was written as JSON'
         printf '%s\t%s\n' '--margin' 'how much worse a challenger may be, such as `bandwidth=0.05` or `latency=10%`; kinds: latency, bandwidth, rate, collective; may be given several times'
         printf '%s\t%s\n' '--minimum-launches' 'judge from N launches per arm on (default 10; below 5 nothing is ever judged)'
-        printf '%s\t%s\n' '--signed-by' 'only results that one of the allowed signers of this file has signed (ssh-keygen(1))'
     case 'value:report:-o' 'value:report:--output'
         __stackproof_kinds @file
     case 'value:report:--overlay'
@@ -940,8 +906,6 @@ function __stackproof_say
         __stackproof_kinds 
     case 'value:report:--minimum-launches'
         __stackproof_kinds 
-    case 'value:report:--signed-by'
-        __stackproof_kinds @file
     case 'arguments:report'
         __stackproof_kinds @file
     case 'commands:import'
@@ -999,8 +963,6 @@ function __stackproof_say
         printf '%s\t%s\n' '--probe' 'also ask programs: fi_info, ompi_info, mpichversion, mpiname (of the image, if there is one), scontrol, srun --mpi=list, pkg-config; takes seconds'
         printf '%s\t%s\n' '--have' 'a version, such as libfabric=2.3.1; may be given several times'
         printf '%s\t%s\n' '--fact' 'a fact, such as transport=lnx or memory=device; may be given several times'
-        printf '%s\t%s\n' '--bundle' 'write the evidence and what it was taken from to one archive (.tar.gz), without secrets'
-        printf '%s\t%s\n' '--replay' 'take the evidence from such an archive'
         printf '%s\t%s\n' '--all' 'show also what cannot be told, by rule'
         printf '%s\t%s\n' '--json' 'print as JSON'
     case 'value:doctor:--view'
@@ -1021,10 +983,6 @@ function __stackproof_say
         __stackproof_kinds 
     case 'value:doctor:--fact'
         __stackproof_kinds 
-    case 'value:doctor:--bundle'
-        __stackproof_kinds @file
-    case 'value:doctor:--replay'
-        __stackproof_kinds @file
     case 'arguments:doctor'
         __stackproof_kinds @file @label
     case 'commands:explain'
@@ -1036,7 +994,6 @@ function __stackproof_say
         __stackproof_kinds 
     case 'commands:inject'
         printf '%s\t%s\n' 'check' 'say whether programs work with another MPI (or libfabric), and how'
-        printf '%s\t%s\n' 'manifest' 'write what an MPI or programs provide and need, for checks on another machine'
         printf '%s\t%s\n' 'container' 'write what puts another MPI into a container, for programs in it'
         printf '%s\t%s\n' 'apply' 'put another MPI under programs: into EESSIs override folder, or by start scripts'
         printf '%s\t%s\n' 'artefact' 'make an artefact of libfabric, libcxi, xpmem or an MPI, to be injected anywhere'
@@ -1049,7 +1006,7 @@ function __stackproof_say
     case 'options:inject/check'
         printf '%s\t%s\n' '-h' 'show this help message and exit'
         printf '%s\t%s\n' '--help' 'show this help message and exit'
-        printf '%s\t%s\n' '--with' 'what is to be injected: an MPIs prefix, one of `stackproof install`, a folder of libraries, one library, IMAGE[:MOUNT], a manifest, or an artefact, of which every level is judged'
+        printf '%s\t%s\n' '--with' 'what is to be injected: an MPIs prefix, one of `stackproof install`, a folder of libraries, one library, IMAGE[:MOUNT], or an artefact, of which every level is judged'
         printf '%s\t%s\n' '--upgrade' 'say which programs work with OLD and no longer with NEW'
         printf '%s\t%s\n' '--launcher' 'what starts the ranks: hydra, intel-hydra, prte, orterun, srun:pmi2, srun:pmix, srun:cray_shasta, flux:simple, flux:pmix, flux:cray-pals, pals, pals:pmix, or an mpiexec file'
         printf '%s\t%s\n' '--namespaces' 'which ranks share a user namespace, in containers without root (default: none)'
@@ -1061,7 +1018,6 @@ function __stackproof_say
         printf '%s\t%s\n' '--root' 'root of the programs: a folder, oci:DIR[:TAG], an archive of `podman save`, or a SIF file (default: /)'
         printf '%s\t%s\n' '--isa' 'level of the processors that programs will run on; left out: this machines'
         printf '%s\t%s\n' '--shs' 'variant of an artefact; left out: the one that fits this machines libcxi'
-        printf '%s\t%s\n' '--target' 'the machine that programs will run on, where that is another one: the name or file of a site, or a manifest that was written there; left out: this machine'
     case 'value:inject/check:--with'
         __stackproof_kinds @file
     case 'value:inject/check:--upgrade'
@@ -1082,31 +1038,7 @@ function __stackproof_say
         __stackproof_kinds x86-64-v1 x86-64-v2 x86-64-v3 x86-64-v4
     case 'value:inject/check:--shs'
         __stackproof_kinds 
-    case 'value:inject/check:--target'
-        __stackproof_kinds @file
     case 'arguments:inject/check'
-        __stackproof_kinds @file
-    case 'commands:inject/manifest'
-    case 'options:inject/manifest'
-        printf '%s\t%s\n' '-h' 'show this help message and exit'
-        printf '%s\t%s\n' '--help' 'show this help message and exit'
-        printf '%s\t%s\n' '-o' 'the file; left out: print it'
-        printf '%s\t%s\n' '--output' 'the file; left out: print it'
-        printf '%s\t%s\n' '--library-path' 'LD_LIBRARY_PATH that the programs are started with, without an injection'
-        printf '%s\t%s\n' '--env' 'a variable that they are started with: LD_LIBRARY_PATH, LD_PRELOAD, LD_AUDIT or PYTHONPATH'
-        printf '%s\t%s\n' '--root' 'root of the programs: a folder, oci:DIR[:TAG], an archive of `podman save`, or a SIF file (default: /)'
-        printf '%s\t%s\n' '--isa' 'level of the processors that programs will run on; left out: this machines'
-    case 'value:inject/manifest:-o' 'value:inject/manifest:--output'
-        __stackproof_kinds @file
-    case 'value:inject/manifest:--library-path'
-        __stackproof_kinds @dir
-    case 'value:inject/manifest:--env'
-        __stackproof_kinds 
-    case 'value:inject/manifest:--root'
-        __stackproof_kinds @file @label
-    case 'value:inject/manifest:--isa'
-        __stackproof_kinds x86-64-v1 x86-64-v2 x86-64-v3 x86-64-v4
-    case 'arguments:inject/manifest'
         __stackproof_kinds @file
     case 'commands:inject/container'
     case 'options:inject/container'
@@ -1283,12 +1215,12 @@ function __stackproof_say
         printf '%s\t%s\n' '--yaml' 'print a site file to start from'
         printf '%s\t%s\n' '--capture' 'print what was read, to be read elsewhere'
         printf '%s\t%s\n' '--from' 'read a capture of another machine instead of this machine'
-        printf '%s\t%s\n' '--complete' 'write what the machine says into a site file, and keep what stands in it; without the file, begin with the shipped site of its name, or with its name alone'
-        printf '%s\t%s\n' '--part' 'what this is, with --complete: a login node, a node in a job, or a machine without a scheduler; default: found out'
-        printf '%s\t%s\n' '--partition' 'which of the site files `partitions` this node is of, with --complete; default: the only one, or that of the jobs queue'
+        printf '%s\t%s\n' '--missing' 'print what the machine says and a site file does not state, as lines to paste into it; the name of a shipped site does as well (default: print all)'
+        printf '%s\t%s\n' '--part' 'what this is, with --missing: a login node, a node in a job, or a machine without a scheduler; default: found out'
+        printf '%s\t%s\n' '--partition' 'which of the site files `partitions` this node is of, with --missing; default: the only one, or that of the jobs queue'
     case 'value:site/probe:--from'
         __stackproof_kinds @file
-    case 'value:site/probe:--complete'
+    case 'value:site/probe:--missing'
         __stackproof_kinds adastra alps-gh200 alps-zen2 aurora el-capitan frontier helios-cpu helios-gpu local lumi-c lumi-g olivia-cpu olivia-gh200 @file
     case 'value:site/probe:--part'
         __stackproof_kinds login node both
@@ -1350,7 +1282,6 @@ function __stackproof_say
         printf '%s\t%s\n' 'ls' 'list the clusters of this user on this machine, and those that root brought up'
         printf '%s\t%s\n' 'exec' 'run a command in a cluster: on its head, or on a node'
         printf '%s\t%s\n' 'kill' 'take a node away at once, as a lost power supply does'
-        printf '%s\t%s\n' 'restart' 'start a node again, as after a reboot'
     case 'options:cluster'
         printf '%s\t%s\n' '-h' 'show this help message and exit'
         printf '%s\t%s\n' '--help' 'show this help message and exit'
@@ -1440,23 +1371,11 @@ function __stackproof_say
     case 'options:cluster/kill'
         printf '%s\t%s\n' '-h' 'show this help message and exit'
         printf '%s\t%s\n' '--help' 'show this help message and exit'
-        printf '%s\t%s\n' '--daemon' 'only its Slurm daemon: slurmd, or slurmctld of `head`; jobs stay'
         printf '%s\t%s\n' '--name' 'name of the cluster; default: default'
         printf '%s\t%s\n' '--json' 'print the state as JSON'
     case 'value:cluster/kill:--name'
         __stackproof_kinds 
     case 'arguments:cluster/kill'
-        __stackproof_kinds 
-    case 'commands:cluster/restart'
-    case 'options:cluster/restart'
-        printf '%s\t%s\n' '-h' 'show this help message and exit'
-        printf '%s\t%s\n' '--help' 'show this help message and exit'
-        printf '%s\t%s\n' '--daemon' 'only its Slurm daemon: slurmd, or slurmctld of `head`; jobs stay'
-        printf '%s\t%s\n' '--name' 'name of the cluster; default: default'
-        printf '%s\t%s\n' '--json' 'print the state as JSON'
-    case 'value:cluster/restart:--name'
-        __stackproof_kinds 
-    case 'arguments:cluster/restart'
         __stackproof_kinds 
     case 'commands:completion'
     case 'options:completion'
@@ -1546,7 +1465,7 @@ function __stackproof_complete
 end
 
 function __stackproof_takes
-    contains -- $argv[1] 'value:check:--site' 'value:check:--profile' 'value:check:--fact' 'value:check:--with' 'value:check:--with-source' 'value:check:--with-patch' 'value:check:--mirror' 'value:check:--from' 'value:check:--choose' 'value:plan:--site' 'value:plan:--profile' 'value:plan:--fact' 'value:plan:--with' 'value:plan:--with-source' 'value:plan:--with-patch' 'value:plan:--mirror' 'value:plan:--from' 'value:plan:--choose' 'value:plan:--explain' 'value:plan:--graph' 'value:plan:-o' 'value:plan:--output' 'value:build:--site' 'value:build:--profile' 'value:build:--fact' 'value:build:--with' 'value:build:--with-source' 'value:build:--with-patch' 'value:build:--mirror' 'value:build:--from' 'value:build:--choose' 'value:build:--floor' 'value:build:-o' 'value:build:--output' 'value:build:--stop-after' 'value:build:--jobs' 'value:build:--in-memory' 'value:build:--build-dir' 'value:build:--on' 'value:build:--nodes' 'value:build:--cluster' 'value:build:--srun-option' 'value:build:--pass-env' 'value:mirror/create:--site' 'value:mirror/create:--profile' 'value:mirror/create:--fact' 'value:mirror/create:--with' 'value:mirror/create:--with-source' 'value:mirror/create:--with-patch' 'value:mirror/create:--mirror' 'value:mirror/create:--from' 'value:mirror/create:--choose' 'value:run:--view' 'value:run:--allow-variable' 'value:run:--how' 'value:run:--join' 'value:run:--inject' 'value:run:--transport' 'value:run:--memory' 'value:run:--site' 'value:run:--profile' 'value:start:--view' 'value:start:--allow-variable' 'value:start:--how' 'value:start:--join' 'value:start:--inject' 'value:start:--transport' 'value:start:--memory' 'value:start:--site' 'value:activate:--view' 'value:activate:--allow-variable' 'value:activate:--inject' 'value:activate:--transport' 'value:activate:--memory' 'value:activate:--site' 'value:inspect:--verify' 'value:inspect:--tree' 'value:inspect:--site' 'value:inspect:--signers' 'value:image/sign:--key' 'value:image/sign:--label' 'value:image/sign:--namespace' 'value:image/verify:--signers' 'value:image/inspect:--verify' 'value:image/inspect:--tree' 'value:image/inspect:--site' 'value:image/inspect:--signers' 'value:image/containerfile:--site' 'value:image/containerfile:--profile' 'value:image/containerfile:--fact' 'value:image/containerfile:--with' 'value:image/containerfile:--with-source' 'value:image/containerfile:--with-patch' 'value:image/containerfile:--mirror' 'value:image/containerfile:--from' 'value:image/containerfile:--choose' 'value:image/containerfile:-o' 'value:image/containerfile:--output' 'value:image/containerfile:--folder' 'value:image/containerfile:--base' 'value:image/containerfile:--builder-base' 'value:image/containerfile:--view' 'value:image/containerfile:--package' 'value:image/containerfile:--builder-package' 'value:image/containerfile:--manifest' 'value:image/edf:-o' 'value:image/edf:--output' 'value:image/edf:--image' 'value:image/edf:--mount' 'value:image/edf:--workdir' 'value:image/edf:--env' 'value:image/edf:--annotation' 'value:image/edf:--device' 'value:image/edf:--gpu' 'value:image/edf:--view' 'value:image/edf:--site' 'value:image/edf:--fact' 'value:image/edf:--with' 'value:image/find:--registry' 'value:image/find:--ca' 'value:image/find:--token' 'value:image/find:--username' 'value:image/pull:--registry' 'value:image/pull:--ca' 'value:image/pull:--token' 'value:image/pull:--username' 'value:image/history:--registry' 'value:image/history:--ca' 'value:image/history:--token' 'value:image/history:--username' 'value:image/push:--registry' 'value:image/push:--ca' 'value:image/push:--token' 'value:image/push:--username' 'value:image/copy:--registry' 'value:image/copy:--ca' 'value:image/copy:--token' 'value:image/copy:--username' 'value:image/delete:--registry' 'value:image/delete:--ca' 'value:image/delete:--token' 'value:image/delete:--username' 'value:image/rollback:--registry' 'value:image/rollback:--ca' 'value:image/rollback:--token' 'value:image/rollback:--username' 'value:image/rollback:--to' 'value:image/attach:--sign' 'value:pack:-o' 'value:pack:--output' 'value:pack:--format' 'value:pack:--view' 'value:pack:--entry' 'value:pack:-S' 'value:pack:--symlink' 'value:pack:--provenance' 'value:pack:--tier' 'value:pack:--site' 'value:pack:--profile' 'value:pack:--fact' 'value:pack:--with' 'value:pack:--with-source' 'value:pack:--with-patch' 'value:install:--to' 'value:install:--view' 'value:bench:--baseline' 'value:bench:--challenger' 'value:bench:--launches' 'value:bench:--budget' 'value:bench:--wait-for-quiet' 'value:bench:--seed' 'value:bench:--placement' 'value:bench:--transport' 'value:bench:--ranks' 'value:bench:--benchmarks' 'value:bench:--program' 'value:bench:--sizes' 'value:bench:--memory' 'value:bench:--swap' 'value:bench:--with' 'value:bench:--with-source' 'value:bench:--with-patch' 'value:bench:--topology' 'value:bench:--cluster' 'value:bench:-o' 'value:bench:--output' 'value:bench:--on' 'value:bench:--sbatch-option' 'value:bench:--resume' 'value:bench:--sign' 'value:compare:--beside' 'value:compare:--margin' 'value:compare:--minimum-launches' 'value:compare:--signed-by' 'value:report:-o' 'value:report:--output' 'value:report:--overlay' 'value:report:--json-file' 'value:report:--csv' 'value:report:--transports-csv' 'value:report:--markdown' 'value:report:--margin' 'value:report:--minimum-launches' 'value:report:--signed-by' 'value:import:-o' 'value:import:--output' 'value:import:--placement' 'value:import:--memory' 'value:import:--ranks' 'value:import:--nodes' 'value:import:--distribution' 'value:import:--arm' 'value:import:--baseline' 'value:import:--name' 'value:import:--site' 'value:import:--transport' 'value:doctor:--view' 'value:doctor:--program' 'value:doctor:--site' 'value:doctor:--results' 'value:doctor:--arm' 'value:doctor:--log' 'value:doctor:--env' 'value:doctor:--have' 'value:doctor:--fact' 'value:doctor:--bundle' 'value:doctor:--replay' 'value:inject/check:--with' 'value:inject/check:--upgrade' 'value:inject/check:--launcher' 'value:inject/check:--namespaces' 'value:inject/check:--compiled-with' 'value:inject/check:--library-path' 'value:inject/check:--env' 'value:inject/check:--root' 'value:inject/check:--isa' 'value:inject/check:--shs' 'value:inject/check:--target' 'value:inject/manifest:-o' 'value:inject/manifest:--output' 'value:inject/manifest:--library-path' 'value:inject/manifest:--env' 'value:inject/manifest:--root' 'value:inject/manifest:--isa' 'value:inject/container:--with' 'value:inject/container:--form' 'value:inject/container:-o' 'value:inject/container:--output' 'value:inject/container:--library-path' 'value:inject/container:--env' 'value:inject/container:--root' 'value:inject/container:--isa' 'value:inject/container:--level' 'value:inject/container:--hook' 'value:inject/container:--on-mismatch' 'value:inject/container:--log' 'value:inject/container:--shs' 'value:inject/apply:--with' 'value:inject/apply:--eessi' 'value:inject/apply:--wrapper' 'value:inject/apply:--family' 'value:inject/apply:--compiler' 'value:inject/apply:--accelerator' 'value:inject/apply:--set' 'value:inject/apply:--level' 'value:inject/apply:--shs' 'value:inject/apply:--isa' 'value:inject/artefact:-o' 'value:inject/artefact:--output' 'value:inject/artefact:--name' 'value:inject/artefact:--place' 'value:inject/artefact:--shs' 'value:inject/artefact:--isa' 'value:inject/prove:--with' 'value:inject/prove:--own' 'value:inject/prove:--wrong' 'value:inject/prove:--ranks' 'value:inject/prove:--launches' 'value:inject/prove:--wait-for-quiet' 'value:inject/prove:--cluster' 'value:inject/prove:--transport' 'value:inject/prove:--set' 'value:inject/prove:--expect' 'value:inject/prove:--timeout' 'value:inject/prove:-o' 'value:inject/prove:--output' 'value:site/probe:--from' 'value:site/probe:--complete' 'value:site/probe:--part' 'value:site/probe:--partition' 'value:site/spack-config:-o' 'value:site/spack-config:--output' 'value:site/spack-config:--site' 'value:site/place:--mpi' 'value:site/place:--topology' 'value:cluster/up:--nodes' 'value:cluster/up:--rate' 'value:cluster/up:--delay' 'value:cluster/up:--share' 'value:cluster/up:--user' 'value:cluster/up:--spank' 'value:cluster/up:--plugstack' 'value:cluster/up:--cpus' 'value:cluster/up:--set' 'value:cluster/up:--name' 'value:cluster/down:--name' 'value:cluster/status:--name' 'value:cluster/exec:--name' 'value:cluster/exec:--on' 'value:cluster/exec:--as' 'value:cluster/kill:--name' 'value:cluster/restart:--name'
+    contains -- $argv[1] 'value:check:--site' 'value:check:--fact' 'value:check:--with' 'value:check:--with-source' 'value:check:--with-patch' 'value:check:--mirror' 'value:check:--from' 'value:check:--choose' 'value:plan:--site' 'value:plan:--fact' 'value:plan:--with' 'value:plan:--with-source' 'value:plan:--with-patch' 'value:plan:--mirror' 'value:plan:--from' 'value:plan:--choose' 'value:plan:--explain' 'value:plan:--graph' 'value:plan:-o' 'value:plan:--output' 'value:build:--site' 'value:build:--fact' 'value:build:--with' 'value:build:--with-source' 'value:build:--with-patch' 'value:build:--mirror' 'value:build:--from' 'value:build:--choose' 'value:build:--floor' 'value:build:-o' 'value:build:--output' 'value:build:--stop-after' 'value:build:--jobs' 'value:build:--in-memory' 'value:build:--build-dir' 'value:build:--on' 'value:build:--nodes' 'value:build:--cluster' 'value:build:--srun-option' 'value:build:--pass-env' 'value:mirror/create:--site' 'value:mirror/create:--fact' 'value:mirror/create:--with' 'value:mirror/create:--with-source' 'value:mirror/create:--with-patch' 'value:mirror/create:--mirror' 'value:mirror/create:--from' 'value:mirror/create:--choose' 'value:run:--view' 'value:run:--allow-variable' 'value:run:--how' 'value:run:--join' 'value:run:--inject' 'value:run:--transport' 'value:run:--memory' 'value:run:--site' 'value:start:--view' 'value:start:--allow-variable' 'value:start:--how' 'value:start:--join' 'value:start:--inject' 'value:start:--transport' 'value:start:--memory' 'value:start:--site' 'value:activate:--view' 'value:activate:--allow-variable' 'value:activate:--inject' 'value:activate:--transport' 'value:activate:--memory' 'value:activate:--site' 'value:inspect:--verify' 'value:inspect:--tree' 'value:inspect:--site' 'value:inspect:--signers' 'value:image/sign:--key' 'value:image/sign:--label' 'value:image/sign:--namespace' 'value:image/verify:--signers' 'value:image/inspect:--verify' 'value:image/inspect:--tree' 'value:image/inspect:--site' 'value:image/inspect:--signers' 'value:image/containerfile:--site' 'value:image/containerfile:--fact' 'value:image/containerfile:--with' 'value:image/containerfile:--with-source' 'value:image/containerfile:--with-patch' 'value:image/containerfile:--mirror' 'value:image/containerfile:--from' 'value:image/containerfile:--choose' 'value:image/containerfile:-o' 'value:image/containerfile:--output' 'value:image/containerfile:--folder' 'value:image/containerfile:--base' 'value:image/containerfile:--builder-base' 'value:image/containerfile:--view' 'value:image/containerfile:--package' 'value:image/containerfile:--builder-package' 'value:image/edf:-o' 'value:image/edf:--output' 'value:image/edf:--image' 'value:image/edf:--mount' 'value:image/edf:--workdir' 'value:image/edf:--env' 'value:image/edf:--annotation' 'value:image/edf:--device' 'value:image/edf:--gpu' 'value:image/edf:--view' 'value:image/edf:--site' 'value:image/edf:--fact' 'value:image/edf:--with' 'value:image/find:--registry' 'value:image/find:--ca' 'value:image/find:--token' 'value:image/find:--username' 'value:image/pull:--registry' 'value:image/pull:--ca' 'value:image/pull:--token' 'value:image/pull:--username' 'value:image/history:--registry' 'value:image/history:--ca' 'value:image/history:--token' 'value:image/history:--username' 'value:image/push:--registry' 'value:image/push:--ca' 'value:image/push:--token' 'value:image/push:--username' 'value:image/copy:--registry' 'value:image/copy:--ca' 'value:image/copy:--token' 'value:image/copy:--username' 'value:image/delete:--registry' 'value:image/delete:--ca' 'value:image/delete:--token' 'value:image/delete:--username' 'value:image/rollback:--registry' 'value:image/rollback:--ca' 'value:image/rollback:--token' 'value:image/rollback:--username' 'value:image/rollback:--to' 'value:pack:-o' 'value:pack:--output' 'value:pack:--format' 'value:pack:--view' 'value:pack:--entry' 'value:pack:-S' 'value:pack:--symlink' 'value:pack:--provenance' 'value:pack:--tier' 'value:pack:--site' 'value:pack:--fact' 'value:pack:--with' 'value:pack:--with-source' 'value:pack:--with-patch' 'value:install:--to' 'value:install:--view' 'value:bench:--baseline' 'value:bench:--challenger' 'value:bench:--launches' 'value:bench:--budget' 'value:bench:--wait-for-quiet' 'value:bench:--seed' 'value:bench:--placement' 'value:bench:--transport' 'value:bench:--ranks' 'value:bench:--benchmarks' 'value:bench:--program' 'value:bench:--sizes' 'value:bench:--memory' 'value:bench:--swap' 'value:bench:--with' 'value:bench:--with-source' 'value:bench:--with-patch' 'value:bench:--topology' 'value:bench:--cluster' 'value:bench:-o' 'value:bench:--output' 'value:bench:--on' 'value:bench:--sbatch-option' 'value:bench:--resume' 'value:compare:--beside' 'value:compare:--margin' 'value:compare:--minimum-launches' 'value:report:-o' 'value:report:--output' 'value:report:--overlay' 'value:report:--json-file' 'value:report:--csv' 'value:report:--transports-csv' 'value:report:--markdown' 'value:report:--margin' 'value:report:--minimum-launches' 'value:import:-o' 'value:import:--output' 'value:import:--placement' 'value:import:--memory' 'value:import:--ranks' 'value:import:--nodes' 'value:import:--distribution' 'value:import:--arm' 'value:import:--baseline' 'value:import:--name' 'value:import:--site' 'value:import:--transport' 'value:doctor:--view' 'value:doctor:--program' 'value:doctor:--site' 'value:doctor:--results' 'value:doctor:--arm' 'value:doctor:--log' 'value:doctor:--env' 'value:doctor:--have' 'value:doctor:--fact' 'value:inject/check:--with' 'value:inject/check:--upgrade' 'value:inject/check:--launcher' 'value:inject/check:--namespaces' 'value:inject/check:--compiled-with' 'value:inject/check:--library-path' 'value:inject/check:--env' 'value:inject/check:--root' 'value:inject/check:--isa' 'value:inject/check:--shs' 'value:inject/container:--with' 'value:inject/container:--form' 'value:inject/container:-o' 'value:inject/container:--output' 'value:inject/container:--library-path' 'value:inject/container:--env' 'value:inject/container:--root' 'value:inject/container:--isa' 'value:inject/container:--level' 'value:inject/container:--hook' 'value:inject/container:--on-mismatch' 'value:inject/container:--log' 'value:inject/container:--shs' 'value:inject/apply:--with' 'value:inject/apply:--eessi' 'value:inject/apply:--wrapper' 'value:inject/apply:--family' 'value:inject/apply:--compiler' 'value:inject/apply:--accelerator' 'value:inject/apply:--set' 'value:inject/apply:--level' 'value:inject/apply:--shs' 'value:inject/apply:--isa' 'value:inject/artefact:-o' 'value:inject/artefact:--output' 'value:inject/artefact:--name' 'value:inject/artefact:--place' 'value:inject/artefact:--shs' 'value:inject/artefact:--isa' 'value:inject/prove:--with' 'value:inject/prove:--own' 'value:inject/prove:--wrong' 'value:inject/prove:--ranks' 'value:inject/prove:--launches' 'value:inject/prove:--wait-for-quiet' 'value:inject/prove:--cluster' 'value:inject/prove:--transport' 'value:inject/prove:--set' 'value:inject/prove:--expect' 'value:inject/prove:--timeout' 'value:inject/prove:-o' 'value:inject/prove:--output' 'value:site/probe:--from' 'value:site/probe:--missing' 'value:site/probe:--part' 'value:site/probe:--partition' 'value:site/spack-config:-o' 'value:site/spack-config:--output' 'value:site/spack-config:--site' 'value:site/place:--mpi' 'value:site/place:--topology' 'value:cluster/up:--nodes' 'value:cluster/up:--rate' 'value:cluster/up:--delay' 'value:cluster/up:--share' 'value:cluster/up:--user' 'value:cluster/up:--spank' 'value:cluster/up:--plugstack' 'value:cluster/up:--cpus' 'value:cluster/up:--set' 'value:cluster/up:--name' 'value:cluster/down:--name' 'value:cluster/status:--name' 'value:cluster/exec:--name' 'value:cluster/exec:--on' 'value:cluster/exec:--as' 'value:cluster/kill:--name'
 end
 
 complete -c stackproof -f -a '(__stackproof_complete)'
