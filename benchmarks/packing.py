@@ -17,7 +17,7 @@ import tempfile
 from collections import defaultdict
 from pathlib import Path
 
-from stackproof.image import squashfs
+from stackproof.image import superblock
 
 
 def cpu_s(*argv: str) -> float:
@@ -44,12 +44,12 @@ def main() -> None:
             image, out = f"{name}/image.squashfs", f"{name}/out"
             for _ in range(args.rounds):
                 for level in args.levels:
-                    argv = squashfs.pack_argv(os.fspath(tree), image, level=level)
+                    argv = superblock.pack_argv(os.fspath(tree), image, level=level)
                     packing = cpu_s(*argv, "-processors", "2")
                     reading = cpu_s("unsquashfs", "-f", "-p", "1", "-d", out, image)
                     times[level].append((packing, reading))
                     sizes[level] = os.path.getsize(image)
-        base = sizes.get(squashfs.LEVEL, min(sizes.values()))
+        base = sizes.get(superblock.LEVEL, min(sizes.values()))
         for level in args.levels:
             pack, read = (statistics.median(one) for one in zip(*times[level], strict=True))
             print(

@@ -275,7 +275,7 @@ def _variables(view: SpackView) -> dict[str, Any]:
 
 
 def _is_list(name: str) -> bool:
-    from stackproof.build.engines.spack.stackinator.views import PREFIX_VARIABLES  # noqa: PLC0415 - used here only
+    from stackproof.build.engines.spack.stackinator.environments import PREFIX_VARIABLES  # noqa: PLC0415 - used here only
 
     return name in PREFIX_VARIABLES
 

@@ -11,10 +11,9 @@ from collections.abc import Mapping
 
 from stackproof.build.effects.workspace import BuildSetup, download_path
 from stackproof.build.engines.easybuild import tool
-from stackproof.build.engines.easybuild.buildplan import build_plan
 from stackproof.build.engines.easybuild.chain import Easyconfig
 from stackproof.build.engines.easybuild.effects import builder
-from stackproof.build.engines.easybuild.effects import progress as easybuild_progress
+from stackproof.build.engines.easybuild.engine import build_plan
 from stackproof.build.engines.easybuild.request import ChainRequest
 from stackproof.build.engines.easybuild.stack import EasyBuildLock, EasyBuildStack
 from stackproof.build.plan import Plan
@@ -123,7 +122,7 @@ def setup() -> BuildSetup:
     """Return what a build has of this machine."""
     return BuildSetup(
         fetch_command=tool.fetch_command,
-        install=easybuild_progress.install,
+        install=builder.install,
         environment=EnvPatch(set={"LMOD_CMD": str(builder.find_lmod()), "EASYBUILD_PARALLEL": "2"}),
         kept=files.cache_home() / "easybuild" / "components",
     )

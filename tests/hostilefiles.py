@@ -17,8 +17,9 @@ from stackproof.core import document, mountlist, noun
 from stackproof.core.errors import StackproofError
 from stackproof.doctor.evidence import log as evidence_log
 from stackproof.image import described, superblock
-from stackproof.image.container import cpio, sif, tar
+from stackproof.image.container import cpio, tar
 from stackproof.image.container import oci as container_oci
+from stackproof.image.container.effects import roots
 from stackproof.image.container.tree import Member, RootTree
 from stackproof.inject import hook_manifest
 from stackproof.knowledge.evidence import Evidence, redacted
@@ -194,7 +195,7 @@ CASES: dict[str, tuple[Callable[[], object], str]] = {
         "image-unreadable",
     ),
     "sif: a billion descriptors": (
-        lambda: sif.parse_header(_many_descriptors(), file_size=1 << 40, file="f"),
+        lambda: roots.parse_header(_many_descriptors(), file_size=1 << 40, file="f"),
         "image-unreadable",
     ),
     "squashfs: blocks of 2 GiB": (_header(block=1 << 31, log=31), "image-not-squashfs"),

@@ -8,8 +8,7 @@ from pathlib import Path
 from stackproof.build.engines.spack.stack import FileEntry, SpackStack
 from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig, read_cluster
 from stackproof.build.engines.spack.stackinator.config import note_older_spack, read_config
-from stackproof.build.engines.spack.stackinator.findings import FindingsList
-from stackproof.build.engines.spack.stackinator.folder import Folder
+from stackproof.build.engines.spack.stackinator.findings import FindingsList, Folder
 from stackproof.build.engines.spack.stackinator.reader import read_recipe
 
 DOCUMENTS = Path(__file__).parent / "documents" / "stackinator"

@@ -31,8 +31,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "src"))  # also before there is an environment with the package
 
 from stackproof.bench.amounts import parse_duration  # noqa: E402 - by the path above
-from stackproof.core.busy import MachineLoad  # noqa: E402 - by the path above
 from stackproof.core.effects import quiet  # noqa: E402 - by the path above
+from stackproof.core.effects.quiet import MachineLoad  # noqa: E402 - by the path above
 from stackproof.core.numbers import duration_text  # noqa: E402 - by the path above
 
 # What each build does, and about how many seconds it takes on two quiet cores, with downloads.

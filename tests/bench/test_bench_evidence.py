@@ -177,7 +177,7 @@ def test_a_core_that_others_keep_busy_is_no_fail_of_the_mpi_that_spins_there(roo
 
 
 _IMPATIENT = """
-import stackproof.bench.patience as patience
+import stackproof.bench.pace as patience
 from stackproof.cli import main
 
 patience.LEAST_S, patience.SHARE = 0.0, 0.3

@@ -8,13 +8,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from stackproof.bench import patience, schedule
+from stackproof.bench import pace, schedule
 from stackproof.bench.effects import run as bench_run
-from stackproof.bench.pace import pace_of
-from stackproof.bench.patience import Patience, SpentPatienceError
+from stackproof.bench.pace import Patience, SpentPatienceError, pace_of
 from stackproof.bench.spec import Arm, BenchSpec
-from stackproof.core.busy import MachineLoad
 from stackproof.core.command import Completed
+from stackproof.core.effects.quiet import MachineLoad
 from stackproof.core.monitor import null_monitor
 from stackproof.core.value import replace
 from stackproof.results.case import Case, Placement, Rank
@@ -127,7 +126,7 @@ def test_what_was_measured_changes_nothing(latency: float) -> None:
 
 
 def test_it_says_why_and_what_helps() -> None:
-    text = patience.sentence(after([made(0.8)] * 3), 61.0, "load 14 on 2 CPUs, mostly of `cc1`")
+    text = pace.sentence(after([made(0.8)] * 3), 61.0, "load 14 on 2 CPUs, mostly of `cc1`")
     assert text.startswith(
         "given up after 61 s: other programs disturbed 3 of 3 launches (rank 1 on a, lost 80% of "
         "its time to other programs)"
@@ -139,12 +138,12 @@ def test_it_says_why_and_what_helps() -> None:
 
 def test_a_batch_job_is_not_given_up() -> None:
     spec = BenchSpec(baseline=Arm(image="a"))
-    assert patience.of_bench(spec, 5.0) == Patience(began=5.0)
-    assert patience.of_bench(replace(spec, on="slurm"), 5.0) is None
+    assert pace.of_bench(spec, 5.0) == Patience(began=5.0)
+    assert pace.of_bench(replace(spec, on="slurm"), 5.0) is None
 
 
 def test_each_arm_has_an_estimate_where_a_bench_is_given_up() -> None:
-    groups = patience.closing_groups(PLAN, ())
+    groups = pace.closing_groups(PLAN, ())
     assert sum(map(len, groups)) == sum(one.block == 1 for one in PLAN)
     for group in groups:
         assert {one.arm for one in group} == {"base", "base-again", "mpich"}
@@ -152,9 +151,9 @@ def test_each_arm_has_an_estimate_where_a_bench_is_given_up() -> None:
         # Who compares times within a block must find them as they were planned.
         assert [one.order for one in group] == sorted(one.order for one in group)
     begun = groups[-1]
-    first, *_ = patience.closing_groups(PLAN, [begun[0].file_name])
+    first, *_ = pace.closing_groups(PLAN, [begun[0].file_name])
     assert first == begun[1:]
-    assert patience.closing_groups(PLAN, [one.file_name for one in PLAN]) == ()
+    assert pace.closing_groups(PLAN, [one.file_name for one in PLAN]) == ()
 
 
 def test_closing_launches_are_made_and_end_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,7 +173,7 @@ def test_closing_launches_are_made_and_end_in_time(monkeypatch: pytest.MonkeyPat
         clock=lambda: clock.now, monitor=lambda event: texts.append(event.text),
         folder=Path("/nowhere"),
     )  # fmt: skip
-    first, *rest = patience.closing_groups(PLAN, ())
+    first, *rest = pace.closing_groups(PLAN, ())
     assert rest
     assert bench_run._give_up(run, PLAN) == len(first)  # type: ignore[arg-type]
     assert tuple(kept) == first

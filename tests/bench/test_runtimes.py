@@ -11,18 +11,16 @@ import pytest
 
 from stackproof.bench import runtimes
 from stackproof.bench.effects.kinds import container_rank
-from stackproof.bench.runtimes.edf import Edf
-from stackproof.bench.runtimes.podman import Podman
-from stackproof.bench.runtimes.pyxis import Pyxis
+from stackproof.bench.runtimes import Edf, Podman, Pyxis
 from stackproof.bench.runtimes.start import ContainerStart, ImageSource
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.core.value import replace
 
 COVERS = (
-    "bench/runtimes/apptainer.py",
-    "bench/runtimes/enroot.py",
-    "bench/runtimes/sarus.py",
-    "bench/runtimes/singularity.py",
+    "bench/runtimes/__init__.py",
+    "bench/runtimes/__init__.py",
+    "bench/runtimes/__init__.py",
+    "bench/runtimes/__init__.py",
 )
 
 START = ContainerStart(

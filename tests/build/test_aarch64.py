@@ -28,7 +28,6 @@ from stackproof.core.monitor import null_monitor
 from stackproof.core.value import replace
 from stackproof.linking.effects.view import RootView, this_machine
 from stackproof.linking.loader import LoaderSettings, load_program
-from stackproof.pack import entries
 from stackproof.pack.effects import entry_files
 from stackproof.pack.model import EntryPoint, Loading
 
@@ -185,11 +184,11 @@ def test_entry_points_of_packs_start_programs(
             floor=floor, interpreter="/lib/ld-linux-aarch64.so.1",
             own="glibc/ld-linux-aarch64.so.1", libraries=(f"/lib/{armlab.TRIPLET}/libc.so.6",),
         )  # fmt: skip
-        env = entries.EnvPatch(set={"MPI_TINY": "small"})
+        env = entry_files.EnvPatch(set={"MPI_TINY": "small"})
         entry = EntryPoint(place=f"bin/hello{floor}", program="stack/hello", env=env)
-        table = entries.render_table(entry, loading)
+        table = entry_files.render_table(entry, loading)
         place = pack / entry.place
-        place.write_bytes(entries.fill(kinds["tier 0"], table))
+        place.write_bytes(entry_files.fill(kinds["tier 0"], table))
         place.chmod(0o755)
         argv = ("env", "STACKPROOF_PACK_EXPLAIN=1", f"/mnt/{entry.place}", "a word")
         said = _run(*armlab.inside(arm / "root", *argv, binds=((pack, "/mnt"),)))

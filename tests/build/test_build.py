@@ -27,7 +27,7 @@ COVERS = (
     "build/engines/wheel/effects/builder.py",
     "build/engines/wheel/effects/worker.py",
     "build/pip_answers.py",
-    "image/squashfs.py",
+    "image/superblock.py",
 )
 
 MPICH = "name: small\nmpi: {family: mpich, version: '5.0.2'}\n"

@@ -17,7 +17,7 @@ from stackproof import cli
 from stackproof.build.effects import locking, stacks
 from stackproof.build.effects.loaded import Loaded
 from stackproof.build.engines import spack
-from stackproof.build.engines.easybuild.effects import catalogue
+from stackproof.build.engines.easybuild.effects import builder
 from stackproof.build.engines.spack import locks
 from stackproof.build.engines.spack.effects import known
 from stackproof.build.engines.spack.effects.builder import BUILDER
@@ -267,7 +267,7 @@ def test_a_chain_from_debians_sources(recipe: str) -> None:
     named = dict(one.split()[0].split("@") for one in environment.specs if "@" in one)
     assert named.keys() == {recipe, "libfabric"}
     for name, version in named.items():
-        component = catalogue.load().components[name]
+        component = builder.load().components[name]
         (release,) = (one for one in component.releases if one.version == version)
         assert any(one.origin.startswith("debian-") for one in release.sources)
 

@@ -24,7 +24,7 @@ from stackproof.build.engines import spack
 from stackproof.build.engines.easybuild import engine as easybuild_engine
 from stackproof.build.engines.easybuild import tool
 from stackproof.build.engines.easybuild.chain import chain
-from stackproof.build.engines.easybuild.effects import catalogue
+from stackproof.build.engines.easybuild.effects import builder
 from stackproof.build.engines.easybuild.stack import make_lock
 from stackproof.build.engines.spack import engine as spack_engine
 from stackproof.build.engines.spack.stack import Caches
@@ -98,7 +98,7 @@ def of_spack() -> str:
 
 def of_easybuild() -> str:
     wanted = easybuilds.stack(request=REQUESTS["tools"])
-    found = chain(wanted.request, catalogue.load())
+    found = chain(wanted.request, builder.load())
     sources = [source for one in found.easyconfigs for source in one.sources]
     digests = {source.filename: source.accepted[0].sha256 for source in sources}
     brought = tuple(tool.artefact(name, tool.VERSION) for name in tool.PACKAGES)

@@ -13,7 +13,7 @@ from need import need
 from stackproof.build.effects.executor import execute
 from stackproof.build.effects.workspace import download_path
 from stackproof.build.engines.easybuild.chain import chain
-from stackproof.build.engines.easybuild.effects import catalogue
+from stackproof.build.engines.easybuild.effects import builder
 from stackproof.build.engines.easybuild.effects.sources import SourceFinder
 from stackproof.build.engines.easybuild.request import ChainRequest
 from stackproof.build.engines.easybuild.stack import Below, EasyBuildLock
@@ -29,8 +29,8 @@ from tinysources import LIBRARY
 pytestmark = pytest.mark.battery
 
 COVERS = (
-    "build/engines/easybuild/buildplan.py",
-    "build/engines/easybuild/effects/progress.py",
+    "build/engines/easybuild/engine.py",
+    "build/engines/easybuild/effects/builder.py",
 )
 
 BROKEN = {**LIBRARY, "two.c": "int two(void) { return 2 }\n"}
@@ -137,7 +137,7 @@ def test_what_configure_left_out_and_a_patch_that_does_not_fit(
 ) -> None:
     """The commands of the catalogue's libfabric before `make`, in a package that drops XPMEM."""
     request = ChainRequest(libfabric="2.1.0", providers=("shm",), xpmem=True)
-    made = chain(request, catalogue.load()).easyconfigs
+    made = chain(request, builder.load()).easyconfigs
     (text,) = (one.text for one in made if one.component == "libfabric")
     (commands,) = (line for line in text.splitlines() if line.startswith("prebuildopts"))
     dropped = {**LIBRARY, "config.log": "#define HAVE_SHM 1\n#define HAVE_XPMEM 0\n"}

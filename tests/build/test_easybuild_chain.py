@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from easybuildchains import OS_SOURCES, PATCH, REQUESTS
 from stackproof.build.engines.easybuild.chain import Chain, Easyconfig, chain
-from stackproof.build.engines.easybuild.effects import catalogue
+from stackproof.build.engines.easybuild.effects import builder
 from stackproof.build.engines.easybuild.request import (
     ChainRequest,
     ExternalComponent,
@@ -27,7 +27,7 @@ from stackproof.core.value import replace
 
 COVERS = ("build/engines/easybuild/selection.py", "build/engines/easybuild/wishes.py")
 
-CATALOGUE = catalogue.load()
+CATALOGUE = builder.load()
 SMALL = ChainRequest(libfabric="2.1.0", providers=("shm", "tcp"))
 CXI = ChainRequest(libfabric="2.1.0", providers=("shm", "cxi", "lnx"), shs="13.0.0")
 MPI = {"mpi": ("openmpi", "5.0.8")}

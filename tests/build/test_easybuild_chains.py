@@ -13,10 +13,10 @@ import pytest
 
 from easybuildchains import REQUESTS
 from stackproof.build.engines.easybuild.chain import Chain, chain
-from stackproof.build.engines.easybuild.effects import catalogue
+from stackproof.build.engines.easybuild.effects import builder
 
 FOLDER = Path(__file__).parents[1] / "golden" / "easybuild"
-CATALOGUE = catalogue.load()
+CATALOGUE = builder.load()
 
 
 def shown(made: Chain) -> str:

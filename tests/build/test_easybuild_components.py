@@ -12,12 +12,12 @@ import pytest
 import yaml
 
 from stackproof.build.engines.easybuild.components import FLAGS, Catalogue, parse_catalogue
-from stackproof.build.engines.easybuild.effects import catalogue
+from stackproof.build.engines.easybuild.effects import builder
 from stackproof.core import document as documents
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.core.versions import versions
 
-CATALOGUE = catalogue.load()
+CATALOGUE = builder.load()
 PLACES = {"provenance": {"news": {"title": "News", "url": "https://example.org/news"}}}
 SOURCE = {
     "origin": "upstream",

@@ -9,7 +9,7 @@ import pytest
 from easybuilds import lock, plan, stack
 from stackproof.build.engines.easybuild import events, layout, metadata, tool
 from stackproof.build.engines.easybuild.chain import Chain
-from stackproof.build.engines.easybuild.effects import catalogue, hooks
+from stackproof.build.engines.easybuild.effects import builder, hooks
 from stackproof.build.engines.easybuild.metadata import render_bom
 from stackproof.build.engines.easybuild.request import ChainRequest, ExternalComponent
 from stackproof.build.engines.easybuild.stack import (
@@ -179,9 +179,7 @@ def test_benchmarks_and_diagnostic_programs_are_on_the_path() -> None:
     )
     alone = metadata.describe_image(stack(request=replace(request, libcxi_tools=False)), both)
     assert f"{software}/two/1.0/bin" not in alone.views["default"].env.prepend["PATH"]
-    assert layout.PROGRAMS["osu"] == tuple(
-        catalogue.load().components["osu"].builds[0].paths["PATH"]
-    )
+    assert layout.PROGRAMS["osu"] == tuple(builder.load().components["osu"].builds[0].paths["PATH"])
 
 
 def test_hooks_and_their_reader_agree() -> None:

@@ -15,14 +15,13 @@ from easybuildchains import REQUESTS
 from need import need
 from stackproof.build.effects.executor import fetch
 from stackproof.build.engines.easybuild import tool
-from stackproof.build.engines.easybuild.chain import chain
-from stackproof.build.engines.easybuild.easyconfig import SYSTEM, Template, render
-from stackproof.build.engines.easybuild.effects import builder, catalogue
+from stackproof.build.engines.easybuild.chain import SYSTEM, Template, chain, render
+from stackproof.build.engines.easybuild.effects import builder
 from stackproof.build.engines.easybuild.effects.sources import SourceFinder
 from stackproof.build.engines.easybuild.tool import VERSION
 from stackproof.core.monitor import null_monitor
 
-CATALOGUE = catalogue.load()
+CATALOGUE = builder.load()
 # A compiler that is on the machine has an easyconfig elsewhere: here is one for the reader.
 ELSEWHERE = {
     "easyblock": "SystemCompilerGCC",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stackproof.build.engines.easybuild.chain import chain
-from stackproof.build.engines.easybuild.effects import catalogue
+from stackproof.build.engines.easybuild.effects import builder
 from stackproof.build.engines.easybuild.recipe import parse_easybuild_recipe
 from stackproof.build.engines.easybuild.request import (
     ChainRequest,
@@ -172,7 +172,7 @@ def test_wishes_that_come_to_nothing_have_their_place() -> None:
     document = parse(LEAST + WISHES.replace("SUM", "ab" * 32), file="x.yaml")
     stack = parse_easybuild_recipe(document, FACTS)
     with pytest.raises(StackproofError) as caught:
-        chain(stack.request, catalogue.load(), document.where)
+        chain(stack.request, builder.load(), document.where)
     places = {str(problem.where): problem.message for problem in caught.value.problems}
     assert list(places) == ["x.yaml:5:10", "x.yaml:6:39"]
     assert (
@@ -184,7 +184,7 @@ def test_wishes_that_come_to_nothing_have_their_place() -> None:
         file="x.yaml",
     )
     with pytest.raises(StackproofError) as caught:
-        chain(parse_easybuild_recipe(mended, FACTS).request, catalogue.load(), mended.where)
+        chain(parse_easybuild_recipe(mended, FACTS).request, builder.load(), mended.where)
     (problem,) = caught.value.problems
     assert str(problem.where) == "x.yaml:7:19"
     assert "`libcxi`, which is not in this chain" in problem.message
@@ -215,6 +215,6 @@ def test_the_shipped_lock_answers_the_shipped_recipe_and_the_catalogue(name: str
     stack = parse_easybuild_recipe(load(str(path)), FACTS)
     lock = load_noun(EasyBuildLock, path.with_name(f"{name}.lock.json"))
     assert lock is not None
-    made = chain(stack.request, catalogue.load())
+    made = chain(stack.request, builder.load())
     digests = {s.filename: s.accepted[0].sha256 for one in lock.components for s in one.sources}
     assert make_lock(stack, made, lock.tool, digests) == lock

@@ -16,7 +16,7 @@ import pytest
 from need import need
 from servers import QuietServer
 from stackproof.build.effects.workspace import download_path
-from stackproof.build.engines.easybuild.effects import catalogue
+from stackproof.build.engines.easybuild.effects import builder
 from stackproof.build.engines.easybuild.effects.sources import (  # fmt: skip
     ARCHIVE,
     SourceFinder,
@@ -309,7 +309,7 @@ def test_easybuild_itself_is_known_by_digest_or_taken_from_a_folder(tmp_path: Pa
 
 PACKED = [
     (component.name, release.version, source.origin)
-    for component in catalogue.load().components.values()
+    for component in builder.load().components.values()
     for release in component.releases
     for source in release.sources
     # PMIx's file is one that the archive has no more (docs/explanation/chains-built.md), libfabric's
@@ -327,7 +327,7 @@ def test_what_debian_packed_of_a_repository_gets_its_configure_script(
 ) -> None:
     """The commands of the catalogue do on the real file what they are there for."""
     need("network", "apt", "debian-archive", "easybuild")
-    releases = catalogue.load().components[name].releases
+    releases = builder.load().components[name].releases
     (release,) = (one for one in releases if one.version == version)
     (packed,) = (one for one in release.sources if one.origin == origin)
     path = looking().obtain(pinned(packed.file, packed.file.accepted[0].sha256))

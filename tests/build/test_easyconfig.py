@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackproof.build.engines.easybuild.easyconfig import (
+from stackproof.build.engines.easybuild.chain import (
     EXTERNAL_MODULE,
     SYSTEM,
     Template,

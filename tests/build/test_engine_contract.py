@@ -24,10 +24,10 @@ from stackproof.build.engine import Sources
 from stackproof.build.engines import spack
 from stackproof.build.engines.easybuild import stack as easybuild_stack
 from stackproof.build.engines.easybuild.recipe import parse_easybuild_recipe
-from stackproof.build.engines.guix.recipe import parse_guix_recipe
+from stackproof.build.engines.guix.engine import parse_guix_recipe
 from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig
-from stackproof.build.engines.spack.stackinator.externals import site_facts
-from stackproof.build.engines.vendor.recipe import parse_vendor_recipe
+from stackproof.build.engines.spack.stackinator.network import site_facts
+from stackproof.build.engines.vendor.engine import parse_vendor_recipe
 from stackproof.build.engines.wheel.engine import wants
 from stackproof.build.engines.wheel.recipe import parse_recipe, resolve
 from stackproof.build.engines.wheel.stack import Lock

@@ -9,7 +9,7 @@ import yaml
 
 from spackstacks import clones, content, entry, environment, node, stack
 from stackinators import SMALL, understand
-from stackproof.build import features
+from stackproof.build import tail
 from stackproof.build.engines import spack
 from stackproof.build.engines.spack import metadata
 from stackproof.build.engines.spack.stack import Caches, Compiler, SpackLock, SpackStack, SpackView
@@ -17,7 +17,7 @@ from stackproof.core.errors import Reason
 from stackproof.image.metadata import parse_env_json, render_env_json
 from stackproof.image.model import Image, MpiFacts, View
 
-COVERS = ("build/features.py",)
+COVERS = ("build/tail.py",)
 
 
 def view(name: str) -> tuple[SpackView, ...]:
@@ -59,7 +59,7 @@ def test_a_view_of_spack_says_its_mpi_gpus_compilers_and_what_was_asked_for() ->
         "amd": ["cray-mpich", "gcc", "mpi", "osu-micro-benchmarks", "rocm"],
         "tools": ["cmake", "nvhpc"],
     }
-    assert files[features.REFRAME] == (
+    assert files[tail.REFRAME] == (
         '"amd":\n'
         '  features: ["cray-mpich", "gcc", "mpi", "osu-micro-benchmarks", "rocm"]\n'
         '  cc: "mpicc"\n'
@@ -80,14 +80,14 @@ def test_a_view_of_spack_says_its_mpi_gpus_compilers_and_what_was_asked_for() ->
         '  views: ["tools"]\n'
     )
     # As those who use it read it: every value is text.
-    assert yaml.load(files[features.REFRAME], Loader=yaml.BaseLoader)["tools"]["cc"] == "nvc"
+    assert yaml.load(files[tail.REFRAME], Loader=yaml.BaseLoader)["tools"]["cc"] == "nvc"
 
 
 def test_the_file_of_a_recipe_is_left_as_it_is() -> None:
     of, lock = made(extra_files={"reframe.yaml": entry("x")})
-    assert features.REFRAME not in metadata.files(of, lock, {})
+    assert tail.REFRAME not in metadata.files(of, lock, {})
     (setup,) = (step for step in spack.build_plan(of, lock, Caches()).steps if step.name == "setup")
-    assert f"store/{features.REFRAME}" in setup.copies
+    assert f"store/{tail.REFRAME}" in setup.copies
 
 
 @pytest.mark.parametrize(
@@ -113,9 +113,9 @@ def test_a_file_that_nobody_could_read_is_a_problem_with_its_place(
 
 def test_features_are_read_back() -> None:
     facts = MpiFacts(family="mpich", version="5.0", prefix="/user-environment/x", launcher="hydra")
-    words = features.of_mpi(facts, "cuda")
+    words = tail.of_mpi(facts, "cuda")
     assert words == ("cuda", "mpi", "mpich")
-    assert features.of_mpi(None, "cuda", ("cmake",)) == ("cmake",)
+    assert tail.of_mpi(None, "cuda", ("cmake",)) == ("cmake",)
     image = Image(
         path="x", name="x", mount="/user-environment", size=1,
         views={"default": View(name="default", root="/user-environment/env/default", features=words)},

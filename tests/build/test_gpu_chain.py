@@ -20,7 +20,7 @@ from easybuilds import lock, plan, put, setup, stack
 from need import need
 from stackproof.build.effects.executor import execute
 from stackproof.build.engines.easybuild.chain import chain
-from stackproof.build.engines.easybuild.effects import catalogue
+from stackproof.build.engines.easybuild.effects import builder
 from stackproof.build.engines.easybuild.effects.builder import machine_problems
 from stackproof.build.engines.easybuild.effects.sources import SourceFinder, obtain_all
 from stackproof.build.engines.easybuild.engine import ENGINE
@@ -64,7 +64,7 @@ def test_libfabric_takes_cuda_where_no_driver_is(cuda: Path, tmp_path: Path) -> 
         libfabric="2.1.0", providers=("tcp",), gpu=Gpu.CUDA, origins=("debian-trixie",),
         gpu_at=ExternalComponent(version="13", prefix=str(cuda)),
     )  # fmt: skip
-    (made,) = chain(request, catalogue.load()).easyconfigs
+    (made,) = chain(request, builder.load()).easyconfigs
     (packed,) = obtain_all(SourceFinder((), null_monitor), made.sources)
     with tarfile.open(packed) as archive:
         archive.extractall(tmp_path, filter="data")
@@ -203,7 +203,7 @@ def test_every_compiler_by_its_folder(name: str, tmp_path: Path) -> None:
         libfabric="2.1.0", providers=("tcp",), mpi=("mpich", "4.0.2"), toolchain=toolchain,
         origins=("debian-trixie", "debian-bookworm"), versions={"hwloc": "2.9.0"},
     )  # fmt: skip
-    found = chain(request, catalogue.load())
+    found = chain(request, builder.load())
     fortran = made.fortran == "gfortran"
     assert ("-fallow-argument-mismatch" in found.easyconfigs[-1].text) is fortran
     assert ("gfortran" in found.tools) is fortran

@@ -11,10 +11,9 @@ import pytest
 import guixpacks
 from guixpacks import COMMIT, RECIPE, STORE, name_of
 from stackproof.build.effects import builders, stacks
+from stackproof.build.engines.guix import engine as guix_engine
 from stackproof.build.engines.guix import locking, scheme
-from stackproof.build.engines.guix import swap as guix_swap
-from stackproof.build.engines.guix.engine import ENGINE, render_bom
-from stackproof.build.engines.guix.recipe import parse_guix_recipe
+from stackproof.build.engines.guix.engine import ENGINE, parse_guix_recipe, render_bom
 from stackproof.build.engines.guix.stack import GuixLock, GuixStack, StoreItem
 from stackproof.build.options import RecipeOptions
 from stackproof.build.swap import Depth, parse_words
@@ -258,7 +257,7 @@ def test_a_swap_is_an_input_in_the_place_of_another(tmp_path: Path) -> None:
     again = swapped(tmp_path, "mpi=mpich-ofi", "libfabric=1.22.0")
     assert again.with_input == {"openmpi": "mpich-ofi", "libfabric": "libfabric@1.22.0"}
     (word,) = parse_words(["mpi=mpich-ofi"])
-    assert guix_swap.swap(document.parse(RECIPE, file="r"), word).depth is Depth.REBUILD
+    assert guix_engine.swap(document.parse(RECIPE, file="r"), word).depth is Depth.REBUILD
 
 
 @pytest.mark.parametrize(

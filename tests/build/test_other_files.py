@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 import inprocess
-from stackproof.build import other_files
 from stackproof.build.effects import other_files as effects_other_files
 
 SCRIPT = "#!/bin/bash\n#SBATCH --nodes=2\n{header}\n\n{step}\n"
@@ -28,7 +27,9 @@ BUILD = "FROM debian:12\nRUN cd openmpi-5.0.8 \\\n && ./configure {words} && mak
     ],
 )  # fmt: skip
 def test_an_environment_for_a_whole_script(header: str, step: str, told: str) -> None:
-    found = [*other_files.judge_batch(SCRIPT.format(header=header, step=step), "job.sh", None)]
+    found = [
+        *effects_other_files.judge_batch(SCRIPT.format(header=header, step=step), "job.sh", None)
+    ]
     assert len(found) == bool(told)
     assert told in "".join(map(str, found))
     assert all(str(problem.where) == "job.sh:3:1" for problem in found)
@@ -49,7 +50,9 @@ def test_an_environment_for_a_whole_script(header: str, step: str, told: str) ->
     ],
 )
 def test_an_mpi_without_libfabric(words: str, fabric: str | None, told: str) -> None:
-    found = [*other_files.judge_containerfile(BUILD.format(words=words), "Dockerfile", fabric)]
+    found = [
+        *effects_other_files.judge_containerfile(BUILD.format(words=words), "Dockerfile", fabric)
+    ]
     assert len(found) == bool(told)
     assert told in "".join(map(str, found))
     assert all(str(problem.where) == "Dockerfile:2:1" for problem in found)
@@ -57,7 +60,7 @@ def test_an_mpi_without_libfabric(words: str, fabric: str | None, told: str) -> 
 
 def test_ucx_of_a_library_that_is_no_mpi() -> None:
     text = "FROM a\nRUN cd ucc && ./configure --with-ucx=/usr\nRUN cd mpich && ./configure\n"
-    assert not [*other_files.judge_containerfile(text, "Dockerfile", None)]
+    assert not [*effects_other_files.judge_containerfile(text, "Dockerfile", None)]
 
 
 @pytest.mark.parametrize(
@@ -73,7 +76,7 @@ def test_ucx_of_a_library_that_is_no_mpi() -> None:
     ],
 )
 def test_an_environment_definition(text: str, told: str) -> None:
-    found = "".join(map(str, other_files.judge_edf(text, "a.toml", None)))
+    found = "".join(map(str, effects_other_files.judge_edf(text, "a.toml", None)))
     assert told in found
     assert bool(found) == bool(told)
     assert "not TOML" not in found or "--> a.toml:1:" in found

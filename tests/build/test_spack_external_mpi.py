@@ -22,7 +22,7 @@ from spackstacks import stack
 from stackproof.build.engines.spack import configuration
 from stackproof.build.engines.spack.effects import build as spack_build
 from stackproof.build.engines.vendor import plan
-from stackproof.build.engines.vendor.recipe import parse_vendor_recipe
+from stackproof.build.engines.vendor.engine import parse_vendor_recipe
 from stackproof.core import document
 from stackproof.core.value import replace
 from stackproof.image.effects.load import load_image

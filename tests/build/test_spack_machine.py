@@ -18,8 +18,7 @@ from stackproof.build.engines.spack.stackinator.defaults import (
     SystemPackage,
     default_cluster_config,
 )
-from stackproof.build.engines.spack.stackinator.findings import FindingsList
-from stackproof.build.engines.spack.stackinator.folder import Folder
+from stackproof.build.engines.spack.stackinator.findings import FindingsList, Folder
 from stackproof.core.document import parse
 from stackproof.core.effects import run
 from stackproof.site.effects.probe import load_site

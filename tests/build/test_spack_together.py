@@ -17,7 +17,7 @@ from need import need
 from spackstacks import clones, environment, lock_files, spliced, stack
 from stackproof.build.effects.workspace import Installing, Workspace
 from stackproof.build.engines import spack
-from stackproof.build.engines.spack import output, together
+from stackproof.build.engines.spack import layout, output
 from stackproof.build.engines.spack.effects import build as spack_build
 from stackproof.build.engines.spack.effects import nodes
 from stackproof.build.engines.spack.effects import together as spack_together
@@ -30,7 +30,7 @@ from stackproof.core.monitor import null_monitor
 
 COVERS = (
     "build/engines/spack/effects/together.py",
-    "build/engines/spack/together.py",
+    "build/engines/spack/layout.py",
 )
 
 # Passes only if somebody else passes it in the same moment.
@@ -214,7 +214,7 @@ def test_a_plan_has_one_step_for_all_environments(of: SpackStack) -> None:
     plan = spack.build_plan(of, lock, Caches())
     one = step(plan, "install-environments")
     names = [path.removesuffix("/spack.lock") for path in lock_files(of)][1:]
-    calls = together.list_calls(one, one.commands[0])
+    calls = layout.list_calls(one, one.commands[0])
     assert list(calls) == names
     for name, call in calls.items():
         assert call.argv[call.argv.index("-e") + 1] == f"/build/{name}"
@@ -275,7 +275,7 @@ def test_what_has_to_be_known_first_is_solved_first() -> None:
 def test_what_several_say_is_told_apart() -> None:
     names = ("environments/a", "environments/b")
     text = "environments/a: ==> one: 1\nodd: line\nenvironments/b: two\nenvironments/a: \n"
-    assert together.group_lines(text, names) == {
+    assert layout.group_lines(text, names) == {
         "environments/a": "==> one: 1\n", "environments/b": "two", "": "odd: line",
     }  # fmt: skip
     both = [output.Progress(total=3, done=frozenset("x"), running=("gcc",), phase="build"),

@@ -12,21 +12,21 @@ from stackproof.build.engines.spack.stack import (
     ViewChange,
 )
 from stackproof.build.engines.spack.stackinator import package_names, shadowed
+from stackproof.build.engines.spack.stackinator.cluster import local_repositories
 from stackproof.build.engines.spack.stackinator.compilers import satisfies
 from stackproof.build.engines.spack.stackinator.config import version_of
 from stackproof.build.engines.spack.stackinator.findings import FindingsList
-from stackproof.build.engines.spack.stackinator.repositories import local_repositories
 from stackproof.core.errors import Reason
 from stackproof.core.noun import from_json, to_json
 from stackproof.core.value import replace
 
 COVERS = (
     "build/engines/spack/stackinator/environments.py",
-    "build/engines/spack/stackinator/externals.py",
+    "build/engines/spack/stackinator/network.py",
     "build/engines/spack/stackinator/reader.py",
     "build/engines/spack/stackinator/network.py",
     "build/engines/spack/stackinator/versions.py",
-    "build/engines/spack/stackinator/views.py",
+    "build/engines/spack/stackinator/environments.py",
 )
 
 

@@ -8,7 +8,7 @@ from stackinators import understand
 from stackproof.core import limits
 from stackproof.core.errors import Reason
 
-COVERS = ("build/engines/spack/stackinator/hooks.py",)
+COVERS = ("build/engines/spack/stackinator/reader.py",)
 
 
 def rendered(text: str | bytes, **others: str) -> str:

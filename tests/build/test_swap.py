@@ -22,7 +22,7 @@ from stackproof.build.effects import builders, images, locking, stacks
 from stackproof.build.effects.loaded import OVERLAY, Loaded
 from stackproof.build.effects.workspace import download_path
 from stackproof.build.engines.easybuild.chain import chain
-from stackproof.build.engines.easybuild.effects import catalogue
+from stackproof.build.engines.easybuild.effects import builder
 from stackproof.build.engines.spack import swap as spack_swap
 from stackproof.build.engines.spack.effects import build as spack_build
 from stackproof.build.engines.spack.engine import ENGINE
@@ -38,7 +38,7 @@ from stackproof.core.errors import Reason, StackproofError
 from stackproof.recipe.composition import compose
 
 COVERS = (
-    "build/engines/wheel/swap.py",
+    "build/engines/wheel/engine.py",
     "build/engines/easybuild/swap.py",
     "build/engines/spack/swap.py",
     "build/engines/spack/mpis.py",
@@ -267,7 +267,7 @@ def test_words_change_the_recipe_that_an_image_carries(
 
 
 def _chain_of(loaded: Loaded) -> dict[str, str]:
-    found = chain(loaded.stack.request, catalogue.load())
+    found = chain(loaded.stack.request, builder.load())
     return {one.component: one.text for one in found.easyconfigs}
 
 

@@ -8,11 +8,9 @@ import pytest
 
 import crayrelease
 from crayrelease import PE, small
-from stackproof.build.engines.vendor import closure, plan, releases, rpm, selection
-from stackproof.build.engines.vendor.effects import reading_back, worker
-from stackproof.build.engines.vendor.engine import ENGINE
-from stackproof.build.engines.vendor.locking import ReadRpm, make_lock
-from stackproof.build.engines.vendor.recipe import parse_vendor_recipe
+from stackproof.build.engines.vendor import plan, releases, rpm, selection
+from stackproof.build.engines.vendor.effects import builder, worker
+from stackproof.build.engines.vendor.engine import ENGINE, ReadRpm, make_lock, parse_vendor_recipe
 from stackproof.build.engines.vendor.selection import ChosenRpms
 from stackproof.build.engines.vendor.stack import VendorStack
 from stackproof.core import document
@@ -226,7 +224,7 @@ def test_two_rpms_with_another_file_of_one_name() -> None:
 
 def test_what_is_changed_in_each_library() -> None:
     wish = stack("gtl: cuda\nxpmem: true\nlibraries: [/opt/cray/libfabric/1.22.0/lib64]\n")
-    changes = closure.changes(wish, crayrelease.lock(wish))
+    changes = selection.changes(wish, crayrelease.lock(wish))
     main, other = changes.values()
     assert main.rpath == (
         "$ORIGIN:$ORIGIN/../../cray-gtl-8.1.30/lib:/opt/cray/libfabric/1.22.0/lib64"
@@ -239,7 +237,7 @@ def test_hip_takes_the_place_of_an_older_one() -> None:
     wish = stack("gtl: rocm\nhip: '7'\n")
     lock = crayrelease.lock(wish)
     needs = replace(lock.libraries[1], needed=("libamdhip64.so.6", "libc.so.6"))
-    changes = closure.changes(wish, replace(lock, libraries=(lock.libraries[0], needs)))
+    changes = selection.changes(wish, replace(lock, libraries=(lock.libraries[0], needs)))
     assert changes[needs.target].replace == {"libamdhip64.so.6": "libamdhip64.so.7"}
     with pytest.raises(StackproofError, match="which `gtl` does not ask for"):
         stack("hip: '7'\n")
@@ -248,11 +246,11 @@ def test_hip_takes_the_place_of_an_older_one() -> None:
 def test_a_missing_soname_is_named_with_its_rpm_and_others_are_the_sites() -> None:
     wish = stack("gtl: cuda\n")
     lock = crayrelease.lock(wish)
-    assert closure.outside(wish, lock) == {
+    assert selection.outside(wish, lock) == {
         "libfabric.so.1": "libmpi_gnu_123.so.12.0.0", "libpmi.so.0": "libmpi_gnu_123.so.12.0.0",
         "libcudart.so.12": "libmpi_gtl_cuda.so.0", "libcuda.so.1": "libmpi_gtl_cuda.so.0",
     }  # fmt: skip
-    (problem,) = closure.missing(wish, lock)
+    (problem,) = selection.missing(wish, lock)
     assert problem.message == (
         "`libpmi.so.0`, which `libmpi_gnu_123.so.12.0.0` needs, is in none of the RPMs: "
         "`cray-pmi-*.rpm`, 6.1.15 or older, would bring it"
@@ -262,7 +260,7 @@ def test_a_missing_soname_is_named_with_its_rpm_and_others_are_the_sites() -> No
     assert releases.vendor_package("libmpi_gtl_hsa.so.0", "9.0.1") == "cray-mpich-8.1.33-gtl"
     assert releases.site_package("libgfortran.so.5") == "libgfortran5"
     assert releases.site_package("libunheard.so.1") == ""
-    assert closure.floor(lock) == ("2.31", "libmpi_gnu_123.so.12.0.0")
+    assert selection.floor(lock) == ("2.31", "libmpi_gnu_123.so.12.0.0")
 
 
 def test_what_a_lock_answers() -> None:
@@ -326,17 +324,17 @@ def test_wrappers_are_rewritten() -> None:
 def test_a_library_that_was_changed_otherwise_is_found() -> None:
     need = VersionNeed("libamdhip64.so.6", "hip_6", 2, False, False)
     before = elf(needed=("libamdhip64.so.6", "libc.so.6"), runpath="/x", version_needs=(need,))
-    change = closure.LibraryChange(
+    change = selection.LibraryChange(
         rpath="$ORIGIN", add=("libcuda.so.1",), replace={"libamdhip64.so.6": "libamdhip64.so.7"}
     )
     right = replace(
         before, needed=("libcuda.so.1", "libamdhip64.so.7", "libc.so.6"), runpath=None,
         rpath="$ORIGIN", version_needs=(need._replace(library="libamdhip64.so.7"),),
     )  # fmt: skip
-    assert reading_back.is_as_asked(before, right, change)
+    assert builder.is_as_asked(before, right, change)
     for wrong in (
         {"rpath": "libcuda.so.1"}, {"runpath": "/x"}, {"soname": "x"}, {"exports": {"a": 1}},
         {"needed": ("libamdhip64.so.7", "libc.so.6")}, {"version_needs": (need,)},
         {"needed": ("libcuda.so.1", "libc.so.6", "libamdhip64.so.7")},
     ):  # fmt: skip
-        assert not reading_back.is_as_asked(before, replace(right, **wrong), change), wrong
+        assert not builder.is_as_asked(before, replace(right, **wrong), change), wrong

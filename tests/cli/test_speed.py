@@ -146,7 +146,7 @@ def test_an_unchanged_build_imports_no_other_engine(tmp_path: Path) -> None:
 NOT_FOR_JUDGING = {
     *HEAVY - {"msgspec"}, "ctypes", "stackproof.core.document", "stackproof.inject.effects.artefact",
     "stackproof.mpi.effects.fabric", "stackproof.inject.effects.staging", "stackproof.inject.artefact",
-    "stackproof.inject.container", "stackproof.inject.wrapper", "stackproof.mpi.families",
+    "stackproof.inject.container", "stackproof.mpi.families",
     "stackproof.build.plan", "stackproof.site.model", "stackproof.build.stack", "stackproof.mpi.transports",
 }  # fmt: skip
 

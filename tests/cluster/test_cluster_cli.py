@@ -310,7 +310,7 @@ def test_the_status_of_somebody_elses_cluster_says_whose_it_is(
     assert f"`default` that is up is {owner}'s, not yours" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("action", ["kill", "restart"])
+@pytest.mark.parametrize("action", ["kill"])
 def test_a_node_of_no_cluster_cannot_be_touched(
     action: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

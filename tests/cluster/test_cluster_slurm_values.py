@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackproof.cluster import model, slurm_conf
+from stackproof.cluster import model
 from stackproof.cluster import slurm as cluster_slurm
 from stackproof.cluster.effects import cgroups
+from stackproof.cluster.effects import slurm as effects_slurm
 from stackproof.cluster.model import ClusterNode, ClusterSpec, ClusterState, enter_argv
 from stackproof.cluster.slurm import SlurmFacts, SlurmSpec, SpankPlugin, User, parse_user
 from stackproof.core import noun
@@ -127,7 +128,7 @@ def keys(text: str) -> list[str]:
 
 
 def test_every_node_has_a_line() -> None:
-    text = slurm_conf.slurm_conf(8, SlurmSpec(cpus=3), logs="/logs")
+    text = effects_slurm.slurm_conf(8, SlurmSpec(cpus=3), logs="/logs")
     nodes = [line for line in text.splitlines() if line.startswith("NodeName=")]
     assert len(nodes) == 8
     assert "NodeName=node8 NodeAddr=10.77.0.8 CPUs=3 " in nodes[-1]
@@ -135,7 +136,7 @@ def test_every_node_has_a_line() -> None:
 
 def test_a_setting_replaces_the_own_one_whatever_its_case() -> None:
     spec = SlurmSpec(settings=("killWAIT=9", "GresTypes=gpu", "GresTypes=tpu"))
-    text = slurm_conf.slurm_conf(1, spec, logs="/logs")
+    text = effects_slurm.slurm_conf(1, spec, logs="/logs")
     assert [line for line in text.splitlines() if line.lower().startswith("killwait")] == [
         "killWAIT=9"
     ]
@@ -153,24 +154,24 @@ def test_a_setting_replaces_the_own_one_whatever_its_case() -> None:
     ],
 )  # fmt: skip
 def test_control_groups_are_left_out_where_a_release_can(version: str, disabled: bool) -> None:
-    assert ("CgroupPlugin=disabled" in slurm_conf.cgroup_conf(version)) is disabled
+    assert ("CgroupPlugin=disabled" in effects_slurm.cgroup_conf(version)) is disabled
 
 
 def test_a_plugin_is_required() -> None:
     spec = SlurmSpec(spank=(SpankPlugin(path="/a.so"), SpankPlugin(path="/b.so", arguments=("c",))))
-    assert slurm_conf.plugstack_conf(spec).splitlines()[1:] == [
+    assert effects_slurm.plugstack_conf(spec).splitlines()[1:] == [
         "required /a.so",
         "required /b.so c",
     ]
-    assert "include" in slurm_conf.plugstack_conf(SlurmSpec(plugstack="/x"))
+    assert "include" in effects_slurm.plugstack_conf(SlurmSpec(plugstack="/x"))
 
 
 @pytest.mark.parametrize("host", ["", "root:x:0:0::/root:/bin/sh", "root:x:0:0::/root:/bin/sh\n"])
 def test_users_come_after_those_of_the_machine(host: str) -> None:
-    lines = slurm_conf.passwd(host, (ALICE,)).splitlines()
+    lines = effects_slurm.passwd(host, (ALICE,)).splitlines()
     assert lines[:-1] == host.splitlines()
     assert lines[-1] == "alice:x:2001:2001::/var/spool/users/alice:/bin/sh"
-    assert slurm_conf.group("", (ALICE,)) == "alice:x:2001:\n"
+    assert effects_slurm.group("", (ALICE,)) == "alice:x:2001:\n"
 
 
 # ------------------------------------------------------------------------------ going in

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stackproof.cluster import slurm_conf
+from stackproof.cluster.effects import slurm
 from stackproof.cluster.slurm import SlurmSpec, parse_spank
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "slurm-conf.txt"
@@ -20,7 +20,7 @@ def shown() -> str:
         cpus=2,
         settings=("KillWait=30", "DebugFlags=SPANK", "PartitionName=debug Nodes=node1"),
     )
-    files = slurm_conf.files(3, spec, version="22.05.8", logs="/run/logs")
+    files = slurm.conf_files(3, spec, version="22.05.8", logs="/run/logs")
     return "".join(f"==> {name}\n{text}" for name, text in files.items())
 
 

@@ -8,9 +8,8 @@ import pytest
 
 from experiments import FAST, QUIET, cells, experiment, sampled, with_spec
 from stackproof.compare import exceedance, tails
-from stackproof.compare.collect import arm_launches
+from stackproof.compare.collect import arm_launches, percentile, samples_of, shown_tails
 from stackproof.compare.compare import compare, panels_of
-from stackproof.compare.launch_samples import percentile, samples_of, shown_tails
 from stackproof.compare.margins import margins_of_tails, named_tails, planned_words
 from stackproof.compare.model import DEFAULT_MARGINS, Cell, Tail, Verdict, Why
 from stackproof.compare.notes import machine_changes

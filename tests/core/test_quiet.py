@@ -8,9 +8,8 @@ import time
 
 import pytest
 
-from stackproof.core import busy
-from stackproof.core.busy import MachineLoad
 from stackproof.core.effects import quiet
+from stackproof.core.effects.quiet import MachineLoad
 
 IDLE = "0.05 0.02 0.00 1/234 999\n"
 FOURTEEN = "14.00 13.50 9.00 15/234 999\n"
@@ -41,7 +40,7 @@ def load(average, running, cpus=CPUS, programs=()):
     ],
 )
 def test_the_kernels_text_is_read(text, expected):
-    assert busy.parse_load(text) == expected
+    assert quiet.parse_load(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -62,7 +61,7 @@ def test_a_machine_is_busy_without_two_free_cpus(average, running, cpus, is_busy
 
 
 def test_the_sentence_says_load_programs_consequence_and_what_to_do():
-    text = busy.busy_sentence(load(14.0, 14.0, programs=("cc1", "make")), "INCONCLUSIVE")
+    text = quiet.busy_sentence(load(14.0, 14.0, programs=("cc1", "make")), "INCONCLUSIVE")
     assert text == (
         "load 14 on 2 CPUs, mostly of `cc1`, `make`: expect INCONCLUSIVE, a launch takes about 8 "
         "times longer; wait with --wait-for-quiet 30m, or stop with Ctrl-C"
@@ -71,7 +70,7 @@ def test_the_sentence_says_load_programs_consequence_and_what_to_do():
 
 def test_programs_alike_count_together_and_those_without_time_not_at_all():
     spent = [("make", 3.0), ("cc1", 2.0), ("sleep", 0.0), ("cc1", 2.0), ("ld", 1.0), ("sh", 0.5)]
-    assert busy.greediest(spent) == ("cc1", "make", "ld")
+    assert quiet.greediest(spent) == ("cc1", "make", "ld")
 
 
 def test_it_is_told_at_once_and_waited_only_when_asked_for(kernel, monkeypatch):
@@ -133,13 +132,13 @@ def test_waiting_ends_when_some_looks_in_a_row_were_quiet():
     noisy, calm = load(14.0, 14.0), load(9.0, 0.1)
     found, took = waited([noisy, calm, noisy, calm, calm, calm], 600.0)
     assert (found, took) == (calm, 25.0)
-    assert busy.quiet_sentence(found, took) == "quiet after 25 s (load 9 on 2 CPUs)"
+    assert quiet.quiet_sentence(found, took) == "quiet after 25 s (load 9 on 2 CPUs)"
 
 
 def test_waiting_ends_when_the_time_is_over():
     found, took = waited(itertools.repeat(load(14.0, 14.0)), 12.0)
     assert took == 12.0
-    text = busy.quiet_sentence(found, took)
+    text = quiet.quiet_sentence(found, took)
     assert text == "still busy after 12 s (load 14 on 2 CPUs): goes on all the same"
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from stackproof.core.effects import files
 from stackproof.core.errors import Reason
 
-COVERS = ("core/effects/removal.py",)
+COVERS = ("core/effects/files.py",)
 
 DEEP = """
 import os

@@ -11,8 +11,7 @@ import pytest
 
 from need import need
 from stackproof.cluster.effects import state
-from stackproof.core import ownership
-from stackproof.core.effects import files
+from stackproof.core.effects import files, outputs
 from stackproof.core.effects.foreign import folder
 from stackproof.core.errors import Reason, StackproofError, fail
 
@@ -198,12 +197,12 @@ def test_what_is_written_replaces_a_link_and_not_what_it_leads_to(tmp_path: Path
     ],
 )  # fmt: skip
 def test_the_judgement(mode: int, owner: int, group: int, expected: str) -> None:
-    said = "foreign" if ownership.is_foreign(owner, 5) else ""
-    written = ownership.writable_by_others(mode, group, user=5, user_group=5)
+    said = "foreign" if outputs.is_foreign(owner, 5) else ""
+    written = outputs.writable_by_others(mode, group, user=5, user_group=5)
     assert (said or ("written" if written else "")) == expected
-    assert ownership.keeps_names(0o1777, 0, 0, user=5, user_group=5)
-    assert not ownership.keeps_names(0o0777, 0, 0, user=5, user_group=5)
-    assert not ownership.keeps_names(0o1777, 6, 0, user=5, user_group=5)
+    assert outputs.keeps_names(0o1777, 0, 0, user=5, user_group=5)
+    assert not outputs.keeps_names(0o0777, 0, 0, user=5, user_group=5)
+    assert not outputs.keeps_names(0o1777, 6, 0, user=5, user_group=5)
 
 
 def test_a_private_folder_is_in_a_place_that_keeps_names(tmp_path: Path) -> None:

@@ -9,12 +9,11 @@ import pytest
 from knowing import KNOWLEDGE
 from stackproof import cli
 from stackproof.core.errors import ExitCode, Reason
-from stackproof.doctor.answer import MOST_LINES, text_of
+from stackproof.doctor.answer import MOST_LINES, fitting_commands, text_of
 from stackproof.doctor.diagnosis import Diagnosis
 from stackproof.doctor.evidence.log import of_log
-from stackproof.doctor.remedies import fitting_commands
+from stackproof.doctor.evidence.variables import of_spelling
 from stackproof.doctor.rules import diagnose
-from stackproof.doctor.spelling import of_spelling
 from stackproof.knowledge.evidence import Evidence, merged
 
 RULES = {rule.id: rule for rule in KNOWLEDGE.rules}

@@ -15,8 +15,7 @@ from stackproof.compare import launch_checks
 from stackproof.core import noun
 from stackproof.core.errors import Reason
 from stackproof.core.value import replace
-from stackproof.doctor.launch_rules import rules_of_launches
-from stackproof.doctor.rules import diagnose
+from stackproof.doctor.rules import diagnose, rules_of_launches
 from stackproof.knowledge.evidence import Evidence
 from stackproof.results.measurement import Check, Disturbance, State
 from stackproof.results.model import Results

@@ -22,8 +22,8 @@ from stackproof.doctor.diagnosis import Diagnosis
 from stackproof.doctor.evidence import launches
 from stackproof.doctor.evidence.cores import of_cores
 from stackproof.doctor.evidence.results import implied, of_nodes, of_results
+from stackproof.doctor.evidence.variables import of_spelling, one_slip
 from stackproof.doctor.rules import diagnose
-from stackproof.doctor.spelling import of_spelling, one_slip
 from stackproof.knowledge.evidence import merged
 from stackproof.results.measurement import Check, Disturbance, Measurement, State
 from stackproof.results.metrics import METRICS

@@ -17,13 +17,11 @@ from stackproof.doctor.evidence.results import (
     curves_of,
     implied,
     of_bill,
-    of_environment,
     of_image,
-    of_interfaces,
     of_results,
     of_site,
-    parse_environment,
 )
+from stackproof.doctor.evidence.variables import of_environment, of_interfaces, parse_environment
 from stackproof.doctor.rules import diagnose
 from stackproof.image.model import Image, MpiFacts, View
 from stackproof.knowledge.effects.load import load_knowledge

@@ -17,8 +17,8 @@ from types import ModuleType
 import pytest
 
 from stackproof.bench.spec import parse_bench
-from stackproof.core.busy import MachineLoad
 from stackproof.core.effects.documents import load
+from stackproof.core.effects.quiet import MachineLoad
 
 pytestmark = pytest.mark.battery
 

@@ -19,7 +19,7 @@ ALLOWED = {
     "cluster/effects/node.py": "a node's own file systems",
     "cluster/effects/slurm.py": "a node's own root",
     "core/effects/foreign/tree.py": "by a descriptor",
-    "core/effects/removal.py": "by a descriptor",
+    "core/effects/files.py": "by a descriptor",
     "inject/effects/staging.py": "a folder that nobody else can enter",
     "inject/effects/versions.py": "a folder that nobody else can enter",
     "pack/effects/deliver.py": "a folder that nobody else can enter",

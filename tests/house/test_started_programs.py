@@ -20,7 +20,7 @@ ALLOWED = {
     ("core/effects/run.py", "argv"): "where commands of all rooms are started",
     ("core/effects/sandbox.py", "argv"): "the sandbox itself",
     ("doctor/effects/collect.py", "argv"): "a table of commands in the same file",
-    ("inject/effects/artefact.py", "squashfs.pack_argv(folder, whole)"): "mksquashfs",
+    ("inject/effects/artefact.py", "superblock.pack_argv(folder, whole)"): "mksquashfs",
     ("pack/effects/entry_files.py", "argv"): "gcc, of an architecture from a list",
     ("pack/effects/formats.py", "argv"): "zstd, or mksquashfs",
     ("pack/effects/interpreters.py", "program"): "a Python of root's or of the user's own",

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from rootfslab import config, layer, member, oci_files, sif
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.image.container import oci, tar
-from stackproof.image.container import sif as container_sif
+from stackproof.image.container.effects import roots as container_roots
 from stackproof.image.container.tree import Member, RootTree
 
 
@@ -273,10 +273,10 @@ def test_a_manifest_of_too_many_layers():
 
 
 def read_sif(content: bytes):
-    table = container_sif.parse_header(content[:512], file_size=len(content), file="f")
-    rows = content[table.offset : table.offset + table.entries * container_sif.DESCRIPTOR_BYTES]
-    found = container_sif.parse_partitions(rows, file_size=len(content), file="f")
-    return container_sif.root_partition(found, file="f")
+    table = container_roots.parse_header(content[:512], file_size=len(content), file="f")
+    rows = content[table.offset : table.offset + table.entries * container_roots.DESCRIPTOR_BYTES]
+    found = container_roots.parse_partitions(rows, file_size=len(content), file="f")
+    return container_roots.root_partition(found, file="f")
 
 
 def test_sif():
@@ -322,6 +322,6 @@ def test_changed_sif_headers():
 def test_looks(tmp_path):
     assert tar.looks_like_tar(layer(member("a", b"1")))
     assert not tar.looks_like_tar(b"\x7fELF" + bytes(600))
-    assert container_sif.looks_like_sif(sif(b"x"))
-    assert not container_sif.looks_like_sif(b"")
+    assert container_roots.looks_like_sif(sif(b"x"))
+    assert not container_roots.looks_like_sif(b"")
     assert io.BytesIO(layer()).read(1) == b"\0"

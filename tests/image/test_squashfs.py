@@ -17,7 +17,7 @@ from stackproof.build.engines.spack.stack import SpackStack
 from stackproof.build.engines.vendor.stack import VendorStack
 from stackproof.build.engines.wheel.recipe import ImageWish
 from stackproof.build.engines.wheel.stack import Stack
-from stackproof.image import squashfs
+from stackproof.image import superblock
 
 
 def make_tree(folder: Path) -> Path:
@@ -31,8 +31,8 @@ def make_tree(folder: Path) -> Path:
     return folder
 
 
-def digest(tree: Path, image: Path, *words: str, level: int = squashfs.LEVEL) -> str:
-    argv = squashfs.pack_argv(os.fspath(tree), os.fspath(image), level=level)
+def digest(tree: Path, image: Path, *words: str, level: int = superblock.LEVEL) -> str:
+    argv = superblock.pack_argv(os.fspath(tree), os.fspath(image), level=level)
     subprocess.run([*argv, *words], check=True, capture_output=True)
     return hashlib.sha256(image.read_bytes()).hexdigest()
 
@@ -43,7 +43,7 @@ def default(kind: type, field: str) -> object:
 
 def test_threads_and_cores_make_no_difference(tmp_path: Path) -> None:
     need("mksquashfs")
-    tree, image = make_tree(tmp_path / "tree"), tmp_path / "image.squashfs"
+    tree, image = make_tree(tmp_path / "tree"), tmp_path / "image.superblock"
     found = {digest(tree, image, "-processors", count) for count in ("1", "2", "3", "8")}
     before = os.sched_getaffinity(0)
     try:
@@ -58,21 +58,21 @@ def test_threads_and_cores_make_no_difference(tmp_path: Path) -> None:
 @pytest.mark.battery
 def test_the_level_is_that_which_was_asked_for(tmp_path: Path) -> None:
     need("mksquashfs")
-    tree, image = make_tree(tmp_path / "tree"), tmp_path / "image.squashfs"
-    assert len({digest(tree, image, level=level) for level in (1, squashfs.LEVEL, 19)}) == 3
+    tree, image = make_tree(tmp_path / "tree"), tmp_path / "image.superblock"
+    assert len({digest(tree, image, level=level) for level in (1, superblock.LEVEL, 19)}) == 3
     said = subprocess.run(["unsquashfs", "-s", image], check=True, capture_output=True, text=True)
     assert "compression-level 19" in said.stdout
 
 
 @pytest.mark.parametrize("compression", ["zstd", "gzip"])
 def test_packs_have_the_level_of_images(compression: str) -> None:
-    argv = squashfs.pack_argv("tree", "image", compression=compression)
-    assert argv[argv.index("-Xcompression-level") + 1] == str(squashfs.LEVEL)
+    argv = superblock.pack_argv("tree", "image", compression=compression)
+    assert argv[argv.index("-Xcompression-level") + 1] == str(superblock.LEVEL)
     for kind in (EasyBuildStack, SpackStack, VendorStack, Stack):
-        assert default(kind, "compression_level") == squashfs.LEVEL
-    assert default(ImageWish, "level") == squashfs.LEVEL
+        assert default(kind, "compression_level") == superblock.LEVEL
+    assert default(ImageWish, "level") == superblock.LEVEL
 
 
 def test_a_compressor_without_levels_gets_none() -> None:
     for name in ("xz", "lz4"):
-        assert "-Xcompression-level" not in squashfs.pack_argv("t", "i", compression=name)
+        assert "-Xcompression-level" not in superblock.pack_argv("t", "i", compression=name)

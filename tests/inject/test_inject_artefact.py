@@ -17,7 +17,7 @@ from need import need
 from stackproof.core.errors import ExitCode, Reason, StackproofError
 from stackproof.inject import hook_manifest
 from stackproof.inject.effects import artefact as inject_artefact
-from stackproof.inject.variants import ArtefactMetadata, Variant, choose_variant
+from stackproof.inject.levels import ArtefactMetadata, Variant, choose_variant
 
 COVERS = ("inject/artefact.py", "inject/cli/artefact.py")
 

@@ -12,7 +12,7 @@ from stackproof.inject.replacement import find_replacement
 from stackproof.linking.effects.view import RootView, this_machine
 from stackproof.linking.loader import LoaderSettings
 
-COVERS = ("inject/findings/gpu.py",)
+COVERS = ("inject/judge.py",)
 
 EVERY = ["MPI_Init", "MPI_Recv", "MPII_Win_get_attr"]
 USES_MPICH = "void MPI_Recv(int); void use(void) { MPI_Recv(0x4c000405); MPI_Recv(0x4c00080b); }\n"

@@ -14,7 +14,7 @@ from need import need
 
 pytestmark = pytest.mark.battery
 
-COVERS = ("inject/findings/tools.py",)
+COVERS = ("inject/findings/libraries.py",)
 
 PMPI = """#include <mpi.h>
 #include <stdio.h>

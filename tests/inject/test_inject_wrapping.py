@@ -7,9 +7,9 @@ import pytest
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.core.value import replace
 from stackproof.inject.eessi import variant_name
+from stackproof.inject.effects.staging import plan_wrapping
 from stackproof.inject.model import InjectionVerdict, Judgement, Way
 from stackproof.inject.ways import ALIASES
-from stackproof.inject.wrapper import plan_wrapping
 
 
 def judgement(way, environment):

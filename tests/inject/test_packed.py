@@ -10,7 +10,7 @@ import pytest
 from elflab import Lab
 from injectlab import USES_MPICH, mpich
 from need import need
-from stackproof.inject.findings.packed import pack_of
+from stackproof.inject.findings.abi import pack_of
 from stackproof.inject.judge import Question, judge
 from stackproof.inject.model import Cause, Finding, InjectionVerdict
 from stackproof.inject.replacement import find_replacement

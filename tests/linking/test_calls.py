@@ -125,7 +125,7 @@ int main(void) {
 """
 
 
-COVERS = ("linking/elf/call_tables.py",)
+COVERS = ("linking/elf/call_tables.py", "linking/elf/code.py", "linking/elf/reading.py")
 
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])

@@ -31,7 +31,7 @@ COVERS = (
     "linking/loader/binding.py",
     "linking/loader/closure.py",
     "linking/loader/search.py",
-    "linking/loader/view.py",
+    "linking/loader/ldcache.py",
 )
 
 LOADER = "/lib64/ld-linux-x86-64.so.2"

@@ -20,7 +20,7 @@ COVERS = (
     "inject/effects/job_judge.py",
     "inject/effects/job_key.py",
     "mount/effects/job_mpi.py",
-    "mpi/homes.py",
+    "mpi/requirement.py",
 )
 
 USES_MPICH = "void MPI_Recv(int); void use(void) { MPI_Recv(0x4c000405); MPI_Recv(0x4c00080b); }\n"

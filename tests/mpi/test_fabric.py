@@ -11,7 +11,7 @@ from stackproof.bench.effects import host_facts
 from stackproof.bench.effects.nodes import LaunchNodes
 from stackproof.core.value import replace
 from stackproof.mpi.effects import fabric
-from stackproof.report.summary import facts_part
+from stackproof.report.summary import list_facts
 
 HERE = LaunchNodes(nodes={"nid1": (0, 1)})
 
@@ -45,8 +45,8 @@ def test_a_bench_keeps_the_fabric_and_the_first_screen_has_it(
     host = host_facts.facts_of(HERE)
     assert host.get("fabric") == said
     made = comparison_of()
-    html = facts_part(replace(made, spec=replace(made.spec, host=host)))
-    assert all((name in html) == (name == shown) for name in ("Slingshot-11", "InfiniBand"))
+    facts = str(list_facts(replace(made, spec=replace(made.spec, host=host))))
+    assert all((name in facts) == (name == shown) for name in ("Slingshot-11", "InfiniBand"))
 
 
 def test_nodes_of_one_machine_have_none_of_its_nics(

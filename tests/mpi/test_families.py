@@ -4,7 +4,7 @@ import pytest
 
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.mpi import families, transports
-from stackproof.mpi.families import versions
+from stackproof.mpi.families import record
 
 CAPTURES = Path(__file__).parents[1] / "captures" / "launch"
 
@@ -21,13 +21,13 @@ CAPTURES = Path(__file__).parents[1] / "captures" / "launch"
     ],
 )
 def test_version_becomes_specifier(version, specifier):
-    assert versions.specifier(version) == specifier
+    assert record.specifier_of(version) == specifier
 
 
 @pytest.mark.parametrize("version", ["", "latest", "5.0.x", ">=5", "5.0.*", "5 .0", "v5.0"])
 def test_what_is_no_version_is_refused(version):
     with pytest.raises(StackproofError) as caught:
-        versions.specifier(version)
+        record.specifier_of(version)
     assert caught.value.reason is Reason.INVALID_VALUE
 
 

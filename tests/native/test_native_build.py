@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from need import need, works
-from stackproof.pack.entries import COMPILE
+from stackproof.pack.effects.entry_files import COMPILE
 
 NATIVE = Path(__file__).parents[2] / "native"
 _PACK = NATIVE.parent / "src" / "stackproof" / "pack" / "csrc"

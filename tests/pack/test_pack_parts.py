@@ -7,9 +7,16 @@ import pytest
 from stackproof.core.command import EnvPatch
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.core.value import replace
-from stackproof.pack.entries import MARK, TABLE_BYTES, fill, render_table
-from stackproof.pack.layout import check_inside, floor_of, program_place, run_path
-from stackproof.pack.model import EntryPoint, Loading, TextKind
+from stackproof.pack.effects.entry_files import MARK, TABLE_BYTES, fill, render_table
+from stackproof.pack.model import (
+    EntryPoint,
+    Loading,
+    TextKind,
+    check_inside,
+    floor_of,
+    program_place,
+    run_path,
+)
 from stackproof.pack.prefixes import (
     FINDERS,
     Sighting,

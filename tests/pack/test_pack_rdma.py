@@ -15,7 +15,7 @@ from stackproof.core import noun
 from stackproof.linking.effects import runpath
 from stackproof.linking.effects.view import RootView
 from stackproof.pack.cli.pack import explain_pack
-from stackproof.pack.effects import loaders, survey
+from stackproof.pack.effects import relocate, survey
 from stackproof.pack.model import Pack
 
 pytestmark = pytest.mark.skipif(os.uname().machine != "x86_64", reason="loader of x86_64")
@@ -183,7 +183,7 @@ def test_what_an_image_asks_for_is_not_written_to_entry_points(tmp_path: Path) -
         assert {name: os.path.realpath(file) for name, file in found.spare.items()} == {
             VERBS: str(verbs)
         }
-        return {**loaders.loading_of(found, (f"{MOUNT}/bin/verbs",)).spare}
+        return {**relocate.loading_of(found, (f"{MOUNT}/bin/verbs",)).spare}
 
     assert spare() == {VERBS: ("IBVERBS_1.9",)}
     content = program.read_bytes()

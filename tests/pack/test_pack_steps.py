@@ -21,14 +21,13 @@ from stackproof.pack.effects import (
     fitting,
     formats,
     interpreters,
-    loaders,
     make,
     relocate,
     survey,
 )
 from stackproof.pack.effects.deliver import Delivery
 from stackproof.pack.effects.make import PackWishes
-from stackproof.pack.layout import is_inside, is_loader
+from stackproof.pack.model import is_inside, is_loader
 
 
 def test_the_format_goes_by_the_name_unless_it_is_told() -> None:
@@ -60,7 +59,7 @@ def test_a_survey_tells_what_is_of_the_tree_of_this_machine_and_of_nobody(tmp_pa
         survey.check(found, (f"{MOUNT}/bin/hello",))
     assert error.value.reason is Reason.FILE_MISSING
     survey.check(found, ())
-    assert loaders.own_floor(found) >= loaders.loading_of(found, (f"{MOUNT}/bin/hello",)).floor
+    assert relocate.own_floor(found) >= relocate.loading_of(found, (f"{MOUNT}/bin/hello",)).floor
 
 
 @pytest.mark.parametrize(

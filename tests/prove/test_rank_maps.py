@@ -33,7 +33,7 @@ def test_files_and_those_that_are_opened_later(tmp_path: Path) -> None:
     later = lab.library("lib/plugin.so", defines=["later"])
     declarations = "#include <unistd.h>\nstatic void late(void) __attribute__((destructor));\n"
     declarations += "static void late(void) { usleep(300000); }\n"
-    program = lab.program(needs=[first], calls=["first"], declarations=declarations)
+    program = lab.program(needs=[first], calls=["first"], declarations=declarations, opens=True)
     (tmp_path / "seen").mkdir()
     done = start(tmp_path / "seen", program, later, settings=(f"LD_LIBRARY_PATH={tmp_path}/lib",))
     out, _ = done.communicate(timeout=600)

@@ -18,16 +18,15 @@ from stackproof.compare.compare import compare
 from stackproof.compare.effects.results import load_results
 from stackproof.compare.model import Verdict, Why
 from stackproof.core import noun
-from stackproof.core.busy import MachineLoad
 from stackproof.core.command import Completed, EnvPatch
 from stackproof.core.effects import quiet
+from stackproof.core.effects.quiet import MachineLoad
 from stackproof.core.monitor import Event
 from stackproof.core.numbers import size_text
 from stackproof.core.value import replace
 from stackproof.launch.effects import neighbours
 from stackproof.launch.effects.neighbours import CpuTimes
 from stackproof.prove import model as prove_model
-from stackproof.prove import speeds
 from stackproof.prove.effects import arms as prove_arms
 from stackproof.prove.effects import speed as prove_speed
 from stackproof.prove.effects.arms import ProofArm, ProofRun, ProveOptions, Ready
@@ -287,11 +286,11 @@ def test_where_the_own_mpi_differs_from_itself_there_is_no_factor(factor: float)
     )  # fmt: skip
     comparison = compare(simulate(plan))
     assert comparison.verdict_of("impi again").verdict is Verdict.FAIL
-    found = speeds.speeds_of(comparison)
+    found = prove_speed.speeds_of(comparison)
     assert {(one.verdict, one.why) for one in found} == {
         ("INCONCLUSIVE", "not judged: the baseline differs from itself")
     }
-    assert any("the null arm FAILS" in note for note in speeds.notes_of(comparison))
+    assert any("the null arm FAILS" in note for note in prove_speed.notes_of(comparison))
 
 
 def test_a_difference_within_the_noise_is_no_factor() -> None:
@@ -302,7 +301,7 @@ def test_a_difference_within_the_noise_is_no_factor() -> None:
         slower={"impi again": planted, INJECTED: planted},
     )  # fmt: skip
     comparison = compare(simulate(plan))
-    undecided = [one for one in speeds.speeds_of(comparison) if one.benchmark == "latency"]
+    undecided = [one for one in prove_speed.speeds_of(comparison) if one.benchmark == "latency"]
     assert {(one.verdict, bool(one.remedy)) for one in undecided} == {("INCONCLUSIVE", True)}
 
 
@@ -312,7 +311,7 @@ def test_the_words_are_those_of_the_report() -> None:
                 slower={INJECTED: slow})  # fmt: skip
     comparison = compare(simulate(plan))
     cells = [cell for panel in comparison.panels for cell in panel.judgements[0].cells]
-    found = speeds.speeds_of(comparison)
+    found = prove_speed.speeds_of(comparison)
     assert [one.reads for one in found] == [cell_words(cell) for cell in cells]
     assert [one.ratio for one in found] == [cell.ratio for cell in cells]
     assert {one.verdict for one in found} == {"PASS", "FAIL"}

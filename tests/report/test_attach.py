@@ -22,7 +22,7 @@ from stackproof.share.trust import policy
 from synthetic import Noise, Plan, simulate, write_results
 
 COVERS = (
-    "report/cli/attach.py", "report/options.py", "mount/cli/attached.py",
+    "report/cli/attach.py", "report/options.py", "mount/cli/inspect.py",
     "report/effects/attached.py", "report/attested.py",
 )  # fmt: skip
 LABEL = "tiny/1:v1@here%x86_64"

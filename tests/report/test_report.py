@@ -31,6 +31,7 @@ COVERS = (
     "report/charts.py",
     "report/markdown.py",
     "report/page.py",
+    "report/ranking.py",
     "report/terminal.py",
     "report/words.py",
 )

@@ -6,15 +6,48 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 
 from stackproof import __version__
-from stackproof.build import benchmark, features
+from stackproof.build import benchmark
 from stackproof.build.plan import IMAGE_FILE, OUT, PYTHON, TOOLS, TREE_DIGEST, Step
 from stackproof.build.stack import AnyLock, AnyStack
 from stackproof.build.transport_views import with_transports
 from stackproof.core import ids, noun
 from stackproof.core.command import Command, EnvPatch
 from stackproof.core.value import replace
-from stackproof.image import metadata, model, squashfs
+from stackproof.image import metadata, model, superblock
 from stackproof.image.model import BenchmarkProgram, Image, MpiFacts, View
+
+# --------------------------------------------------------------------------------------------------
+# Words for what tests can expect of each view of an image, and the file that ReFrame's sites read.
+#
+# `meta/extra/reframe.yaml` maps an environment to `features`, to `cc`, `cxx` and `ftn`, and to the
+# `views` that it is started with (config/utilities/uenv.py,
+# github.com/eth-cscs/cscs-reframe-tests).
+
+REFRAME = "meta/extra/reframe.yaml"
+MPI = "mpi"
+_WRAPPERS = ("mpicc", "mpicxx", "mpifort")
+_COMPILERS = ("gcc", "g++", "gfortran")
+
+
+def of_mpi(facts: MpiFacts | None, gpu: str = "", more: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return the features of a view with an MPI: that it has one, which, for which GPUs."""
+    words = {MPI, facts.family, *([gpu] if gpu else []), *more} if facts else set(more)
+    return tuple(sorted(words))
+
+
+def reframe_yaml(
+    views: Mapping[str, tuple[str, ...]], compilers: Mapping[str, tuple[str, ...]] | None = None
+) -> str:
+    """Return the file for views with their features; `compilers` are those without an MPI's."""
+    lines = []
+    for name, features in sorted(views.items()):
+        own = (compilers or {}).get(name, _COMPILERS)
+        names = zip(("cc", "cxx", "ftn"), _WRAPPERS if MPI in features else own, strict=True)
+        facts = {"features": list(features), **dict(names), "views": [name]}
+        lines.append(f"{json.dumps(name)}:\n")
+        lines += [f"  {key}: {json.dumps(value)}\n" for key, value in facts.items()]
+    return "".join(lines) or "{}\n"
+
 
 BILL = "meta/bom.cdx.json"
 """The place of the bill of materials in an image."""
@@ -109,7 +142,7 @@ def metadata_step(
         "meta/stack.json": noun.to_json(stack),
         "meta/lock.json": noun.to_json(lock),
         BILL: bill,
-        features.REFRAME: features.reframe_yaml(
+        REFRAME: reframe_yaml(
             {name: view.features for name, view in image.views.items() if view.features}
         ),
         **{f"meta/recipe/{name}": text for name, text in recipe.items()},
@@ -142,7 +175,7 @@ def pack_step(*, mount: str, compression: str, level: int, inputs: tuple[str, ..
                 ),
             ),
             Command(
-                argv=squashfs.pack_argv(
+                argv=superblock.pack_argv(
                     mount, f"{OUT}/{IMAGE_FILE}", compression=compression, level=level
                 )
             ),

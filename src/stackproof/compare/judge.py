@@ -10,7 +10,7 @@ import numpy.typing as npt
 from msgspec import field
 
 from stackproof.compare import resampling
-from stackproof.compare.launch_samples import LaunchSamples, shown_tails
+from stackproof.compare.collect import LaunchSamples, shown_tails
 from stackproof.compare.margins import margins_of_tails, named_tails
 from stackproof.compare.model import (
     NULL_FAMILY_ERROR,

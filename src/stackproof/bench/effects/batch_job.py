@@ -38,7 +38,7 @@ from stackproof.results.case import Placement
 
 def load(folder: Path) -> BenchSpec:
     """Return the specification of a results folder, with the options of its last job."""
-    spec, job = run.load_spec(folder), _load_job(folder)
+    spec, job = planning.load_spec(folder), _load_job(folder)
     return replace(spec, scheduler_options=job.options) if job else spec
 
 
@@ -63,7 +63,7 @@ def submit(spec: BenchSpec, folder: Path, monitor: Monitor, *, command: tuple[st
     arms = planning.with_work(spec, bench_arms.make_ready(spec))
     folder = folder.absolute()
     at = scheduler.door(spec.cluster)
-    run.claim(spec, arms, folder)
+    planning.claim(spec, arms, folder)
     deciding.keep_budget(folder, spec.budget_s)
     plan = planning.schedule(spec, arms)
     missing = deciding.missing(run.experiment(spec, arms, folder, plan))
@@ -100,7 +100,7 @@ def work_in_job(folder: Path, monitor: Monitor) -> None:
     job = _load_job(folder)
     if job is None:
         raise fail(Reason.FILE_MISSING, f"`{folder}` has no job", hint="leave `--in-job` out")
-    spec = run.load_spec(folder)
+    spec = planning.load_spec(folder)
     place = nodes.of_job(spec, job, allocations.enter())
     run.run_bench(run.prepare(spec, place=place), folder, monitor, command=job.command)
 

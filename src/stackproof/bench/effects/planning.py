@@ -1,17 +1,22 @@
-"""The launches of a specification for arms that are ready, and no bench that makes none of them."""
+"""What a results folder is made for: its specification, and the launches of arms that are ready."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from stackproof.bench import schedule as schedules
 from stackproof.bench.effects import compiled_programs
 from stackproof.bench.effects.arms import Arms
 from stackproof.bench.schedule import Launch
 from stackproof.bench.spec import BenchSpec
-from stackproof.core.errors import Problem, Reason, StackproofError, fail
-from stackproof.results.model import LAUNCHES
+from stackproof.core import limits, noun
+from stackproof.core.effects import files
+from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
+from stackproof.core.value import replace
+from stackproof.results.model import ASKED, LAUNCHES
 
 
 def with_work(spec: BenchSpec, arms: Arms) -> Arms:
@@ -75,3 +80,56 @@ def require_launches(launches: Sequence[Launch], folder: Path) -> None:
             f"no launch was timed in `{folder}`",
             hint=f"give it more time with `stackproof bench --resume {folder} --budget DURATION`",
         )
+
+
+def identity(spec: BenchSpec, arms: Arms) -> str:
+    """Return the text by which a results folder knows its specification and its images.
+
+    How a scheduler was asked for nodes is no part of it, nor the budget: more time may be asked
+    for to continue.
+    """
+    return noun.to_json(
+        {
+            "spec": noun.to_data(replace(spec, scheduler_options={}, budget_s=None)),
+            "images": {name: ready.image.sha256 for name, ready in arms.by_name.items()},
+            **compiled_programs.identity(arms, spec.programs),
+        }
+    )
+
+
+def claim(spec: BenchSpec, arms: Arms, folder: Path) -> None:
+    """Take a results folder, or make sure that it belongs to the same specification."""
+    marker, text = folder / ASKED, identity(spec, arms)
+    try:
+        before = marker.read_text(encoding="utf-8") if marker.exists() else None
+    except OSError as error:
+        raise files.translate(error, marker) from error
+    if before is not None:
+        if before != text:
+            raise fail(
+                Reason.USAGE,
+                f"`{folder}` holds results of another specification or of other images",
+                hint="choose another folder with -o, or remove it",
+            )
+        return
+    files.check_empty(folder)
+    files.write(marker, text)
+
+
+def load_spec(folder: Path) -> BenchSpec:
+    """Return the specification that a results folder was made for.
+
+    Raises `StackproofError` (FILE_MISSING and what a broken file raises).
+    """
+    marker = folder / ASKED
+    try:
+        text = files.read_bounded(marker, limits.RESULTS)
+    except StackproofError as error:
+        raise fail(
+            Reason.FILE_MISSING,
+            f"`{folder}` is not a results folder that can be continued: no `{ASKED}`",
+            where=Location(file=os.fspath(marker)),
+            hint="give the folder that `stackproof bench` was writing",
+        ) from error
+    whole = noun.from_json(dict[str, Any], text, file=os.fspath(marker))
+    return noun.from_data(BenchSpec, whole.get("spec"), file=os.fspath(marker))

@@ -20,29 +20,35 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 from msgspec import Struct, field
 
 import stackproof
-from stackproof.bench import path_verdict, patience
+from stackproof.bench import pace as paces
+from stackproof.bench import path_verdict
 from stackproof.bench import schedule as schedules
 from stackproof.bench.effects import arms as bench_arms
 from stackproof.bench.effects import (
-    compiled_programs,
     deciding,
     host_facts,
     launching,
     mounts,
     nodes,
     path_probe,
+    planning,
 )
 from stackproof.bench.effects.arms import Arms
 from stackproof.bench.effects.aside import free_name, set_aside
 from stackproof.bench.effects.nodes import LaunchNodes
-from stackproof.bench.effects.planning import schedule, with_work
-from stackproof.bench.pace import Pace, pace_of, probes_s, seconds_of, shape_text
-from stackproof.bench.patience import Patience, SpentPatienceError
+from stackproof.bench.pace import (
+    Pace,
+    Patience,
+    SpentPatienceError,
+    pace_of,
+    probes_s,
+    seconds_of,
+    shape_text,
+)
 from stackproof.bench.schedule import Launch
 from stackproof.bench.spec import BenchSpec
 from stackproof.cluster.effects import up
@@ -52,14 +58,14 @@ from stackproof.core import limits, noun
 from stackproof.core.command import Completed
 from stackproof.core.effects import files, quiet
 from stackproof.core.effects.run import transcript
-from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
+from stackproof.core.errors import Problem, Reason, StackproofError
 from stackproof.core.monitor import Event, Monitor
 from stackproof.core.value import Value, replace
 from stackproof.results.case import Case, Placement
 from stackproof.results.effects import record as records
 from stackproof.results.effects.record import Record
 from stackproof.results.measurement import Measurement
-from stackproof.results.model import ASKED, LAUNCHES, SET_ASIDE, SPECIFICATION, ResultsSpec
+from stackproof.results.model import LAUNCHES, SET_ASIDE, SPECIFICATION, ResultsSpec
 from stackproof.results.path import MessagePaths
 
 """What a results folder was begun for."""
@@ -85,7 +91,7 @@ class Bench(Value):
 
     def launches(self) -> tuple[Launch, ...]:
         """Return the schedule."""
-        return schedule(self.spec, self.arms)
+        return planning.schedule(self.spec, self.arms)
 
 
 def prepare(spec: BenchSpec, arms: Arms | None = None, place: LaunchNodes | None = None) -> Bench:
@@ -110,7 +116,7 @@ def prepare(spec: BenchSpec, arms: Arms | None = None, place: LaunchNodes | None
     )
     if here and (unmounted := mounts.find_problems(arms, place)):
         raise StackproofError(*unmounted)
-    arms = with_work(spec, arms)
+    arms = planning.with_work(spec, arms)
     problems = launching.launcher_problems(arms, place)
     problems += launching.transport_problems(arms, place, placements, spec.memory)
     problems += launching.memory_problems(arms, spec.memory) if not problems else []
@@ -134,13 +140,13 @@ def run_bench(
 ) -> ResultsSpec:
     """Run every launch that is not done yet; return what `bench.json` says.
 
-    With `give_up` it ends early where others disturb nearly every launch (`bench.patience`), but in
+    With `give_up` it ends early where others disturb nearly every launch (`bench.pace`), but in
     no batch job. Inside a Slurm job these are the launches of its own allocation. Raises
     `StackproofError`, before anything is timed, for every arm whose probe cannot be run or took
     another path than was asked for; and when an arm's first launch fails (nothing after it would
     mean anything). Later failures are recorded with the launch and shown in the report.
     """
-    claim(bench.spec, bench.arms, folder)
+    planning.claim(bench.spec, bench.arms, folder)
     allocation = bench.place.allocation
     _tell_load(bench, monitor)
     if bench.place.state:
@@ -170,7 +176,7 @@ def run_bench(
                 monitor=monitor,
                 total=len(plan),
                 pace=pace,
-                patience=patience.of_bench(bench.spec, began) if give_up else None,
+                patience=paces.of_bench(bench.spec, began) if give_up else None,
             )
         if run is not None:
             run.pace = pace_in(bench, wanted, folder)
@@ -194,12 +200,12 @@ def _give_up(run: Run, plan: Sequence[Launch]) -> int:
     """Say why it ends here, and leave what can be compared; return how many launches there are."""
     spent, run.patience = run.patience, None
     if spent is not None:
-        text = patience.sentence(spent, run.clock(), quiet.look().text)
+        text = paces.sentence(spent, run.clock(), quiet.look().text)
         run.monitor(Event(what="note", name="bench", text=text))
     done = [path.name for path in (run.folder / LAUNCHES).glob("*.json")]
     began, made = run.clock(), len(done)
-    for group in patience.closing_groups(plan, done):
-        if run.clock() - began > patience.CLOSING_S:
+    for group in paces.closing_groups(plan, done):
+        if run.clock() - began > paces.CLOSING_S:
             break
         for launch in group:
             _run_launch(run, launch, last=True)
@@ -288,59 +294,6 @@ def program_paths() -> tuple[str, ...]:
     """Return what nodes must see to run this program: this Python and this package."""
     package = os.path.dirname(os.path.abspath(stackproof.__file__))
     return (sys.prefix, sys.base_prefix, package)
-
-
-def identity(spec: BenchSpec, arms: Arms) -> str:
-    """Return the text by which a results folder knows its specification and its images.
-
-    How a scheduler was asked for nodes is no part of it, nor the budget: more time may be asked
-    for to continue.
-    """
-    return noun.to_json(
-        {
-            "spec": noun.to_data(replace(spec, scheduler_options={}, budget_s=None)),
-            "images": {name: ready.image.sha256 for name, ready in arms.by_name.items()},
-            **compiled_programs.identity(arms, spec.programs),
-        }
-    )
-
-
-def claim(spec: BenchSpec, arms: Arms, folder: Path) -> None:
-    """Take a results folder, or make sure that it belongs to the same specification."""
-    marker, text = folder / ASKED, identity(spec, arms)
-    try:
-        before = marker.read_text(encoding="utf-8") if marker.exists() else None
-    except OSError as error:
-        raise files.translate(error, marker) from error
-    if before is not None:
-        if before != text:
-            raise fail(
-                Reason.USAGE,
-                f"`{folder}` holds results of another specification or of other images",
-                hint="choose another folder with -o, or remove it",
-            )
-        return
-    files.check_empty(folder)
-    files.write(marker, text)
-
-
-def load_spec(folder: Path) -> BenchSpec:
-    """Return the specification that a results folder was made for.
-
-    Raises `StackproofError` (FILE_MISSING and what a broken file raises).
-    """
-    marker = folder / ASKED
-    try:
-        text = files.read_bounded(marker, limits.RESULTS)
-    except StackproofError as error:
-        raise fail(
-            Reason.FILE_MISSING,
-            f"`{folder}` is not a results folder that can be continued: no `{ASKED}`",
-            where=Location(file=os.fspath(marker)),
-            hint="give the folder that `stackproof bench` was writing",
-        ) from error
-    whole = noun.from_json(dict[str, Any], text, file=os.fspath(marker))
-    return noun.from_data(BenchSpec, whole.get("spec"), file=os.fspath(marker))
 
 
 class Run(Struct, kw_only=True):

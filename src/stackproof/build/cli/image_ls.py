@@ -14,7 +14,7 @@ from pathlib import Path
 from stackproof.build.effects import cache_entries
 from stackproof.build.options import ImageListOptions
 from stackproof.build.plan import IMAGE_FILE
-from stackproof.core.cli.tables import ago_text, print_table
+from stackproof.core.cli.streams import ago_text, print_table
 from stackproof.core.effects import files
 from stackproof.core.errors import Reason, StackproofError, fail
 from stackproof.core.numbers import disk_text

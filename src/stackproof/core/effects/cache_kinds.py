@@ -14,8 +14,8 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from stackproof.core import harmless, ownership
-from stackproof.core.effects import files
+from stackproof.core import harmless
+from stackproof.core.effects import files, outputs
 from stackproof.core.effects.foreign.folder import fault, owner_text
 from stackproof.core.errors import Reason, fail
 
@@ -101,7 +101,7 @@ def _fault_of(path: Path) -> tuple[str, bool]:
         return "", False
     why = next(filter(None, (fault(one) for one in states if not stat.S_ISLNK(one.st_mode))), "")
     for one in states:
-        if ownership.is_foreign(one.st_uid, os.geteuid()):
+        if outputs.is_foreign(one.st_uid, os.geteuid()):
             return f"belongs to {owner_text(one.st_uid)}", True
     return why, False
 

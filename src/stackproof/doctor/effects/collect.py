@@ -26,16 +26,17 @@ from stackproof.doctor.effects import libraries, logs
 from stackproof.doctor.evidence import launches
 from stackproof.doctor.evidence import libraries as evidence_libraries
 from stackproof.doctor.evidence import results as evidence_results
+from stackproof.doctor.evidence import variables as evidence_variables
 from stackproof.doctor.evidence.programs import MACHINE, NVIDIA_VERSION, STACK, Reply, read_answers
 from stackproof.doctor.evidence.variables import (
     fits_settings,
     mpi_on_path,
     of_another_host,
+    of_spelling,
     of_variables,
 )
 from stackproof.doctor.log.story import story_of
 from stackproof.doctor.options import DoctorOptions
-from stackproof.doctor.spelling import of_spelling
 from stackproof.image.effects.load import load_image, read_member
 from stackproof.image.model import Image
 from stackproof.image.superblock import MAGIC
@@ -203,7 +204,7 @@ def _of_variables(evidence: Evidence, knowledge: Knowledge, *, here: bool) -> Ev
     if not here or not evidence.variables:
         return found
     # Those of results are held against the nodes that the ranks ran on.
-    there = evidence_results.of_interfaces(
+    there = evidence_variables.of_interfaces(
         evidence.variables, libraries.interfaces(), "this machine"
     )
     return merged(found, there)
@@ -244,7 +245,7 @@ def _image(path: str | None, view: str | None) -> tuple[Image | None, str]:
 def _job(options: DoctorOptions, results: Results | None) -> tuple[Evidence, Mapping[str, str]]:
     """Return the environment of the job as evidence and as it is; nothing where it is not known."""
     if options.env is not None:
-        variables = evidence_results.parse_environment(logs.text_of(options.env))
+        variables = evidence_variables.parse_environment(logs.text_of(options.env))
         if not variables:
             raise fail(
                 Reason.INVALID_VALUE,
@@ -252,9 +253,9 @@ def _job(options: DoctorOptions, results: Results | None) -> tuple[Evidence, Map
                 where=Location(file=options.env),
                 hint=f"write it in a rank: srun -n1 env > {options.env}",
             )
-        return evidence_results.of_environment(variables, options.env), variables
+        return evidence_variables.of_environment(variables, options.env), variables
     if results is None and options.site is None:
-        return evidence_results.of_environment(os.environ, "this shell"), dict(os.environ)
+        return evidence_variables.of_environment(os.environ, "this shell"), dict(os.environ)
     return Evidence(), {}
 
 

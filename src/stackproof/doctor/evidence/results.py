@@ -14,6 +14,7 @@ from stackproof.core.errors import Reason
 from stackproof.core.value import Value
 from stackproof.doctor.evidence import log
 from stackproof.doctor.evidence.cores import of_cores
+from stackproof.doctor.evidence.variables import of_interfaces
 from stackproof.image.model import Image
 from stackproof.knowledge.evidence import Evidence, FactValue, merged, relevant
 from stackproof.knowledge.reference_curves import BufferPlace, memory_of
@@ -37,14 +38,6 @@ _PACKAGES = ("libfabric", "libcxi", *families.REGISTRY, "prrte")
 """Packages of a bill of materials that are components of rules."""
 
 _LNX = re.compile(r"(^|[,:])lnx(,|$)")
-_INTERFACES = (
-    "OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_oob_tcp_if_include", "PRTE_MCA_prte_if_include",
-    "FI_TCP_IFACE", "UCX_NET_DEVICES", "HYDRA_IFACE", "I_MPI_HYDRA_IFACE", "GLOO_SOCKET_IFNAME",
-    "NCCL_SOCKET_IFNAME",
-)  # fmt: skip
-"""Variables that name interfaces, with commas between them; NCCL takes beginnings of names."""
-_INTERFACE = re.compile(r"[a-z][a-z0-9_.-]*")
-_NO_INTERFACES = re.compile(r"all$|mlx|any$|lo$")
 
 LOCAL = "local"
 """The site that stands for the machine stackproof runs on."""
@@ -216,26 +209,6 @@ def _spack_facts(found: Mapping[str, Sequence[Mapping[str, Any]]], pieces: _Piec
                 pieces.fact(fact, value in fabrics.split(","))
 
 
-def of_environment(variables: Mapping[str, str], origin: str) -> Evidence:
-    """Return the variables of a whole environment that have to do with MPI."""
-    kept = relevant(variables)
-    return Evidence(variables=kept, origins={f"variable {name}": origin for name in kept})
-
-
-def parse_environment(text: str) -> dict[str, str]:
-    """Return the variables in what `env` prints; lines that are none belong to the one before."""
-    found: dict[str, str] = {}
-    last = ""
-    for line in text.splitlines():
-        name, equals, value = line.partition("=")
-        if equals and name.replace("_", "a").isalnum():
-            found[name] = value
-            last = name
-        elif last:
-            found[last] += f"\n{line}"
-    return found
-
-
 def implied(evidence: Evidence) -> Evidence:
     """Return what follows from evidence: what variables ask for, how two releases of PMIx stand."""
     return merged(_transport(evidence), _pmix(evidence))
@@ -270,31 +243,6 @@ def _transport(evidence: Evidence) -> Evidence:
     name, transport = list(origins.items())[-1]
     return Evidence(
         facts={"transport": transport}, origins={"fact transport": f"{name} asks for it"}
-    )
-
-
-def of_interfaces(variables: Mapping[str, str], there: Sequence[str], origin: str) -> Evidence:
-    """Return whether variables name an interface that a machine lacks; `there` are its own.
-
-    Addresses, and devices that are no interface, are passed over. Nothing is told when no variable
-    names any.
-    """
-    named = {
-        (variable, word)
-        for variable in _INTERFACES
-        for word in variables.get(variable, "").split(",")
-        if _INTERFACE.fullmatch(word) and not _NO_INTERFACES.match(word)
-    }
-    if not named or not there:
-        return Evidence()
-    missing = sorted(
-        f"{variable}={word}"
-        for variable, word in named
-        if not any(name.startswith(word) for name in there)
-    )
-    text = f"{', '.join(missing)}; {origin} has {', '.join(sorted(there))}" if missing else origin
-    return Evidence(
-        facts={"interface-missing": bool(missing)}, origins={"fact interface-missing": text}
     )
 
 

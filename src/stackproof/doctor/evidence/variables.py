@@ -3,14 +3,96 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from stackproof.core.versions import Versions, versions
-from stackproof.knowledge.evidence import Evidence, FactValue
+from stackproof.knowledge.evidence import Evidence, FactValue, relevant
 from stackproof.knowledge.model import Knowledge
 from stackproof.mpi import families
 from stackproof.mpi.families.cray_mpich import CRAY_MPICH
 from stackproof.site.model import VendorMpi
+
+# ----------------------------------- Names and values of variables to those that somebody mistyped
+# A name is mistyped where nothing is known of it and one slip of the hand makes it a known one;
+# then nobody reads it, and nobody says so.
+
+_INTERFACES = (
+    "OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_oob_tcp_if_include", "PRTE_MCA_prte_if_include",
+    "FI_TCP_IFACE", "UCX_NET_DEVICES", "HYDRA_IFACE", "I_MPI_HYDRA_IFACE", "GLOO_SOCKET_IFNAME",
+    "NCCL_SOCKET_IFNAME",
+)  # fmt: skip
+"""Variables that name interfaces, with commas between them; NCCL takes beginnings of names."""
+_INTERFACE = re.compile(r"[a-z][a-z0-9_.-]*")
+_NO_INTERFACES = re.compile(r"all$|mlx|any$|lo$")
+_READ = re.compile(r"^(?:FI_|(?:OMPI|PRTE|PMIX)_MCA_|MPIR_CVAR_|MPICH_|I_MPI_|UCX_|CXI_|MV2_|MVP_)")
+_FRAMEWORK = re.compile(r"^(OMPI_MCA_[a-z]+)(?:_.*)?$")
+_SHORTEST = 5
+"""Characters of a name below which one slip makes it anything."""
+
+
+def of_spelling(variables: Mapping[str, str], knowledge: Knowledge) -> Evidence:
+    """Return whether variables have names, or values, that are almost known ones."""
+    facts: dict[str, FactValue] = {}
+    origins: dict[str, str] = {}
+    for fact, found in (
+        ("names-misspelt", list(_names(variables, knowledge))),
+        ("values-unknown", list(_values(variables, knowledge))),
+        ("values-quoted", list(_quoted(variables))),
+    ):
+        facts[fact] = bool(found)
+        origins[f"fact {fact}"] = "; ".join(found) or "every variable that is known"
+    return Evidence(facts=facts, origins=origins)
+
+
+def _names(variables: Mapping[str, str], knowledge: Knowledge) -> Iterator[str]:
+    known = {name for setting in knowledge.settings for name in setting.names}
+    for name in sorted(variables):
+        match = _FRAMEWORK.match(name)
+        if match and match[1] in known:
+            continue  # a parameter of a framework or of one of its components
+        beginning = match[1] if match else name
+        if name in known or not _READ.match(name):
+            continue
+        near = [one for one in known if one_slip(beginning, one)]
+        if near:
+            rest = name.removeprefix(beginning)
+            yield f"{name} is read by nobody: {' or '.join(one + rest for one in sorted(near))}?"
+
+
+def _values(variables: Mapping[str, str], knowledge: Knowledge) -> Iterator[str]:
+    for setting in knowledge.settings:
+        for name in setting.names if setting.allowed else ():
+            value = variables.get(name)
+            if value is not None and value.lower() not in setting.allowed:
+                yield f"{name}={value} is none of {', '.join(setting.allowed)}"
+
+
+def _quoted(variables: Mapping[str, str]) -> Iterator[str]:
+    for name, value in sorted(variables.items()):
+        if _IN_QUOTES.search(value):
+            yield f"{name}={value} has quotes in its value"
+
+
+_IN_QUOTES = re.compile(r"""^\s*["'].*["']\s*$|^[^"']*"[^"]*$|"'|'\"""")
+
+
+def one_slip(one: str, other: str) -> bool:
+    """Return whether a letter too many, too few, another or two exchanged tell two names apart.
+
+    Another digit is another thing (`PSM2`, `PSM3`), not a slip.
+    """
+    if one == other or min(len(one), len(other)) < _SHORTEST or abs(len(one) - len(other)) > 1:
+        return False
+    start = 0
+    while start < min(len(one), len(other)) and one[start] == other[start]:
+        start += 1
+    left, right = one[start:], other[start:]
+    if len(left) == len(right):
+        another = left[1:] == right[1:] and not (left[0].isdigit() or right[0].isdigit())
+        return another or (left[:2] == right[1::-1] and left[2:] == right[2:])
+    longer, shorter = (left, right) if len(left) > len(right) else (right, left)
+    return longer[1:] == shorter and not longer[0].isdigit()
+
 
 _LISTS = {
     variable: family.name
@@ -186,3 +268,48 @@ def _of_another_release(evidence: Evidence) -> Iterator[str]:
         if module and said and module.split(".")[:3] != said.split(".")[:3]:
             yield f"{name}={module}, and the library says {said}"
             return
+
+
+def of_environment(variables: Mapping[str, str], origin: str) -> Evidence:
+    """Return the variables of a whole environment that have to do with MPI."""
+    kept = relevant(variables)
+    return Evidence(variables=kept, origins={f"variable {name}": origin for name in kept})
+
+
+def parse_environment(text: str) -> dict[str, str]:
+    """Return the variables in what `env` prints; lines that are none belong to the one before."""
+    found: dict[str, str] = {}
+    last = ""
+    for line in text.splitlines():
+        name, equals, value = line.partition("=")
+        if equals and name.replace("_", "a").isalnum():
+            found[name] = value
+            last = name
+        elif last:
+            found[last] += f"\n{line}"
+    return found
+
+
+def of_interfaces(variables: Mapping[str, str], there: Sequence[str], origin: str) -> Evidence:
+    """Return whether variables name an interface that a machine lacks; `there` are its own.
+
+    Addresses, and devices that are no interface, are passed over. Nothing is told when no variable
+    names any.
+    """
+    named = {
+        (variable, word)
+        for variable in _INTERFACES
+        for word in variables.get(variable, "").split(",")
+        if _INTERFACE.fullmatch(word) and not _NO_INTERFACES.match(word)
+    }
+    if not named or not there:
+        return Evidence()
+    missing = sorted(
+        f"{variable}={word}"
+        for variable, word in named
+        if not any(name.startswith(word) for name in there)
+    )
+    text = f"{', '.join(missing)}; {origin} has {', '.join(sorted(there))}" if missing else origin
+    return Evidence(
+        facts={"interface-missing": bool(missing)}, origins={"fact interface-missing": text}
+    )

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from stackproof.core import limits
 from stackproof.core.errors import Location, Reason, fail
 from stackproof.image.container.tar import damaged
-from stackproof.linking.loader.view import without_links
+from stackproof.linking.loader.ldcache import without_links
 
 _WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from stackproof.core.errors import Location, Reason, fail
 from stackproof.inject.effects import known_releases, named, override, staging, versions
 from stackproof.inject.effects.check import machine_of
-from stackproof.inject.effects.staging import Injection
+from stackproof.inject.effects.staging import Injection, Wrapping, plan_wrapping
 from stackproof.inject.effects.wanted import (
     Done,
     ProgramNow,
@@ -19,7 +19,6 @@ from stackproof.inject.judge import Question, judge
 from stackproof.inject.model import Judgement
 from stackproof.inject.options import ApplyOptions
 from stackproof.inject.replacement import Replacement, find_replacement, require_use
-from stackproof.inject.wrapper import Wrapping, plan_wrapping
 from stackproof.linking.effects.view import RootView
 from stackproof.linking.loader import Machine
 

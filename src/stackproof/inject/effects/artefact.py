@@ -14,7 +14,7 @@ from stackproof.core.command import Command
 from stackproof.core.effects import files, run
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.value import Value, replace
-from stackproof.image import squashfs
+from stackproof.image import superblock
 from stackproof.image.effects import image_file
 from stackproof.inject import hook_manifest
 from stackproof.inject.artefact import (
@@ -29,8 +29,8 @@ from stackproof.inject.effects import staging as inject_staging
 from stackproof.inject.effects.named import NamedPath
 from stackproof.inject.effects.staging import real_path
 from stackproof.inject.hook_manifest import Compact
+from stackproof.inject.levels import LEVELS, ArtefactMetadata, Variant, newest_node
 from stackproof.inject.replacement import Replacement, find_replacement
-from stackproof.inject.variants import LEVELS, ArtefactMetadata, Variant, newest_node
 from stackproof.linking.effects import runpath
 from stackproof.linking.effects.view import RootView
 from stackproof.linking.loader import LoaderSettings, load_program
@@ -225,7 +225,7 @@ def publish(artefact: ArtefactMetadata, folder: str, output: str) -> None:
     whole = folder
     if output.endswith(".squashfs"):
         whole = f"{folder}.squashfs"
-        run.check(Command(argv=squashfs.pack_argv(folder, whole), timeout_s=_PACK_TIMEOUT_S))
+        run.check(Command(argv=superblock.pack_argv(folder, whole), timeout_s=_PACK_TIMEOUT_S))
     try:
         os.rename(whole, output)
     except OSError as error:

@@ -9,7 +9,7 @@ import json
 import os
 
 from stackproof.core import mountlist
-from stackproof.mpi import homes
+from stackproof.mpi import requirement
 
 TYPE_CHECKING = False  # `typing`, msgspec and errors take longer to import than to mount
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SCHEMA = "stackproof/job-injection/2"
 _MAGIC = b"hsqs"
 # What the answer depends on besides files: where the loader looks, and what is put right.
-_DEPENDS = ("LD_LIBRARY_PATH", "LD_PRELOAD", "FI_PROVIDER_PATH", *homes.OPEN_MPI)
+_DEPENDS = ("LD_LIBRARY_PATH", "LD_PRELOAD", "FI_PROVIDER_PATH", *requirement.OPEN_MPI)
 _JUDGING = ("inject", "linking", "mpi")
 _LOADER_CACHE = "/etc/ld.so.cache"
 _DEEPEST = 2

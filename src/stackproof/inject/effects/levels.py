@@ -13,15 +13,16 @@ from stackproof.inject.effects.artefact import Made, ReadArtefact
 from stackproof.inject.effects.check import machine_of
 from stackproof.inject.hook_manifest import Compact
 from stackproof.inject.judge import Question
-from stackproof.inject.levels import Level, rank
-from stackproof.inject.options import ArtefactOptions, ProgramOptions
-from stackproof.inject.variants import (
+from stackproof.inject.levels import (
     ArtefactMetadata,
+    Level,
     Variant,
     check_name,
     check_release,
     choose_variant,
+    rank,
 )
+from stackproof.inject.options import ArtefactOptions, ProgramOptions
 
 ARTEFACT_FOLDER = "/opt/stackproof"
 

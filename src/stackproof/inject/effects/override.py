@@ -32,10 +32,10 @@ from stackproof.inject.effects.check import machine_of
 from stackproof.inject.effects.staging import Injection
 from stackproof.inject.effects.wanted import Done, ProgramNow, load_programs, refuse
 from stackproof.inject.judge import Question, judge
+from stackproof.inject.levels import Variant
 from stackproof.inject.options import ApplyOptions
 from stackproof.inject.replacement import Main, Replacement, find_replacement
 from stackproof.inject.site_hook import Settings
-from stackproof.inject.variants import Variant
 from stackproof.linking.effects.view import RootView
 from stackproof.linking.loader import Closure, LoaderSettings, Machine, load_program
 from stackproof.mpi import abi

@@ -13,9 +13,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from stackproof.core.errors import StackproofError
-from stackproof.inject.findings.libraries import fault_of
+from stackproof.inject.findings.libraries import fault_of, named_tool
 from stackproof.inject.findings.symbols import InjectionAttempt
-from stackproof.inject.findings.tools import named_tool
 from stackproof.inject.model import Cause, Effect, Finding, Way
 from stackproof.inject.program import calls_mpi, is_mpi, traces_of
 from stackproof.inject.replacement import find_replacement

@@ -25,8 +25,7 @@ from stackproof.linking.loader import (
     unversioned_providers,
 )
 from stackproof.mpi import abi
-from stackproof.mpi.abi import Abi, LibraryRole, fortran
-from stackproof.mpi.abi.fortran import MPICH_BLOCKS, OPENMPI_BLOCKS
+from stackproof.mpi.abi import MPICH_BLOCKS, OPENMPI_BLOCKS, Abi, LibraryRole
 
 _NAME = re.compile(r"(lib.+?)\.so(?:\.([0-9.]+))?")
 # What an artefact of ours adds to the names of its private libraries stands for no other library.
@@ -244,7 +243,7 @@ def _is_idle(case: InjectionAttempt, path: str, functions: list[str]) -> bool:
     asked = (
         entry.name for one in case.after.objects for entry in one.elf.imports if one is not part
     )
-    return not fortran.may_call([name for name in asked if name in part.elf.exports], functions)
+    return not abi.may_call([name for name in asked if name in part.elf.exports], functions)
 
 
 def asks_for_the_version(user: MappedObject) -> bool:

@@ -24,7 +24,7 @@ from stackproof.linking.effects.cache import ElfCache
 from stackproof.linking.elf import MAGIC, ElfFile, Glance, ReadableFile, glance, read
 from stackproof.linking.elf.constants import Traces, read_traces
 from stackproof.linking.loader import CacheEntry, File, Machine, ldcache, level_of
-from stackproof.linking.loader.view import PRELOAD_FILE, without_links
+from stackproof.linking.loader.ldcache import PRELOAD_FILE, without_links
 
 _DOTS = {"", ".", ".."}
 _GLANCE_BYTES, _DIGEST_BYTES = 4096, 1 << 20

@@ -13,9 +13,9 @@ from stackproof.linking.loader.binding import (
     unversioned_providers,
 )
 from stackproof.linking.loader.closure import Closure, Edge, load_program
+from stackproof.linking.loader.ldcache import CacheEntry, File, FileView
 from stackproof.linking.loader.machine import Interpreter, Machine, level_of
 from stackproof.linking.loader.search import LoaderSettings, MappedObject
-from stackproof.linking.loader.view import CacheEntry, File, FileView
 
 __all__ = [
     "CacheEntry",

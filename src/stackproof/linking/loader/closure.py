@@ -17,9 +17,9 @@ from stackproof.core import limits
 from stackproof.core.errors import Location, Reason, fail
 from stackproof.core.value import Value, replace
 from stackproof.linking.elf import ElfFile
+from stackproof.linking.loader.ldcache import FileView
 from stackproof.linking.loader.machine import Interpreter, Machine, interpreter_of
 from stackproof.linking.loader.search import Fatal, Hit, LoaderSettings, MappedObject, Searcher
-from stackproof.linking.loader.view import FileView
 
 
 class Edge(Value):

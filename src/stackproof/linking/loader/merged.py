@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from stackproof.linking.elf import ElfFile
 from stackproof.linking.elf.constants import Traces
-from stackproof.linking.loader.view import CacheEntry, File, FileView
+from stackproof.linking.loader.ldcache import CacheEntry, File, FileView
 
 
 class MergedView:

@@ -18,8 +18,8 @@ from msgspec import Struct, field
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.core.value import Value
 from stackproof.linking.elf import ElfFile
+from stackproof.linking.loader.ldcache import CacheEntry, File, FileView
 from stackproof.linking.loader.machine import Interpreter, Machine, hwcaps
-from stackproof.linking.loader.view import CacheEntry, File, FileView
 
 _TOKEN = re.compile(r"\$(?:\{(ORIGIN|LIB|PLATFORM)\}|(ORIGIN|LIB|PLATFORM)(?![A-Za-z0-9_]))")
 # FLAG_ELF_LIBC6 with the flag of each architecture: glibc, sysdeps/generic/ldconfig.h.

@@ -6,22 +6,135 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from stackproof.core import harmless, ids, limits, mountlist, noun
 from stackproof.core.effects import files
-from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.core.value import replace
 from stackproof.image import view_variables
-from stackproof.image.effects import tree
+from stackproof.image.effects import image_file, tree
 from stackproof.image.effects.load import load_image, load_superblock
 from stackproof.image.model import Image, TreeDigest
 from stackproof.image.superblock import Superblock
 from stackproof.mount import methods
-from stackproof.mount.cli import attached
 from stackproof.mount.effects.facts import load_mount_facts
 from stackproof.mount.options import InspectOptions
 from stackproof.share.effects import judging, naming, signing, verdicts
+from stackproof.share.effects.verdicts import AttachedFacts, VerdictFile
+from stackproof.share.trust.policy import TrustAction, TrustDecision
+from stackproof.share.verdict import AttestedVerdict
+
+# ------------------ What `inspect` shows of what is beside an image: what was measured, who signed
+
+_SHOWN = 3
+
+
+def attached_rows(found: AttachedFacts) -> list[tuple[str, str]]:
+    """Return the verdicts beside an image, and who signed it: a word and a line for each."""
+    lines: list[tuple[str, str]] = []
+    for one in found.verdicts:
+        if one.verdict is not None:
+            lines += _measured(one, one.verdict)
+        lines += [("measured", _why(problem, one.name)) for problem in one.problems]
+    signed = [
+        f"{one.said.label} by {one.signed.signer}, {judging.date_text(one.said.date)}, {one.key}"
+        for one in found.signatures
+    ]
+    nobody = "by nobody who is known here" if found.problems else "by nobody"
+    lines += _under("signed", signed or [nobody])
+    lines += [("", _why(problem, "a signature")) for problem in found.problems]
+    if found.decision is not None:
+        lines.append(("policy", _policy(found.decision)))
+    return lines
+
+
+def attached_parts(path: str) -> tuple[str, ...]:
+    """Return name and version of what an image says that it is made of, by its bill of materials.
+
+    What only built others is left out. Raises what reading images raises.
+    """
+    try:
+        components: Any = json.loads(image_file.read_member(path, "meta/bom.cdx.json"))[
+            "components"
+        ]
+        return tuple(
+            f"{one['name']} {one['version']}".strip()
+            for one in components
+            if one.get("scope") != "excluded"
+        )
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return ()
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return the first of several names, and how many more there are."""
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
+
+
+def _under(word: str, texts: Sequence[str]) -> list[tuple[str, str]]:
+    return [(word if not number else "", text) for number, text in enumerate(texts)]
+
+
+def _by(one: VerdictFile) -> str:
+    return f"signed by {', '.join(one.signers)}" if one.signers else "not signed"
+
+
+def _why(problem: Problem, what: str) -> str:
+    return f"{what} does not count: {problem.message} [{problem.reason}]"
+
+
+def _policy(decision: TrustDecision) -> str:
+    return (
+        "as this site asks" if decision.reason is None else f"{_action(decision)}: {decision.text}"
+    )
+
+
+def _action(decision: TrustDecision) -> str:
+    return (TrustAction.ALLOW if decision.reason is None else decision.action).value
+
+
+def _measured(one: VerdictFile, said: AttestedVerdict) -> list[tuple[str, str]]:
+    counts = (("pass", said.passed), ("open", said.open), ("fail", said.failed))
+    points = ", ".join(f"{len(points)} {word}" for word, points in counts if points)
+    where = " ".join(said.machine[key] for key in ("cpu", "fabric") if said.machine.get(key))
+    text = f"{said.verdict} beside {said.baseline or 'what it does not say'}"
+    about = "; ".join(filter(None, (said.date, where, said.trust)))
+    return [("measured", f"{text}; points: {points or 'none'}; {_by(one)}"), ("", about)]
+
+
+def attached_data(found: AttachedFacts) -> dict[str, object]:
+    """Return the verdicts beside an image, and who signed it, as JSON."""
+    decision = found.decision
+    return {
+        "verdicts": [_verdict(one) for one in found.verdicts],
+        "signatures": [
+            {
+                "label": one.said.label, "signer": one.signed.signer, "key": one.key,
+                "date": judging.date_text(one.said.date), "until": one.signed.until or None,
+            }
+            for one in found.signatures
+        ],
+        "problems": _problems(found.problems),
+        "policy": None if decision is None else {
+            "action": _action(decision), "reason": decision.reason, "text": decision.text,
+        },
+    }  # fmt: skip
+
+
+def _problems(problems: Iterable[Problem]) -> list[object]:
+    return [problem.data("note") for problem in problems]
+
+
+def _verdict(one: VerdictFile) -> dict[str, object]:
+    return {
+        "name": one.name, "size": one.size, "sha256": one.sha256,
+        "signers": list(one.signers), "problems": _problems(one.problems),
+        "verdict": one.verdict and noun.to_data(one.verdict),
+    }  # fmt: skip
+
 
 _NOT_HANDED_ON = "no: it holds files of a vendor, which stay at the sites that have them from it"
 _OTHER_KINDS = {Reason.IMAGE_NOT_SQUASHFS, Reason.IMAGE_NO_META, Reason.IMAGE_MISSING}
@@ -55,17 +168,17 @@ def run(asked: InspectOptions) -> int:
     verified = asked.verify is not None
     labels = naming.labels_of(path)
     beside = verdicts.look(path, asked.signers or judging.default_signers(), label=label)
-    parts = attached.parts(path) if image.lock_digest else ()
+    parts = attached_parts(path) if image.lock_digest else ()
     if asked.json:
         data = _data(image, head, facts, labels, known) | {
-            "parts": list(parts), "attached": beside and attached.data(beside),
+            "parts": list(parts), "attached": beside and attached_data(beside),
         }  # fmt: skip
         print(json.dumps(data, indent=1))
     else:
         text = "" if known is None else known.sha256
         said = f"{text}, as found" if asked.tree is not None else text
         print(render(image, head, facts, verified=verified, labels=labels, tree_text=said))
-        rows = [("parts", attached.listed(parts)), *(attached.rows(beside) if beside else ())]
+        rows = [("parts", listed(parts)), *(attached_rows(beside) if beside else ())]
         print(_lined(rows), end="\n" if parts or beside else "")
     return 0
 

@@ -23,7 +23,7 @@ import zlib
 from stackproof.core import limits
 from stackproof.core.effects import libc
 from stackproof.core.effects.libc import MountFailure
-from stackproof.core.ownership import is_private
+from stackproof.core.effects.outputs import is_private
 
 TYPE_CHECKING = False  # `typing` takes longer to import than an image to mount
 if TYPE_CHECKING:

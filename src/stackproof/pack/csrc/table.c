@@ -1,7 +1,7 @@
 /* The table of an entry point, which `stackproof pack` writes into a copy of the program.
  *
  * It is one record after another, each a letter, a text and a zero; an empty one ends it.
- * `stackproof/pack/entries.py` has the letters.
+ * `stackproof/pack/effects/entry_files.py` has the letters.
  */
 #include "entry.h"
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from stackproof.core.command import Command
 from stackproof.core.effects import files, run
 from stackproof.core.value import Value
-from stackproof.image import squashfs
+from stackproof.image import superblock
 from stackproof.image.container.oci import ARCHITECTURES, INDEX, LAYOUT
 from stackproof.pack.effects import one_file
 from stackproof.pack.model import PROGRAMS, Pack
@@ -254,7 +254,7 @@ def write_squashfs(tree: Path, output: Path, pack: Pack) -> None:
     """Write a tree as a SquashFS image, whose root it is."""
     del pack
     packed = tree.with_name("packed.squashfs")
-    argv = squashfs.pack_argv(str(tree), str(packed))
+    argv = superblock.pack_argv(str(tree), str(packed))
     run.check(Command(argv=argv, timeout_s=_TIMEOUT_S))
     os.replace(packed, output)
 

@@ -8,9 +8,8 @@ import re
 import shutil
 from pathlib import Path
 
-from stackproof.core import ownership
 from stackproof.core.command import Command
-from stackproof.core.effects import files, run
+from stackproof.core.effects import files, outputs, run
 from stackproof.core.effects.foreign import folder
 
 _PYTHON = re.compile(r"python(?:3(?:\.\d+)?)?")
@@ -45,7 +44,7 @@ def _check_owner(path: str) -> None:
     why = folder.fault(os.stat(path), shared=folder.is_shared(Path(path)))
     for above in Path(path).parents:
         state = os.stat(above)
-        kept = ownership.keeps_names(
+        kept = outputs.keeps_names(
             state.st_mode, state.st_uid, state.st_gid, user=os.geteuid(), user_group=os.getegid()
         )
         if not kept and not folder.is_shared(above):

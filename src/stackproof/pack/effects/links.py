@@ -15,7 +15,7 @@ from stackproof.core import links
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.core.links import LinkRules
 from stackproof.core.value import Value
-from stackproof.pack.layout import check_inside
+from stackproof.pack.model import check_inside
 
 
 def close(tree: str, prefix: str, shown: str) -> None:

@@ -34,13 +34,12 @@ from stackproof.pack.effects import (
     fitting,
     interpreters,
     links,
-    loaders,
     relocate,
     survey,
 )
 from stackproof.pack.effects.survey import Survey
-from stackproof.pack.layout import C_LIBRARY, is_inside, program_place
 from stackproof.pack.model import (
+    C_LIBRARY,
     LIBRARIES,
     LOADER,
     OF_ITSELF,
@@ -53,6 +52,8 @@ from stackproof.pack.model import (
     Moved,
     Origin,
     Pack,
+    is_inside,
+    program_place,
 )
 
 OTHERS = "programs"
@@ -133,7 +134,7 @@ def make(image_file: str, wishes: PackWishes, pack: Path) -> Pack:
     survey.check(found, tuple(work.named.values()))
     env = _told(work, found)
     programs = _programs(work, found)
-    loading = loaders.loading_of(found, programs)
+    loading = relocate.loading_of(found, programs)
     carried = {LIBRARIES: found.libraries, SPARE: found.spare, LOADER: found.c_library}
     libraries = dict(pair for one in carried.items() for pair in relocate.carry(pack, *one))
     moved = [*_relocate(work, found, programs, env)]
@@ -153,7 +154,7 @@ def make(image_file: str, wishes: PackWishes, pack: Path) -> Pack:
             stack=work.image.stack_id,
             lock=work.image.lock_digest,
             tree=recorded.sha256 if recorded else "",
-            glibc=f"2.{loaders.own_floor(found)}",
+            glibc=f"2.{relocate.own_floor(found)}",
             stackproof=__version__,
         ),
         floor=loading.floor,

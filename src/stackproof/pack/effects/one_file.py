@@ -24,12 +24,12 @@ from stackproof.core.command import Command
 from stackproof.core.effects import run
 from stackproof.core.errors import Reason, fail
 from stackproof.core.value import Value
-from stackproof.image import squashfs
+from stackproof.image import superblock
 from stackproof.linking.effects import runpath
 from stackproof.linking.effects.view import RootView, this_machine
 from stackproof.linking.loader import LoaderSettings, load_program
 from stackproof.pack.effects import entry_files
-from stackproof.pack.entries import fill, table_of
+from stackproof.pack.effects.entry_files import fill, table_of
 from stackproof.pack.model import Pack
 
 PAGE = 4096
@@ -102,8 +102,8 @@ def write_one_file(tree: Path, output: Path, pack: Pack) -> None:
             f"mounts it is taken from this machine, which is {here}",
             hint="choose another --format, or pack on such a machine",
         )
-    image = tree.with_name("image.squashfs")
-    argv = squashfs.pack_argv(os.fspath(tree), os.fspath(image))
+    image = tree.with_name("image.superblock")
+    argv = superblock.pack_argv(os.fspath(tree), os.fspath(image))
     run.check(Command(argv=argv, timeout_s=_TIMEOUT_S))
     sources = [*_carried(), (IMAGE, "", os.fspath(image))]
     launcher = entry_files.template("self")

@@ -14,7 +14,7 @@ from stackproof.linking.effects.view import RootView, this_machine
 from stackproof.linking.elf import ElfFile
 from stackproof.linking.loader import Closure, LoaderSettings, Machine, load_program
 from stackproof.mpi import abi
-from stackproof.pack.layout import C_LIBRARY, is_inside, is_loader
+from stackproof.pack.model import C_LIBRARY, is_inside, is_loader
 
 
 class Survey(Struct, kw_only=True):

@@ -13,8 +13,7 @@ from stackproof.image.effects import tree
 from stackproof.linking.effects import runpath
 from stackproof.pack.effects import links
 from stackproof.pack.effects.deliver import PROVENANCE
-from stackproof.pack.layout import is_inside
-from stackproof.pack.model import OF_ITSELF, PROGRAMS, STACK, Pack
+from stackproof.pack.model import OF_ITSELF, PROGRAMS, STACK, Pack, is_inside
 
 _BESIDE = ("", ".tar.zst", ".tar.gz", ".squashfs", ".self")
 """Endings that the name of an unpacked pack had when its provenance was written beside it."""

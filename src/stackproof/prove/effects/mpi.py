@@ -27,7 +27,7 @@ from stackproof.linking.effects.view import RootView
 from stackproof.linking.loader import Closure, LoaderSettings, load_program
 from stackproof.mpi import abi
 from stackproof.mpi.abi import Abi
-from stackproof.mpi.homes import OPEN_MPI
+from stackproof.mpi.requirement import OPEN_MPI
 
 # Launchers by what `inject check` calls them: ours, and the ABI of the MPIs that they are part of.
 _KINDS = {

@@ -28,7 +28,7 @@ from stackproof.compare.compare import compare
 from stackproof.compare.disturbance import disturbed
 from stackproof.compare.effects.results import load_results
 from stackproof.compare.judge import FEWEST_BLOCKS
-from stackproof.compare.model import Verdict
+from stackproof.compare.model import Cell, Comparison, Curve, Verdict, Why
 from stackproof.core import noun
 from stackproof.core.command import Completed
 from stackproof.core.effects import quiet
@@ -37,10 +37,10 @@ from stackproof.core.monitor import Event, Monitor
 from stackproof.core.value import Value, replace
 from stackproof.knowledge.reference_curves import BufferPlace
 from stackproof.launch.effects import neighbours
-from stackproof.prove import speeds
 from stackproof.prove.effects import arms as prove_arms
 from stackproof.prove.effects.arms import ProofArm, ProofRun, Ready
 from stackproof.prove.model import AGAIN, INJECTED, OWN, Speed
+from stackproof.report.tables import reason_text, tail_text
 from stackproof.results.effects import record as records
 from stackproof.results.effects.record import Record
 from stackproof.results.measurement import Disturbance, Measurement, RankFacts
@@ -51,6 +51,69 @@ from stackproof.results.model import (
     ComparedArm,
     ResultsSpec,
 )
+
+# ------------------- A comparison to what a proof says of speed: the judge's own numbers and words
+
+_QUIET = "make the machine quiet, and prove it again"
+_NO_NUMBER = "no number of launches that makes sense would decide it"
+
+
+def speeds_of(comparison: Comparison) -> tuple[Speed, ...]:
+    """Return the judgement of the injected MPI at every size.
+
+    Where nothing is judged, as the null arm FAILs, each says why.
+    """
+    why = comparison.verdict_of(INJECTED).overruled
+    return tuple(
+        _speed(panel.curve, cell, why, comparison.spec.launches)
+        for panel in comparison.panels
+        if (judgement := panel.judgement(INJECTED)) is not None
+        for cell in judgement.cells
+    )
+
+
+def notes_of(comparison: Comparison) -> Iterator[str]:
+    """Yield what a reader of these speeds is to be warned of."""
+    yield from (note.text for note in comparison.notes if note.level == "warning")
+
+
+def _speed(curve: Curve, cell: Cell, why: str, planned: int) -> Speed:
+    is_open = cell.verdict is Verdict.INCONCLUSIVE
+    if not is_open or cell.why is None:
+        why = tail_text(cell) if cell.by_tail else ""
+    elif cell.why is not Why.WITHHELD:
+        why = reason_text(cell.why)
+    return Speed(
+        benchmark=curve.title,
+        size=cell.size if curve.sized else None,
+        verdict=cell.verdict.value,
+        reads=cell.reads,
+        margin=cell.margin,
+        why=why,
+        remedy=_remedy(cell, planned) if is_open else "",
+        ratio=cell.ratio,
+        low=cell.low,
+        high=cell.high,
+    )
+
+
+def _remedy(cell: Cell, planned: int) -> str:
+    """Return the remedy for an open cell; `planned` launches of each arm were asked for."""
+    known = {
+        Why.NOT_TRUSTED: "prove it again into another folder",
+        Why.WITHHELD: "read the warnings, and prove it again",
+        Why.DISTURBED: _QUIET,
+        Why.NO_PAIRS: "look into `launches` of the folder",
+    }
+    if cell.why in known:
+        return known[cell.why]
+    needed = cell.launches_needed
+    if needed is None:
+        return f"{_NO_NUMBER}; {_QUIET}" if cell.why is Why.NOISE else _NO_NUMBER
+    if needed <= planned:
+        return f"{needed} are needed"
+    return f"about {needed} launches of each arm would decide it: --launches {needed}"
+
 
 _TRIES = 2
 """How often a block is made in which a launch of a program that is known fails."""
@@ -139,10 +202,10 @@ def measure(ready: Ready, first: Mapping[str, Completed], monitor: Monitor) -> C
     counts = [len(point.blocks) for panel in comparison.panels for one in panel.arms
               for point in one.points]  # fmt: skip
     return Compared(
-        speed=speeds.speeds_of(comparison),
+        speed=speeds_of(comparison),
         wrong_bytes=wrong_bytes,
         launches=min(counts, default=0),
-        notes=(*notes, *speeds.notes_of(comparison)),
+        notes=(*notes, *notes_of(comparison)),
     )
 
 

@@ -24,9 +24,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from stackproof.core import limits, ownership
+from stackproof.core import limits
 from stackproof.core.command import Command, EnvPatch
-from stackproof.core.effects import run
+from stackproof.core.effects import outputs, run
 from stackproof.core.effects.foreign import folder as folders
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.value import Value
@@ -153,7 +153,7 @@ def _check_own(path: Path, state: os.stat_result) -> None:
         raise _not_own(path, why)
     for folder in (Path(folders.real_path(path)).parent, path.parent):
         around = folder.stat()
-        kept = ownership.keeps_names(
+        kept = outputs.keeps_names(
             around.st_mode,
             around.st_uid,
             around.st_gid,

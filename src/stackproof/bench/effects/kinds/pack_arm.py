@@ -17,8 +17,7 @@ from stackproof.image.model import Deployment, Image
 from stackproof.mpi.effects import fabric
 from stackproof.mpi.transports import libfabric_of
 from stackproof.pack.effects.unpacked import load_pack
-from stackproof.pack.layout import program_place
-from stackproof.pack.model import PROGRAMS, Pack
+from stackproof.pack.model import PROGRAMS, Pack, program_place
 
 
 def of_pack(arm: Arm, programs: tuple[str, ...]) -> ReadyArm:

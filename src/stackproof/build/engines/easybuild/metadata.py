@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stackproof.build import benchmark, bom, features, programs, tail
+from stackproof.build import benchmark, bom, programs, tail
 from stackproof.build.engines.easybuild import layout
 from stackproof.build.engines.easybuild.chain import Easyconfig
 from stackproof.build.engines.easybuild.request import ExternalComponent, Gpu
@@ -98,7 +98,7 @@ def describe_image(stack: EasyBuildStack, lock: EasyBuildLock) -> Image:
     facts = mpi_facts(stack, lock)
     needs = _environment(stack, lock)
     gpu = stack.request.gpu
-    has = features.of_mpi(facts, "" if gpu is Gpu.NONE else gpu.value)
+    has = tail.of_mpi(facts, "" if gpu is Gpu.NONE else gpu.value)
     prefix = facts.prefix if facts else component_prefix(stack, lock, "libfabric")
     views = {
         view.name: View(

@@ -6,11 +6,13 @@ their run paths into /gnu/store.
 
 from __future__ import annotations
 
+import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 from urllib.parse import quote
 
-from stackproof.build import benchmark, bom, features, tail
+from stackproof.build import benchmark, bom, tail
 from stackproof.build.engine import (
     OWN,
     Container,
@@ -22,14 +24,125 @@ from stackproof.build.engine import (
 )
 from stackproof.build.engines.guix import scheme
 from stackproof.build.engines.guix.locking import is_whole
-from stackproof.build.engines.guix.stack import GuixLock, GuixStack, StoreItem, wants
+from stackproof.build.engines.guix.stack import Channel, GuixLock, GuixStack, StoreItem, wants
+from stackproof.build.engines.wheel.recipe import ImageWish, meaning_problems, view_wish
 from stackproof.build.plan import BUILD, Plan, Step
+from stackproof.build.stack import StackView
+from stackproof.build.swap import MPI, RecipeOverlay, SwapKind, SwapWord
 from stackproof.build.transport_views import TransportViews, transport_views
+from stackproof.core import document as documents
 from stackproof.core.command import Command, EnvPatch
-from stackproof.core.errors import Problem, Reason
+from stackproof.core.document import Document
+from stackproof.core.errors import Problem, Reason, StackproofError
+from stackproof.core.value import replace
 from stackproof.image.model import Image, MpiFacts, View
 from stackproof.mpi import families
 from stackproof.mpi.transports.profile import libfabric_of
+
+# --------------------------------- A recipe with `engine: guix` to the stack it means on a machine
+
+SCHEMA = "guix-recipe"
+_DEFAULT: Mapping[str, Any] = {"default": {"description": "the packages, ready to use"}}
+
+
+def parse_guix_recipe(document: Document, facts: Mapping[str, str]) -> GuixStack:
+    """Return the stack that a recipe means on a machine.
+
+    `facts` are `architecture` and others of the site. Raises `StackproofError` with every problem.
+    """
+    problems = [*documents.problems(document, SCHEMA)]
+    if isinstance(document.data, dict):
+        own = {key: value for key, value in document.data.items() if key != "packages"}
+        problems += meaning_problems(replace(document, data=own))
+    if not problems:
+        stack = _stack(document.data, facts)
+        problems += _machine_problems(stack, document)
+    if problems:
+        raise StackproofError(*problems)
+    return stack
+
+
+def _machine_problems(stack: GuixStack, document: Document) -> Iterator[Problem]:
+    if stack.architecture not in scheme.SYSTEMS:
+        yield document.problem(
+            ("engine",),
+            f"Guix builds nothing for {stack.architecture}",
+            f"the machines are: {', '.join(scheme.SYSTEMS)}",
+        )
+
+
+def _stack(data: Mapping[str, Any], facts: Mapping[str, str]) -> GuixStack:
+    mpi, image = data["mpi"], ImageWish(**data.get("image", {}))
+    wishes = (view_wish(name, body or {}) for name, body in (data.get("views") or _DEFAULT).items())
+    views = tuple(
+        StackView(name=wish.name, description=wish.description, env=wish.env) for wish in wishes
+    )
+    names = [view.name for view in views]
+    return documents.shaped(
+        GuixStack,
+        data,
+        mpi_family=mpi["family"],
+        mpi_package=mpi.get("package", mpi["family"]),
+        mpi_version=mpi.get("version", ""),
+        channels=tuple(_channel(name, body) for name, body in sorted(data["channels"].items())),
+        architecture=facts["architecture"],
+        views=views,
+        default_view=data.get("default-view", "default" if "default" in names else None),
+        compression=image.compression,
+        compression_level=image.level,
+        site_facts={key: value for key, value in facts.items() if key != "architecture"},
+    )
+
+
+def _channel(name: str, body: Mapping[str, Any]) -> Channel:
+    introduction = body.get("introduction", {})
+    return Channel(
+        name=name,
+        url=body["url"],
+        commit=body["commit"],
+        branch=body.get("branch", ""),
+        introduced=introduction.get("commit", ""),
+        fingerprint=introduction.get("fingerprint", ""),
+    )
+
+
+# ----------------- Words that swap a package of a recipe for Guix: its transformation `with-input`
+
+_PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9+._-]*")
+
+
+def swap(document: Document, word: SwapWord) -> RecipeOverlay:
+    """See `Swapper`: Guix builds again what needs a package, with another in its place."""
+    if word.kind is not SwapKind.WITH:
+        message = "Guix builds from what its channels define"
+        raise StackproofError(word.problem(message, "put the package into a channel of yours"))
+    mpi = document.data["mpi"]
+    is_mpi = word.package == MPI
+    old = mpi.get("package", mpi["family"]) if is_mpi else word.package
+    new = word.name or old
+    if not all(map(_PACKAGE.fullmatch, (old, new, word.version or new))):
+        message = f"`{word.value}` is no name of a package of Guix"
+        raise StackproofError(word.problem(message, reason=Reason.INVALID_VALUE))
+    replacement = f"{new}@{word.version}" if word.version else new
+    inputs = _replace_input(document.data.get("with-input") or {}, old, replacement)
+    why = f"Guix builds what needs {old} again, with {replacement} (--with-input)"
+    if not is_mpi:
+        return RecipeOverlay(data={"with-input": inputs}, why=why)
+    family = next((name for name in families.REGISTRY if f"{new}-".startswith(f"{name}-")), "")
+    if not family:
+        message = f"`{new}` is the package of no MPI that is known here"
+        hint = "its name begins with that of its family: openmpi, mpich-ofi"
+        raise StackproofError(word.problem(message, hint, reason=Reason.INVALID_VALUE))
+    version = {"version": word.version} if word.version or "version" in mpi else {}
+    data = {"mpi": {"family": family, "package": new, **version}, "with-input": inputs}
+    return RecipeOverlay(data=data, why=why)
+
+
+def _replace_input(given: Mapping[str, str], old: str, replacement: str) -> dict[str, str]:
+    """Return the inputs with `replacement` in the place of `old`, or of what replaced that."""
+    replaced = [key for key, value in given.items() if value.partition("@")[0] == old]
+    return dict.fromkeys(replaced or [old], replacement)
+
 
 PACK = f"{BUILD}/pack"
 """Where a build has the store of the pack."""
@@ -183,7 +296,7 @@ def describe_image(stack: GuixStack, lock: GuixLock) -> Image:
             root=f"{stack.mount}/env/{view.name}",
             description=view.description,
             env=patch_environment(facts).then(view.filled(prefix=facts.prefix, mount=stack.mount)),
-            features=features.of_mpi(facts),
+            features=tail.of_mpi(facts),
         )
         for view in stack.views
     }

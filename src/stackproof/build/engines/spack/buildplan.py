@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from stackproof.build import benchmark, tail
 from stackproof.build.engines.spack import (
+    compilers,
     configuration,
     environments,
+    layout,
     locks,
     metadata,
-    together,
-    views,
 )
+from stackproof.build.engines.spack.compilers import Programs
 from stackproof.build.engines.spack.layout import (
     BUILT,
     COMPILERS,
@@ -27,10 +30,75 @@ from stackproof.build.engines.spack.layout import (
     tool,
 )
 from stackproof.build.engines.spack.lockplan import no_packages_found, setup_step
-from stackproof.build.engines.spack.stack import Caches, Mirror, SpackLock, SpackStack
+from stackproof.build.engines.spack.stack import (
+    Caches,
+    Mirror,
+    SpackEnvironment,
+    SpackLock,
+    SpackStack,
+    SpackView,
+)
 from stackproof.build.plan import BUILD, PYTHON, Plan, Step
 from stackproof.core import ids
 from stackproof.core.command import Command
+
+# ------------------------------- What the worker in the sandbox is told about the views of a stack
+
+FILE = "views.json"
+"""Where the worker finds it, below the build."""
+_GCC = {"c": "gcc", "cxx": "g++", "fortran": "gfortran"}
+# The variables that uenv images take for lists of paths, whatever sets them
+# (stackinator/etc/envvars.py).
+LISTS = (
+    "ACLOCAL_PATH", "CMAKE_PREFIX_PATH", "CPATH", "LD_LIBRARY_PATH", "LIBRARY_PATH", "MANPATH",
+    "MODULEPATH", "PATH", "PKG_CONFIG_PATH", "PYTHONPATH",
+)  # fmt: skip
+
+
+def view_job(stack: SpackStack, lock: SpackLock) -> str:
+    """Return what the worker has to know about every view, as JSON text."""
+    data = {
+        "mount": stack.mount,
+        "lists": list(LISTS),
+        "environments": {
+            environment.name: {
+                view.name: _view(stack, lock, environment, view) for view in environment.views
+            }
+            for environment in stack.environments
+        },
+    }
+    return json.dumps(data, indent=1, sort_keys=True) + "\n"
+
+
+def _view(
+    stack: SpackStack, lock: SpackLock, environment: SpackEnvironment, view: SpackView
+) -> dict[str, Any]:
+    return {
+        "links": links(stack, lock, environment) if view.add_compilers else {},
+        "prefix_paths": {name: list(folders) for name, folders in view.prefix_paths.items()},
+        "changes": [
+            {"op": change.op, "variable": change.variable, "value": change.value}
+            for change in view.changes
+        ],
+    }
+
+
+def links(stack: SpackStack, lock: SpackLock, environment: SpackEnvironment) -> dict[str, str]:
+    """Return the compilers' programs by the name that a view's `bin` gives them."""
+    found: dict[str, str] = {}
+    for name in environment.compilers:
+        brought = compilers.programs(stack, lock, compilers.named(stack, name))
+        for one in compilers.matching(brought, environment.compiler_specs):
+            for language, path in sorted(one.paths.items()):
+                # Several versions of one compiler: the first is the default.
+                found.setdefault(_link_name(one, language, path), path)
+    return dict(sorted(found.items()))
+
+
+def _link_name(one: Programs, language: str, path: str) -> str:
+    """Return a program's usual name: a site's gcc may be called gcc-13, users say gcc."""
+    return _GCC[language] if one.package == "gcc" else path.rpartition("/")[2]
+
 
 INSTALL = "spack-install"
 """What `Step.reports` says of a step whose output is that of `spack install`."""
@@ -153,7 +221,7 @@ def _install_steps(stack: SpackStack) -> Iterator[Step]:
     last = [folder for folder in folders if not folder.startswith(f"{COMPILERS}/")]
     yield from (_install_step(folder) for folder in folders if folder not in last)
     needs = {environment_folder(e.name): locks.spliced_from(e) for e in stack.environments}
-    yield from together.join_steps("install", {f: _install_step(f) for f in last}, needs)
+    yield from layout.join_steps("install", {f: _install_step(f) for f in last}, needs)
 
 
 def _install_step(folder: str) -> Step:
@@ -194,7 +262,7 @@ def _cleanup_step(stack: SpackStack) -> Step:
 
 def _views_step(stack: SpackStack, lock: SpackLock) -> Step:
     """Return the step that makes the views' trees and writes what they change in an environment."""
-    build_files = {views.FILE: views.job(stack, lock)}
+    build_files = {FILE: view_job(stack, lock)}
     commands: list[Command] = []
     for environment in stack.environments:
         if not environment.views:
@@ -204,7 +272,7 @@ def _views_step(stack: SpackStack, lock: SpackLock) -> Step:
         build_files[f"{folder}/spack.yaml"] = environments.spack_yaml(
             stack, folder, lock.environments, views=True
         )
-        job = f"{BUILD}/{views.FILE}"
+        job = f"{BUILD}/{FILE}"
         commands += [spack("python", WORKER, "views", job, name, environment=folder)]
     return Step(
         name="views",

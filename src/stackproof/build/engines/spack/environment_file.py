@@ -12,9 +12,8 @@ from typing import Any
 from stackproof.build.engines.spack import conflicts
 from stackproof.build.engines.spack.conflicts import Conflict, ConflictAnswer
 from stackproof.build.engines.spack.stack import GitSource, SpackEnvironment, SpackStack
-from stackproof.build.engines.spack.stackinator.externals import missing_external
 from stackproof.build.engines.spack.stackinator.findings import mapping, strings
-from stackproof.build.engines.spack.stackinator.network import package_of
+from stackproof.build.engines.spack.stackinator.network import missing_external, package_of
 from stackproof.core.document import Document
 from stackproof.core.errors import Problem
 from stackproof.core.versions import parse_spec

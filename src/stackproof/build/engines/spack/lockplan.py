@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from stackproof.build import tail
-from stackproof.build.engines.spack import compilers, configuration, environments, locks, together
+from stackproof.build.engines.spack import compilers, configuration, environments, layout, locks
 from stackproof.build.engines.spack.configuration import render
 from stackproof.build.engines.spack.layout import (
     COMPILERS,
@@ -56,7 +56,7 @@ def lock_plan(
             solved.append(step)
         else:
             side_by_side[folder] = step
-    solved += together.join_steps("concretize", side_by_side)
+    solved += layout.join_steps("concretize", side_by_side)
     steps = (setup, *tail.in_turn(solved, setup.id))
     return Plan(name=stack.name, mount=stack.mount, steps=steps)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from stackproof import __version__
-from stackproof.build import bom, features, tail
+from stackproof.build import bom, tail
 from stackproof.build.engines.spack import compilers, locks
 from stackproof.build.engines.spack.layout import environment_folder, replacement_folder
 from stackproof.build.engines.spack.locks import SolvedPackage
@@ -40,8 +40,8 @@ def files(stack: SpackStack, lock: SpackLock, programs: Mapping[str, str]) -> di
         "meta/stack.json": noun.to_json(stack),
         "meta/lock.json": noun.to_json(lock),
     }
-    if features.REFRAME.removeprefix("meta/extra/") not in stack.extra_files:
-        found[features.REFRAME] = features.reframe_yaml(*_of_views(stack, lock))
+    if tail.REFRAME.removeprefix("meta/extra/") not in stack.extra_files:
+        found[tail.REFRAME] = tail.reframe_yaml(*_of_views(stack, lock))
     for folder, content in lock.environments.items():
         found[f"meta/spack.lock/{folder}.json"] = _json(content)
     return found
@@ -119,7 +119,7 @@ def _of_views(
         facts = _facts(_mpi_node(stack, lock, environment))
         for view in environment.views:
             more = {*names, *environment.compilers, *([gpu] if gpu else [])}
-            features_by_view[view.name] = features.of_mpi(facts, more=more)
+            features_by_view[view.name] = tail.of_mpi(facts, more=more)
             compilers_by_view[view.name] = compilers.list_programs(environment.compilers[0])
     return features_by_view, compilers_by_view
 

@@ -18,10 +18,13 @@ from stackproof.build.engines.spack.problems import unstated_vendors
 from stackproof.build.engines.spack.stack import SpackEnvironment, SpackStack, Splice
 from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig
 from stackproof.build.engines.spack.stackinator.config import read_config
-from stackproof.build.engines.spack.stackinator.externals import missing_external
-from stackproof.build.engines.spack.stackinator.findings import FindingsList, mapping
-from stackproof.build.engines.spack.stackinator.folder import Folder
-from stackproof.build.engines.spack.stackinator.network import is_there, not_stated, package_of
+from stackproof.build.engines.spack.stackinator.findings import FindingsList, Folder, mapping
+from stackproof.build.engines.spack.stackinator.network import (
+    is_there,
+    missing_external,
+    not_stated,
+    package_of,
+)
 from stackproof.build.engines.spack.stackinator.reader import read_recipe
 from stackproof.build.engines.spack.stackinator.versions import LANGUAGES
 from stackproof.build.engines.wheel.recipe import image_problems

@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping
 from urllib.parse import quote
 
-from stackproof.build import benchmark, bom, features, tail
+from stackproof.build import benchmark, bom, tail
 from stackproof.build.engine import Sources
-from stackproof.build.engines.vendor import closure, releases
+from stackproof.build.engines.vendor import releases, selection
 from stackproof.build.engines.vendor.stack import VendorLock, VendorRpm, VendorStack
 from stackproof.build.plan import BUILD, PYTHON, TOOLS, Copy, Plan, Step
 from stackproof.build.transport_views import TransportViews, transport_views
@@ -76,7 +76,7 @@ def _changes(stack: VendorStack, lock: VendorLock) -> dict[str, object]:
         "links": {one.target: one.link for one in files.values() if one.kind == "link"},
         "libraries": {
             target: {"rpath": one.rpath, "add": one.add, "replace": dict(one.replace)}
-            for target, one in closure.changes(stack, lock).items()
+            for target, one in selection.changes(stack, lock).items()
         },
         "texts": [one.target for one in files.values() if one.kind == "text"],
         "wrappers": [
@@ -90,7 +90,7 @@ def _changes(stack: VendorStack, lock: VendorLock) -> dict[str, object]:
             "libdir": f"{prefix}/lib",
             **dict(zip(("CC", "CXX", "FC"), compilers, strict=True)),
         },
-        "library": closure.main_library(lock),
+        "library": selection.main_library(lock),
         "linked": _linked(stack, lock),
         "moved": {one.root: f"{stack.mount}/{one.folder}" for one in lock.packages},
     }  # fmt: skip
@@ -102,8 +102,8 @@ def _linked(stack: VendorStack, lock: VendorLock) -> str:
     The library for GPUs calls the driver, which only nodes with a GPU have: programs are linked
     without it.
     """
-    words = ["-Wl,--disable-new-dtags", "-Wl,-rpath,$libdir", f"-l{closure.main_library(lock)}"]
-    gtl = closure.gtl_library(lock)
+    words = ["-Wl,--disable-new-dtags", "-Wl,-rpath,$libdir", f"-l{selection.main_library(lock)}"]
+    gtl = selection.gtl_library(lock)
     if gtl:
         folder = next(one.folder for one in lock.packages if one.product == "gtl")
         place = f"{stack.mount}/{folder}/lib"
@@ -170,7 +170,7 @@ def describe_image(stack: VendorStack, lock: VendorLock) -> Image:
             root=f"{stack.mount}/env/{view.name}",
             description=view.description,
             env=needs.then(view.filled(prefix=facts.prefix, mount=stack.mount)),
-            features=features.of_mpi(facts, "" if stack.gtl == "none" else stack.gtl),
+            features=tail.of_mpi(facts, "" if stack.gtl == "none" else stack.gtl),
         )
         for view in stack.views
     }
@@ -183,7 +183,7 @@ def describe_image(stack: VendorStack, lock: VendorLock) -> Image:
 def render_bom(stack: VendorStack, lock: VendorLock) -> str:
     """Return the bill of materials: each RPM with its digest, and what the machine brings."""
     parts = [_part(one) for one in lock.packages]
-    parts += [_of_site(name, user) for name, user in sorted(closure.outside(stack, lock).items())]
+    parts += [_of_site(name, user) for name, user in sorted(selection.outside(stack, lock).items())]
     facts = {**stack.site_facts, "compiler-of-mpi": lock.compiler, "redistribute": "no"}
     return bom.render(stack, lock, parts, needs=[part.ref for part in parts], facts=facts)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stackproof.build import benchmark, bom, features, programs, tail
+from stackproof.build import benchmark, bom, programs, tail
 from stackproof.build.engine import (
     OCI,
     OWN,
@@ -169,7 +169,7 @@ def describe_image(stack: Stack, lock: Lock) -> Image:
             root=f"{stack.mount}/env/{view.name}",
             description=view.description,
             env=needs.then(view.filled(prefix=facts.prefix, mount=stack.mount)),
-            features=features.of_mpi(facts),
+            features=tail.of_mpi(facts),
         )
         for view in stack.views
     }

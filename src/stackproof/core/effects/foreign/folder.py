@@ -18,8 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
-from stackproof.core import ownership
-from stackproof.core.effects import files, removal
+from stackproof.core.effects import files, outputs
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.limits import Limit
 
@@ -100,17 +99,15 @@ def fault(state: os.stat_result, *, shared: bool = False, private: bool = False)
     may use. `shared`: several users write there on purpose, and only `private` asks more.
     """
     user = os.geteuid()
-    if private and not ownership.is_private(state.st_mode, state.st_uid, user):
+    if private and not outputs.is_private(state.st_mode, state.st_uid, user):
         if state.st_uid == user:
             return f"is not for you alone: its mode is {stat.S_IMODE(state.st_mode):04o}"
         return f"belongs to {owner_text(state.st_uid)}"
     if shared or private:
         return ""
-    if ownership.is_foreign(state.st_uid, user):
+    if outputs.is_foreign(state.st_uid, user):
         return f"belongs to {owner_text(state.st_uid)}"
-    if ownership.writable_by_others(
-        state.st_mode, state.st_gid, user=user, user_group=os.getegid()
-    ):
+    if outputs.writable_by_others(state.st_mode, state.st_gid, user=user, user_group=os.getegid()):
         return f"can be written to by others: its mode is {stat.S_IMODE(state.st_mode):04o}"
     return ""
 
@@ -254,7 +251,7 @@ class OpenFolder:
                 state = self.state(name)
                 if state is None or not stat.S_ISDIR(state.st_mode):
                     raise
-                removal.remove_tree(name, at=self.descriptor)
+                files.remove_tree(name, at=self.descriptor)
 
     def sync(self) -> None:
         """Have the names of this folder on the disk."""
@@ -319,7 +316,7 @@ def open_folder(
         why = fault(os.fstat(descriptor), shared=shared, private=private)
         if private and not why:
             state = os.stat("..", dir_fd=descriptor)
-            if not ownership.keeps_names(
+            if not outputs.keeps_names(
                 state.st_mode,
                 state.st_uid,
                 state.st_gid,
@@ -386,7 +383,7 @@ def _walked(
             os.close(entry)
             if not (end or names):
                 raise refused(path, "is a link, which is not followed", hint)
-            if ownership.is_foreign(state.st_uid, os.geteuid()):
+            if outputs.is_foreign(state.st_uid, os.geteuid()):
                 raise refused(path, f"leads through a link of {owner_text(state.st_uid)}", _LINK)
             names += reversed(target.split("/"))
             if target.startswith("/"):

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import IO, Self
 
 from stackproof.core import limits
-from stackproof.core.effects import files, removal
+from stackproof.core.effects import files
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.limits import Limit
 from stackproof.core.links import PLAIN, LinkRules
@@ -180,7 +180,7 @@ class ForeignTree:
         ):
             state = os.stat(name, dir_fd=folder, follow_symlinks=False)
             if stat.S_ISDIR(state.st_mode):
-                removal.remove_tree(name, at=folder)
+                files.remove_tree(name, at=folder)
             else:
                 os.unlink(name, dir_fd=folder)
 

@@ -11,7 +11,9 @@ import functools
 import os
 import posixpath
 import re
+import struct
 from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from msgspec import field
 
@@ -23,14 +25,113 @@ from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.links import ROOT_FILE_SYSTEM
 from stackproof.core.value import Value
 from stackproof.image import superblock
-from stackproof.image.container import sif, tar
+from stackproof.image.container import tar
 from stackproof.image.container.effects import archives, layers
 from stackproof.image.container.effects.layers import Blob, Content
 from stackproof.image.container.oci import LAYOUT, ImageConfig
+from stackproof.image.container.tar import damaged
 from stackproof.image.container.tree import RootTree
 from stackproof.linking.effects.cache import ElfCache
 from stackproof.linking.effects.view import Entry, FileSource, RootView
 from stackproof.linking.elf import MAGIC
+
+# ---------------------- A SIF file (Singularity Image Format) to the partition that holds its root
+# The format is that of github.com/sylabs/sif, which Apptainer uses as well (pkg/sif/sif.go, "Global
+# header" and "Data object descriptor"): little-endian, a header of 128 bytes, then a table of
+# descriptors of 585 bytes each.
+
+MAGIC_OFFSET, SIF_MAGIC = 32, b"SIF_MAGIC\0"
+HEADER_BYTES, DESCRIPTOR_BYTES = 128, 585
+_HEADER = struct.Struct("<32s10s3s3s16sqqqqqqqq")
+_DESCRIPTOR = struct.Struct("<i?IIIqqqqqqq128s384s")
+_PARTITION = 0x4004
+_FORMATS = {1: "squashfs", 2: "ext3", 5: "encrypted"}
+_PRIMARY, _OVERLAY = 2, 4
+_ARCHITECTURES = {"02": "x86_64", "04": "aarch64", "06": "ppc64", "11": "s390x"}
+
+
+class SifPartition(NamedTuple):
+    """A file system in a SIF file: its format, where it begins and how long it is, in bytes."""
+
+    format: str
+    offset: int
+    size: int
+    primary: bool
+    overlay: bool
+    architecture: str
+
+
+class DescriptorTable(NamedTuple):
+    """Where the descriptors of a SIF file are."""
+
+    offset: int
+    entries: int
+
+
+def looks_like_sif(head: bytes) -> bool:
+    """Return True for the beginning of a SIF file."""
+    return head[MAGIC_OFFSET : MAGIC_OFFSET + len(SIF_MAGIC)] == SIF_MAGIC
+
+
+def parse_header(head: bytes, *, file_size: int, file: str) -> DescriptorTable:
+    """Return the descriptors' place; raises `StackproofError` (IMAGE_UNREADABLE, TOO_LARGE)."""
+    if len(head) < HEADER_BYTES or not looks_like_sif(head):
+        raise damaged(file, "it is no SIF file, or ends within its header")
+    fields = _HEADER.unpack_from(head)
+    version, free, total, offset, room = fields[2], *fields[7:11]
+    if version.split(b"\0", 1)[0] != b"01":
+        raise fail(
+            Reason.UNSUPPORTED,
+            f"the SIF file is of version {version!r}, not 01",
+            where=Location(file=file),
+            hint="build it with a current Apptainer",
+        )
+    if not 0 <= total <= limits.SIF.count or free < 0:
+        raise damaged(file, f"it has {total} descriptors")
+    if offset < HEADER_BYTES or room < 0 or offset + total * DESCRIPTOR_BYTES > file_size:
+        raise damaged(file, "its descriptors are outside of it")
+    return DescriptorTable(offset, total)
+
+
+def parse_partitions(content: bytes, *, file_size: int, file: str) -> tuple[SifPartition, ...]:
+    """Return the file systems that descriptors tell of; raises `StackproofError`."""
+    found = []
+    for at in range(0, len(content) - DESCRIPTOR_BYTES + 1, DESCRIPTOR_BYTES):
+        fields = _DESCRIPTOR.unpack_from(content, at)
+        kind, used, offset, size, extra = fields[0], fields[1], *fields[5:7], fields[-1]
+        if not used or kind != _PARTITION:
+            continue
+        if offset < 0 or size < 0 or offset + size > file_size:
+            raise damaged(file, "a partition goes on after its end")
+        form, role = struct.unpack_from("<ii", extra)
+        architecture = extra[8:11].split(b"\0", 1)[0].decode("ascii", "replace")
+        found.append(
+            SifPartition(
+                format=_FORMATS.get(form, f"kind {form}"),
+                offset=offset,
+                size=size,
+                primary=role == _PRIMARY,
+                overlay=role == _OVERLAY,
+                architecture=_ARCHITECTURES.get(architecture, ""),
+            )
+        )
+    return tuple(found)
+
+
+def root_partition(partitions: tuple[SifPartition, ...], *, file: str) -> SifPartition:
+    """Return the root's partition; raises `StackproofError` (UNSUPPORTED, IMAGE_UNREADABLE)."""
+    primary = [partition for partition in partitions if partition.primary]
+    if len(primary) != 1:
+        raise damaged(file, f"it has {len(primary)} root partitions, not one")
+    if primary[0].format not in {"squashfs", "ext3"}:
+        raise fail(
+            Reason.UNSUPPORTED,
+            f"the root of the SIF file is {primary[0].format}",
+            where=Location(file=file),
+            hint="an encrypted image must be opened first: `apptainer build --sandbox`",
+        )
+    return primary[0]
+
 
 _SCHEMES = ("oci", "oci-archive", "docker-archive", "rootfs", "sif")
 _MAX_CACHED_BYTES = 32 << 30
@@ -91,7 +192,7 @@ def is_image(text: str) -> bool:
     if os.path.isdir(path):
         return os.path.isfile(os.path.join(path, LAYOUT))
     head = _head(path)
-    return sif.looks_like_sif(head) or tar.looks_like_tar(head) or _is_packed_tar(path, head)
+    return looks_like_sif(head) or tar.looks_like_tar(head) or _is_packed_tar(path, head)
 
 
 def _is_packed_tar(path: str, head: bytes) -> bool:
@@ -106,7 +207,7 @@ def is_squashfs(path: str) -> bool:
 
 def is_sif(path: str) -> bool:
     """Return True for a file that begins as SIF files do."""
-    return sif.looks_like_sif(_head(path))
+    return looks_like_sif(_head(path))
 
 
 def _head(path: str) -> bytes:
@@ -153,7 +254,7 @@ def load_root(text: str) -> Root:
             return Root(name=text, folder=path)
         return _of_layers(text, *archives.load_layout(path, tag))
     head = _head(path)
-    if sif.looks_like_sif(head):
+    if looks_like_sif(head):
         if scheme not in {"", "sif"}:
             raise _other_kind(text, "a SIF file")
         return _of_sif(text, path, head)
@@ -194,15 +295,15 @@ def _of_layers(text: str, config: ImageConfig, blobs: tuple[Blob, ...]) -> Root:
 def _of_sif(text: str, path: str, head: bytes) -> Root:
     """Return the root in a SIF file, with the variables that its scripts set."""
     size = layers.whole(path).size
-    table = sif.parse_header(head, file_size=size, file=path)
+    table = parse_header(head, file_size=size, file=path)
     try:
         with open(path, "rb") as stream:
             stream.seek(table.offset)
-            content = stream.read(table.entries * sif.DESCRIPTOR_BYTES)
+            content = stream.read(table.entries * DESCRIPTOR_BYTES)
     except OSError as error:
         raise files.translate(error, path) from error
-    partitions = sif.parse_partitions(content, file_size=size, file=path)
-    one = sif.root_partition(partitions, file=path)
+    partitions = parse_partitions(content, file_size=size, file=path)
+    one = root_partition(partitions, file=path)
     blob = Blob(path=path, offset=one.offset, size=one.size)
     folder = unsquashed(blob) if one.format == "squashfs" else _dumped(blob)
     environment = _scripted(RootView(folder))

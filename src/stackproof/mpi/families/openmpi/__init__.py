@@ -6,7 +6,7 @@ import re
 
 from stackproof.mpi.families.openmpi.paths import PATHS
 from stackproof.mpi.families.record import InfoProgram, LibraryMarks, LogForms, MpiFamily
-from stackproof.mpi.homes import OPEN_MPI
+from stackproof.mpi.requirement import OPEN_MPI
 
 OPENMPI = MpiFamily(
     name="openmpi",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
+from importlib import resources
 from pathlib import Path
 
 from stackproof.build.effects import (
@@ -16,13 +18,19 @@ from stackproof.build.effects import (
 )
 from stackproof.build.effects.builders import Reading, Solving
 from stackproof.build.effects.loaded import Loaded
-from stackproof.build.effects.workspace import BuildSetup, available_cores, download_path
+from stackproof.build.effects.workspace import (
+    BuildSetup,
+    Installing,
+    Workspace,
+    available_cores,
+    download_path,
+)
 from stackproof.build.engine import Findings
+from stackproof.build.engines.easybuild import events, tool
 from stackproof.build.engines.easybuild import swap as easybuild_swap
-from stackproof.build.engines.easybuild import tool
 from stackproof.build.engines.easybuild.chain import Chain, chain
-from stackproof.build.engines.easybuild.effects import catalogue, sources
-from stackproof.build.engines.easybuild.effects import progress as easybuild_progress
+from stackproof.build.engines.easybuild.components import Catalogue, parse_catalogue
+from stackproof.build.engines.easybuild.effects import sources
 from stackproof.build.engines.easybuild.effects.sources import (
     SourceFinder,
     choose_all,
@@ -39,18 +47,100 @@ from stackproof.build.engines.easybuild.stack import (
     list_outside_folders,
     make_lock,
 )
+from stackproof.build.engines.spack import conflicts
+from stackproof.build.engines.spack import output as spack_output
 from stackproof.build.engines.spack.effects import build as spack_build
 from stackproof.build.options import BuildOptions
-from stackproof.build.plan import Plan
+from stackproof.build.plan import Plan, Step
 from stackproof.build.swap import RecipeOverlay, SwapKind, Swapper, SwapWord
-from stackproof.core.command import Bind, Command, EnvPatch
+from stackproof.core import document
+from stackproof.core.command import Bind, Command, Completed, EnvPatch
 from stackproof.core.document import Document
-from stackproof.core.effects import cache_kinds, files
+from stackproof.core.effects import cache_kinds, documents, files, shipped
+from stackproof.core.effects import run as core_run
 from stackproof.core.effects.run import run
 from stackproof.core.effects.sandbox import package_hint
 from stackproof.core.errors import Problem, Reason, StackproofError, fail
 from stackproof.core.monitor import Event, Monitor
 from stackproof.core.value import replace
+
+# --------------------------------------------------------------------------------------------------
+# The catalogue of components that come with stackproof, and the known conflicts between them.
+
+PROVENANCE = "provenance.yaml"
+_CONFLICTS = "conflicts.yaml"
+
+
+@functools.cache
+def load() -> Catalogue:
+    """Return the catalogue; raises `StackproofError` with every problem of its files."""
+    folder = resources.files("stackproof.build.engines.easybuild") / "components"
+    parsed = {
+        entry.name: document.parse(entry.read_bytes(), file=f"components/{entry.name}")
+        for entry in sorted(folder.iterdir(), key=lambda entry: entry.name)
+        if entry.name.endswith(".yaml")
+    }
+    provenance = parsed.pop(PROVENANCE)
+    known = conflicts.parse_conflicts(
+        documents.load(str(shipped.find("knowledge", _CONFLICTS)), ours=True)
+    )
+    return parse_catalogue(provenance, tuple(parsed.values()), known)
+
+
+# --------------------------------------------------------------------------------------------------
+# A running EasyBuild: its lines to events, its failure to an error that shows the cause.
+
+_SHOWN = 10
+_LONGEST = 400
+
+
+def install(job: Installing, monitor: Monitor) -> None:
+    """Run EasyBuild and tell a monitor how far it is.
+
+    Raises `StackproofError` when it fails: the reason is that of EasyBuild's exit code, with the
+    lines around the first error and the path of its log.
+    """
+
+    def watch(line: str) -> None:
+        found = events.event(line)
+        if found is not None and found.get("event") == "step":
+            text = f"{found.get('module', '')}: {found.get('step', '')}"
+            monitor(Event(what="progress", name=job.step.name, text=text))
+
+    done = run(job.command, log=job.log, watch=watch)
+    if done.returncode not in job.command.ok or done.timed_out:
+        raise _failure(job.command, done, job.step, job.log, job.space)
+
+
+def _failure(
+    command: Command, done: Completed, step: Step, log: Path, space: Workspace
+) -> StackproofError:
+    found = events.failure(done.stdout.decode(errors="replace"))
+    if found is None:
+        return core_run.failure(command, done, log=log)
+    kept = log
+    shown: tuple[str, ...] = ()
+    path = space.on_host(found.log, "/nonexistent") if found.log else None
+    if path is not None:
+        content = path.read_bytes()
+        kept = space.logs / f"{step.name}.easybuild.log"
+        files.write(kept, content)
+        # EasyBuild's own lines begin so; an error of a compiler is in what it ran.
+        text = content.decode(errors="replace")
+        text = text.partition("\nCallstack:\n")[0]
+        lines = [line for line in text.splitlines() if line and not line.startswith("== ")]
+        shown = spack_output.first_error("\n".join(lines)) or tuple(lines[-_SHOWN:])
+    full = any("No space left on device" in line for line in (found.message, *shown))
+    where = f" in step `{found.step}`" if found.step else ""
+    again = f"stackproof shell {space.home.name}"
+    return fail(
+        Reason.DISK_FULL if full else found.reason,
+        f"EasyBuild failed{where} of `{step.name}`: {found.message[:_LONGEST]}",
+        detail="\n".join(shown) or None,
+        hint=f"the whole log is in `{kept}`; `{again}` opens the sandbox as it was; what was "
+        "finished is kept, and the same command goes on from there",
+    )
+
 
 # How much memory a build tree may want, in bytes: generous, since a build that runs out of memory
 # starts again on disk.
@@ -161,7 +251,7 @@ BUILDER = EasyBuildBuilder()
 def _chain_of(loaded: Loaded) -> Chain:
     """Return the easyconfigs that a recipe means; raises `StackproofError` with all problems."""
     where = loaded.document.where if loaded.document else None
-    return chain(loaded.stack.request, catalogue.load(), where)
+    return chain(loaded.stack.request, load(), where)
 
 
 def _known(texts: tuple[str, ...]) -> tuple[Problem, ...]:
@@ -291,7 +381,7 @@ def _setup(
         tree=spack_build.tree_folder(place, needed, monitor),
         kept=cache_kinds.home("components"),
         fetch_command=tool.fetch_command,
-        install=easybuild_progress.install,
+        install=install,
     )
 
 
@@ -331,7 +421,7 @@ _PATCH = ".patch"
 
 def swap_own_files(document: Document, word: SwapWord) -> RecipeOverlay:
     """See `Swapper`; a source at an address is downloaded, as its digest is part of the recipe."""
-    known = catalogue.load()
+    known = load()
     easybuild_swap.swap(document, word, known)  # what is wrong with the word, before a download
     file = None if word.kind is SwapKind.WITH else _file(word)
     return easybuild_swap.swap(document, word, known, file)

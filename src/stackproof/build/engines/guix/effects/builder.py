@@ -14,11 +14,10 @@ from stackproof.build.effects.builders import Reading, Solving
 from stackproof.build.effects.loaded import Loaded
 from stackproof.build.effects.workspace import BuildSetup
 from stackproof.build.engine import Findings
+from stackproof.build.engines.guix import engine as guix_engine
 from stackproof.build.engines.guix import locking, scheme
-from stackproof.build.engines.guix import swap as guix_swap
 from stackproof.build.engines.guix.effects import packs
-from stackproof.build.engines.guix.engine import ENGINE, PACK
-from stackproof.build.engines.guix.recipe import parse_guix_recipe
+from stackproof.build.engines.guix.engine import ENGINE, PACK, parse_guix_recipe
 from stackproof.build.engines.guix.stack import GuixLock, GuixStack, StoreItem
 from stackproof.build.options import BuildOptions
 from stackproof.build.plan import Plan
@@ -44,7 +43,7 @@ class GuixBuilder:
     engine = ENGINE
     lock_kind = GuixLock
     solving = Solving.STEPS
-    swap = staticmethod(guix_swap.swap)
+    swap = staticmethod(guix_engine.swap)
     refused: Mapping[str, Problem] = {
         "mirror": Problem(
             reason=Reason.USAGE,

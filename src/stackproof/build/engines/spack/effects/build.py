@@ -17,7 +17,7 @@ from msgspec import field
 from stackproof.build.effects import executor, git, workspace
 from stackproof.build.effects.workspace import BuildSetup, Installing
 from stackproof.build.engines import spack
-from stackproof.build.engines.spack import configuration, together
+from stackproof.build.engines.spack import configuration, layout
 from stackproof.build.engines.spack.effects import nodes
 from stackproof.build.engines.spack.effects import progress as spack_progress
 from stackproof.build.engines.spack.engine import repositories
@@ -332,7 +332,7 @@ def install(workers: Workers | None, job: Installing, monitor: Monitor) -> None:
     Here those of several environments run at the same time. On the nodes of a job they run in turn,
     each on all nodes.
     """
-    calls = together.list_calls(job.step, job.command)
+    calls = layout.list_calls(job.step, job.command)
     reader = spack_progress.Reader(job.step.name, monitor, tuple(calls))
     if not workers:
         _judge(job, calls, run(job.command, log=job.log, watch=reader), monitor)

@@ -11,12 +11,7 @@ from stackproof.build.effects.loaded import Loaded
 from stackproof.build.engines.spack import conflicts, environment_file
 from stackproof.build.engines.spack.effects import stackinator
 from stackproof.build.engines.spack.stack import LocalRepository, SpackLock, SpackStack
-from stackproof.build.engines.spack.stackinator.repositories import (
-    RECIPE,
-    SITE,
-    package_names,
-    shadowed,
-)
+from stackproof.build.engines.spack.stackinator.cluster import RECIPE, SITE, package_names, shadowed
 from stackproof.core.effects import documents, shipped
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, did_you_mean
 

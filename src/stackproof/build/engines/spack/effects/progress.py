@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from stackproof.build.effects.workspace import Workspace
+from stackproof.build.engines.spack import layout
 from stackproof.build.engines.spack import output as spack_output
-from stackproof.build.engines.spack import together
 from stackproof.build.engines.spack.output import PackageFailure, Progress
 from stackproof.core.command import Command, Completed
 from stackproof.core.effects import files
@@ -33,7 +33,7 @@ class Reader:
 
     def __call__(self, line: str) -> None:
         """Take one line; `parts` are the names that it may have in front."""
-        part, text = together.split_label(line, self._parts)
+        part, text = layout.split_label(line, self._parts)
         self._each[part] = spack_output.advance(self._each.get(part, Progress()), text)
         after = spack_output.join_progress(self._each.values())
         finished = len(after.done) > len(self._progress.done)
@@ -74,7 +74,7 @@ def failure(
 
 def _lines_by_part(done: Completed, parts: Sequence[str]) -> dict[str, str]:
     text = f"{done.stdout.decode(errors='replace')}\n{done.stderr.decode(errors='replace')}"
-    return together.group_lines(text, parts)
+    return layout.group_lines(text, parts)
 
 
 def check_signatures(

@@ -15,8 +15,7 @@ from stackproof.build.engines.spack.stack import Caches, Mirror, SpackStack
 from stackproof.build.engines.spack.stackinator import cluster as clusters
 from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig
 from stackproof.build.engines.spack.stackinator.config import note_older_spack, read_config
-from stackproof.build.engines.spack.stackinator.findings import FindingsList
-from stackproof.build.engines.spack.stackinator.folder import Folder
+from stackproof.build.engines.spack.stackinator.findings import FindingsList, Folder
 from stackproof.build.engines.spack.stackinator.reader import REFRAME, read_recipe
 from stackproof.core.document import Document
 from stackproof.core.effects import documents as core_documents

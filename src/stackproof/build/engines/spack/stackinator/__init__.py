@@ -5,10 +5,12 @@ in meaning; what the versions of the language differ in is in `versions.py`. Not
 the machine: `stackproof.build.engines.spack.effects.stackinator` reads the folders.
 """
 
-from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig
-from stackproof.build.engines.spack.stackinator.findings import FindingsList
-from stackproof.build.engines.spack.stackinator.folder import Folder
+from stackproof.build.engines.spack.stackinator.cluster import (
+    ClusterConfig,
+    package_names,
+    shadowed,
+)
+from stackproof.build.engines.spack.stackinator.findings import FindingsList, Folder
 from stackproof.build.engines.spack.stackinator.reader import read_recipe
-from stackproof.build.engines.spack.stackinator.repositories import package_names, shadowed
 
 __all__ = ["ClusterConfig", "FindingsList", "Folder", "package_names", "read_recipe", "shadowed"]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from stackproof.build.engines.spack.stack import Compiler
-from stackproof.build.engines.spack.stackinator.findings import FindingsList, mapping
-from stackproof.build.engines.spack.stackinator.folder import Folder
+from stackproof.build.engines.spack.stackinator.findings import FindingsList, Folder, mapping
 from stackproof.build.engines.spack.stackinator.versions import Language
 from stackproof.core.document import Document
 from stackproof.core.errors import Location, Reason

@@ -6,8 +6,7 @@ import re
 from typing import Any
 
 from stackproof.build.engines.spack.stack import GitSource, PackageRepository
-from stackproof.build.engines.spack.stackinator.findings import FindingsList, mapping
-from stackproof.build.engines.spack.stackinator.folder import Folder
+from stackproof.build.engines.spack.stackinator.findings import FindingsList, Folder, mapping
 from stackproof.build.engines.spack.stackinator.versions import LANGUAGES, Language, SpackVersion
 from stackproof.core.document import Document
 from stackproof.core.errors import Location, Reason

@@ -2,19 +2,186 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from stackproof.build.engines.spack.stack import FileEntry, SpackEnvironment, SpackStack
-from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig
+from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig, local_repositories
 from stackproof.build.engines.spack.stackinator.compilers import read_compilers
 from stackproof.build.engines.spack.stackinator.config import Config
 from stackproof.build.engines.spack.stackinator.environments import Offer, read_environments
-from stackproof.build.engines.spack.stackinator.externals import site_facts
-from stackproof.build.engines.spack.stackinator.findings import FindingsList, mapping
-from stackproof.build.engines.spack.stackinator.folder import Folder
-from stackproof.build.engines.spack.stackinator.hooks import read_hook
-from stackproof.build.engines.spack.stackinator.repositories import local_repositories
-from stackproof.core.errors import Location, Reason
+from stackproof.build.engines.spack.stackinator.findings import FindingsList, Folder, mapping
+from stackproof.build.engines.spack.stackinator.network import site_facts
+from stackproof.build.plan import BUILD
+from stackproof.core import limits
+from stackproof.core.errors import Location, Problem, Reason, StackproofError
+
+# --------------------------------------------------------------------------------------------------
+# Hooks: scripts of a recipe that run before or after the build, with Jinja2 in them.
+
+# The length of a variable in bash, `${#name}`, `${#name[@]}` or `${#}`, which begins as a comment
+# of Jinja2 does. A character that no text has stands for its brace while Jinja2 is at work.
+_LENGTH = re.compile(r"\$\{(?=#(?:[A-Za-z_]\w*(?:\[[^\]\n]*\])?|[0-9@*#?$!-])?\})")
+_BRACE = "\ue000"
+
+
+def variables(mount: str) -> dict[str, str]:
+    """Return what `env` has in a hook: folders as the sandbox of the build shows them."""
+    return {
+        "mount": mount,
+        "config": f"{mount}/config",
+        "build": BUILD,
+        "spack": f"{BUILD}/spack",
+    }
+
+
+def read_hook(folder: Folder, name: str, mount: str, findings: FindingsList) -> str | None:
+    """Return a rendered hook (`pre-install` or `post-install`); None when there is none."""
+    if name not in folder.texts:
+        return None
+    try:
+        return _render(folder, name, mount, findings)
+    except StackproofError as error:
+        findings.problems += error.problems
+        return None
+
+
+def _render(folder: Folder, name: str, mount: str, findings: FindingsList) -> str:
+    import jinja2  # noqa: PLC0415 - slow to import, and most recipes have no hook
+    import jinja2.sandbox  # noqa: PLC0415
+
+    def load(other: str) -> str | None:
+        return _masked(_text(folder, other)) if other in folder.texts else None
+
+    unknown: list[str] = []
+
+    class Unknown(jinja2.Undefined):
+        """A variable that is not there: empty, as in Stackinator, and noted."""
+
+        def __str__(self) -> str:
+            unknown.append(str(self._undefined_name))
+            return ""
+
+    environment = _environment(load, Unknown)
+    place = folder.place(name)
+    try:
+        template = environment.get_template(name)
+        text = _limited(template.generate(env=variables(mount), verbose=False), place)
+    except jinja2.TemplateSyntaxError as error:
+        raise _syntax(error, folder, name) from None
+    except jinja2.TemplateNotFound as error:
+        raise _failed(f"it includes `{error.name}`, which the recipe lacks", place) from None
+    except (jinja2.TemplateError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise _failed(f"{error}", place) from None
+    except (RecursionError, MemoryError):
+        raise _failed("it does not come to an end", place) from None
+    for variable in dict.fromkeys(unknown):
+        findings.note(
+            f"`{variable}` stands for nothing in a hook, and is left empty",
+            where=_find(folder, name, variable),
+            hint="there are: " + ", ".join(f"env.{key}" for key in variables(mount)),
+        )
+    return text.replace(_BRACE, "{") + "\n"
+
+
+def _masked(text: str) -> str:
+    """Return a text in which Jinja2 does not see bash's lengths; no line or column changes."""
+    return _LENGTH.sub(f"${_BRACE}", text)
+
+
+def _environment(load: Any, undefined: Any) -> Any:
+    """Return a Jinja2 environment in which a template reaches nothing but its variables."""
+    import jinja2  # noqa: PLC0415 - as above
+    import jinja2.sandbox  # noqa: PLC0415
+
+    class Closed(jinja2.sandbox.ImmutableSandboxedEnvironment):
+        """A template may not make a text of any length out of a short one."""
+
+        intercepted_binops = frozenset({"*", "**"})
+
+        def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+            if not all(isinstance(v, int | float) and abs(v) < 1 << 16 for v in (left, right)):
+                raise jinja2.TemplateError(f"`{operator}` is for small numbers only")
+            return super().call_binop(context, operator, left, right)
+
+    return Closed(loader=jinja2.FunctionLoader(load), undefined=undefined)
+
+
+def _limited(pieces: Any, place: str) -> str:
+    """Return the whole of a rendered text, as long as it is no longer than a hook may be."""
+    result, size = [], 0
+    for piece in pieces:
+        size += len(piece)
+        if size > limits.DOCUMENT.bytes:
+            raise _failed(f"it becomes longer than {limits.DOCUMENT.bytes} characters", place)
+        result.append(piece)
+    return "".join(result)
+
+
+def _text(folder: Folder, name: str) -> str:
+    raw = folder.texts[name]
+    where = Location(file=folder.place(name))
+    if len(raw) > limits.DOCUMENT.bytes:
+        problem = Problem(
+            reason=Reason.TOO_LARGE,
+            message=f"the hook has {len(raw)} bytes; it may have {limits.DOCUMENT.bytes}",
+            where=where,
+            hint="put what it needs into `extra/` or download it",
+        )
+        raise StackproofError(problem)
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        message = "a hook must be text in UTF-8"
+        where = Location(file=where.file, line=line, column=1)
+        problem = Problem(reason=Reason.WRONG_TYPE, message=message, where=where)
+        raise StackproofError(problem) from None
+    if "\0" in text or _BRACE in text:
+        problem = Problem(reason=Reason.WRONG_TYPE, message="a hook must be text", where=where)
+        raise StackproofError(problem)
+    return text
+
+
+def _syntax(error: Any, folder: Folder, name: str) -> StackproofError:
+    """Return the problem of a text that Jinja2 cannot read, with line and column of its brace."""
+    line = error.lineno or 1
+    file = error.name or name
+    lines = _masked(_text(folder, file)).split("\n") if file in folder.texts else []
+    text = lines[line - 1] if line <= len(lines) else ""
+    mark = next((m for m in ("{#", "{%", "{{") if m in text), None)
+    hint = (
+        f"Jinja2 takes `{mark}` for its own: write {{{{ '{mark}' }}}} for a plain `{mark}`, or put "
+        "the lines between {% raw %} and {% endraw %}"
+        if mark
+        else "hooks are rendered with Jinja2: {{ env.mount }}, {{ env.build }}, …"
+    )
+    column = text.index(mark) + 1 if mark else 1
+    return StackproofError(
+        Problem(
+            reason=Reason.INVALID_VALUE,
+            message=f"the hook cannot be rendered: {str(error.message).rstrip('.').lower()}",
+            where=Location(file=folder.place(file), line=line, column=column),
+            hint=hint,
+        )
+    )
+
+
+def _failed(why: str, place: str) -> StackproofError:
+    message = f"the hook cannot be rendered: {' '.join(why.split())[:200]}"
+    where = Location(file=place)
+    return StackproofError(Problem(reason=Reason.INVALID_VALUE, message=message, where=where))
+
+
+def _find(folder: Folder, name: str, variable: str) -> Location:
+    """Return the first place where a hook uses a variable."""
+    place = folder.place(name)
+    for number, line in enumerate(_text(folder, name).split("\n"), start=1):
+        found = re.search(rf"\{{[{{%].*?\b({re.escape(variable)})\b", line)
+        if found:
+            return Location(file=place, line=number, column=found.start(1) + 1)
+    return Location(file=place)
+
 
 # Documents and hooks of a recipe; everything else is only copied.
 DOCUMENTS = (

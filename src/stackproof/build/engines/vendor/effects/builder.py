@@ -4,34 +4,99 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from stackproof.build.effects import builders, executor, stacks
 from stackproof.build.effects.builders import Reading, Solving
 from stackproof.build.effects.loaded import Loaded
-from stackproof.build.effects.workspace import BuildSetup
+from stackproof.build.effects.workspace import BuildSetup, Installing
 from stackproof.build.engine import Findings
-from stackproof.build.engines.vendor import closure, releases, rpm, selection
+from stackproof.build.engines.vendor import releases, rpm, selection
+from stackproof.build.engines.vendor.effects import folder
 from stackproof.build.engines.vendor.effects import folder as folders
-from stackproof.build.engines.vendor.effects import reading_back
-from stackproof.build.engines.vendor.engine import ENGINE
-from stackproof.build.engines.vendor.locking import ReadRpm, make_lock
-from stackproof.build.engines.vendor.recipe import parse_vendor_recipe
+from stackproof.build.engines.vendor.engine import ENGINE, ReadRpm, make_lock, parse_vendor_recipe
+from stackproof.build.engines.vendor.selection import LibraryChange
 from stackproof.build.engines.vendor.stack import VendorLock, VendorStack
 from stackproof.build.options import BuildOptions
 from stackproof.build.plan import Plan
 from stackproof.build.swap import RecipeOverlay, SwapWord
 from stackproof.core.command import Bind
 from stackproof.core.document import Document
-from stackproof.core.effects import files
+from stackproof.core.effects import files, run
 from stackproof.core.effects.sandbox import package_hint
-from stackproof.core.errors import Problem, Reason, StackproofError, fail
+from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.core.monitor import Event, Monitor
 from stackproof.core.value import Value
 from stackproof.linking import elf
 from stackproof.linking.effects.view import RootView
 from stackproof.linking.elf import MAGIC, ElfFile
+
+# --------------------------------------------------------------------------------------------------
+# The step that changes libraries, and each of them read again: patchelf does what it was asked.
+
+_SAME = (
+    "exports",
+    "more_exports",
+    "imports",
+    "version_definitions",
+    "objects",
+    "soname",
+    "machine",
+)
+
+
+def installer(
+    stack: VendorStack, lock: VendorLock, blobs: Mapping[str, Path]
+) -> Callable[[Installing, Monitor], None]:
+    """Return what runs the command of the step and reads all libraries of a lock afterwards.
+
+    `blobs` are the files as they came, by digest. It raises `StackproofError` (BUILD_FAILED) for a
+    library in which more changed, or less, than was asked for.
+    """
+    digests = {one.target: one.sha256 for package in lock.packages for one in package.files}
+    asked = selection.changes(stack, lock)
+
+    def install(job: Installing, monitor: Monitor) -> None:
+        run.check(job.command, log=job.log)
+        for target, change in asked.items():
+            before, after = (
+                _reading_back_read(blobs[digests[target]]),
+                _reading_back_read(job.space.store / target),
+            )
+            if not is_as_asked(before, after, change):
+                raise fail(
+                    Reason.BUILD_FAILED,
+                    "patchelf changed more, or less, than names and the search path",
+                    where=Location(file=target),
+                    hint="use another release of patchelf: some damage libraries",
+                )
+        text = f"{len(asked)} libraries and programs read again"
+        monitor(Event(what="progress", name=job.step.name, text=text))
+
+    return install
+
+
+def _reading_back_read(path: Path) -> ElfFile:
+    with folder.opened(path) as source:
+        return elf.read(source)
+
+
+def is_as_asked(before: ElfFile, after: ElfFile, change: LibraryChange) -> bool:
+    """Return whether a library differs from what it was in what was asked for, and no more."""
+    needed = [change.replace.get(name, name) for name in before.needed]
+    versions = [
+        need._replace(library=change.replace.get(need.library, need.library))
+        for need in before.version_needs
+    ]
+    return (
+        all(getattr(before, word) == getattr(after, word) for word in _SAME)
+        and sorted(after.needed) == sorted((*needed, *change.add))
+        and [name for name in after.needed if name not in change.add] == needed
+        and list(after.version_needs) == versions
+        and (after.rpath, after.runpath) == (change.rpath, None)
+    )
+
 
 _HANDED_ON = "HPE lets nobody hand on what its RPMs hold"
 _LIBRARIES = ("lib64", "lib")
@@ -122,7 +187,7 @@ class VendorBuilder:
         except StackproofError as error:
             raise StackproofError(*error.problems, *damage) from None
         lock = make_lock(stack, chosen, tuple(_read(place, product) for product in chosen.products))
-        missing = closure.missing(stack, lock)
+        missing = selection.missing(stack, lock)
         if missing:
             raise StackproofError(*missing, *damage)
         for problem in damage:
@@ -158,7 +223,7 @@ class VendorBuilder:
                 if os.path.isdir(path) and not path.startswith("/usr/")
             ),
             movable=False,
-            install=reading_back.installer(stack, lock, blobs),
+            install=installer(stack, lock, blobs),
         )
 
     def fill_mirror(
@@ -268,13 +333,13 @@ def _lacking(loaded: Loaded, lock: VendorLock) -> tuple[Problem, ...]:
     stack: VendorStack = loaded.stack
     view = RootView()
     found = []
-    for name, user in closure.outside(stack, lock).items():
+    for name, user in selection.outside(stack, lock).items():
         place = _place_of(view, name, stack)
         fault = "is not on this machine"
         if place:
             file = view.look(place)
             known = {one.name for one in view.elf(file).version_definitions} if file else set()
-            lost = [one for one in closure.wanted_versions(lock, name) if one not in known]
+            lost = [one for one in selection.wanted_versions(lock, name) if one not in known]
             if not lost:
                 continue
             fault = f"is an older one here: `{place}` has no {lost[-1]}"
@@ -290,7 +355,7 @@ def _lacking(loaded: Loaded, lock: VendorLock) -> tuple[Problem, ...]:
                 else "install it, or name the folder that has it: `libraries: [DIR]` in the recipe",
             )
         )
-    glibc, user = closure.floor(lock)
+    glibc, user = selection.floor(lock)
     here = os.confstr("CS_GNU_LIBC_VERSION") or ""
     if releases.number(glibc) > releases.number(here):
         found.append(

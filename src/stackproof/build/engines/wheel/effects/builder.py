@@ -13,7 +13,6 @@ from stackproof.build.effects.pip import index_command
 from stackproof.build.effects.workspace import BuildSetup
 from stackproof.build.engine import Findings
 from stackproof.build.engines.wheel import engine as wheel_engine
-from stackproof.build.engines.wheel import swap as wheel_swap
 from stackproof.build.engines.wheel.plan import ENGINE
 from stackproof.build.engines.wheel.recipe import parse_recipe, resolve
 from stackproof.build.engines.wheel.stack import Lock, Stack
@@ -34,7 +33,7 @@ class WheelBuilder:
     engine = ENGINE
     lock_kind = Lock
     solving = Solving.QUESTION
-    swap = staticmethod(wheel_swap.swap)
+    swap = staticmethod(wheel_engine.swap)
     refused: Mapping[str, Problem] = {
         "from": builders.NO_RPMS,
         "mirror": Problem(
