@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from stackproof.core import limits, noun
-from stackproof.core.cli.tables import print_table
+from stackproof.core.cli.streams import print_table
 from stackproof.core.effects import files
 from stackproof.core.effects.libc import MountFailure
 from stackproof.core.errors import Reason, fail
