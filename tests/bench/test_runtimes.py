@@ -16,12 +16,7 @@ from stackproof.bench.runtimes.start import ContainerStart, ImageSource
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.core.value import replace
 
-COVERS = (
-    "bench/runtimes/__init__.py",
-    "bench/runtimes/__init__.py",
-    "bench/runtimes/__init__.py",
-    "bench/runtimes/__init__.py",
-)
+COVERS = ("bench/runtimes/__init__.py",)
 
 START = ContainerStart(
     image="/images/mpi.sqsh", binds={"/in": "/out", "/same": "/same"},

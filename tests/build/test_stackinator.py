@@ -24,9 +24,7 @@ COVERS = (
     "build/engines/spack/stackinator/environments.py",
     "build/engines/spack/stackinator/network.py",
     "build/engines/spack/stackinator/reader.py",
-    "build/engines/spack/stackinator/network.py",
     "build/engines/spack/stackinator/versions.py",
-    "build/engines/spack/stackinator/environments.py",
 )
 
 

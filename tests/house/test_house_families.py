@@ -40,7 +40,7 @@ NAMED = {
     "inject/replacement.py": "folders of plug-ins, of libraries as well as of MPIs",
     "inject/site_hook.py": "EasyBuild's modules of toolchains, which hooks are called for",
     "knowledge/evidence.py": "below the families; compared with them here",
-    "mpi/abi": "names of ABIs, not of families",
+    "mpi/abi.py": "names of ABIs, not of families",
     "site/capture.py": "below the families: where HPE installs its MPI",
     "site/missing.py": "as in capture.py",
 }

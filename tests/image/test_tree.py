@@ -17,7 +17,7 @@ from stackproof.core.errors import Reason, StackproofError
 from stackproof.image.effects import tree
 from stackproof.image.model import TREE_RECORD, TreeDigest
 
-COVERS = ("image/effects/tree.py", "image/effects/tree.py")
+COVERS = ("image/effects/tree.py",)
 
 
 @pytest.fixture

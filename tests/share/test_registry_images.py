@@ -33,7 +33,6 @@ COVERS = (
     "share/effects/oci.py",
     "share/effects/pulling.py",
     "share/effects/pushing.py",
-    "share/effects/oci.py",
     "share/effects/uploading.py",
 )
 WHOLE = "tiny/1:v1@here%zen2"
