@@ -38,7 +38,7 @@ def main() -> None:
             copy = shutil.copy(recipe, folder)
             shutil.copy(Path(recipe).with_suffix(".lock.json"), folder)
             env = {**os.environ, "STACKPROOF_CACHE": str(folder / "cache")}
-            target = str(folder / "image.superblock")
+            target = str(folder / "image.squashfs")
             argv = [sys.executable, "-m", "stackproof", "build", str(copy), "-o", target]
             times = {"cold": seconds(argv, env)}
             shutil.rmtree(folder / "cache" / "builds")

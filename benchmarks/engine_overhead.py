@@ -183,7 +183,7 @@ def _run(folder: Path, recipe: Path, count: int, jobs: int, options: list[str]) 
         shutil.copytree(indices, cache / "spack/indices", dirs_exist_ok=True)
     sources = {path.name: path for path in mirror.rglob("*") if path.is_file()}
     build = [*stackproof, "build", str(recipe), *options, "--locked", "--jobs", str(jobs)]
-    build += ["--mirror", str(mirror), "--in-memory", "yes", "-o", str(folder / "image.superblock")]
+    build += ["--mirror", str(mirror), "--in-memory", "yes", "-o", str(folder / "image.squashfs")]
     times: dict[str, list[tuple[float, float]]] = {"build": [], "by hand": []}
     prefix = folder / "by-hand"
     ways: dict[str, tuple[list[str], dict[str, str]]] = {

@@ -98,7 +98,7 @@ def main() -> None:
         tree = Path(disk, "tree")
         make_tree(tree)
         shutil.copytree(tree, Path(memory, "tree"), symlinks=True)
-        image = Path(disk, "image.superblock")
+        image = Path(disk, "image.squashfs")
         pack = ["mksquashfs", tree, image, "-comp", "zstd", "-noappend", "-no-progress", "-quiet"]
         subprocess.run([*map(str, pack)], check=True, stdout=subprocess.DEVNULL)
         child = os.fork()

@@ -178,7 +178,7 @@ def main() -> None:
         tempfile.TemporaryDirectory(prefix="stackproof-mount-cost-", dir="/var/tmp") as folder,
     ):
         Path(folder).chmod(0o755)
-        image = Path(folder, "image.superblock")
+        image = Path(folder, "image.squashfs")
         tree = make_tree(Path(folder), args.megabytes)
         pack = ["mksquashfs", tree, image, "-comp", "zstd", "-noappend", "-no-progress", "-quiet"]
         subprocess.run([*map(str, pack)], check=True, stdout=subprocess.DEVNULL)

@@ -33,7 +33,7 @@ from typing import Any
 
 import numpy as np
 
-from stackproof.compare import resampling, sequential
+from stackproof.compare import looks, resampling
 from stackproof.compare.compare import compare
 from stackproof.compare.disturbance import disturbed
 from stackproof.compare.effects.results import load_results
@@ -184,7 +184,7 @@ def judged(results: Results, condition: str, placement: str, counts: list[int]) 
     most = max(counts)
     measured = effects(results, most)
     ways: dict[str, tuple[int, tuple[int, ...]]] = {str(count): (count, ()) for count in counts}
-    ways[f"looks to {most}"] = (most, sequential.planned(most))
+    ways[f"looks to {most}"] = (most, looks.planned(most))
     for after, (count, plan) in ways.items():
         seen = replace(
             results,

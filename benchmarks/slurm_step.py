@@ -81,7 +81,7 @@ def main() -> None:
         tempfile.TemporaryDirectory(prefix="stackproof-step-", dir="/var/tmp") as folder,
     ):
         Path(folder).chmod(0o755)
-        image = Path(folder, "image.superblock")
+        image = Path(folder, "image.squashfs")
         tree = make_tree(Path(folder), args.megabytes)
         pack = ["mksquashfs", str(tree), str(image), "-comp", "zstd", "-noappend", "-quiet"]
         subprocess.run([*pack, "-no-progress"], check=True, stdout=subprocess.DEVNULL)

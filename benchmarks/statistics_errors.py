@@ -33,7 +33,7 @@ from stackproof.core.value import Value, replace
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 from noises import KINDS
-from stackproof.compare import resampling, sequential
+from stackproof.compare import look_levels, looks, resampling
 from stackproof.compare.model import NULL_FAMILY_ERROR
 from stackproof.compare.resampling import Floats
 from statistics_power import LIMIT, SIZES, SLOWER, Simulated, adjusted, floors, simulated
@@ -47,8 +47,8 @@ WAYS: dict[str, tuple[int, ...]] = {
     "5": (5,),
     "10": (10,),
     "20": (20,),
-    "looks to 20": sequential.planned(20),
-    "looks to 40": sequential.planned(40),
+    "looks to 20": looks.planned(20),
+    "looks to 40": looks.planned(40),
 }
 
 
@@ -64,9 +64,9 @@ class Found(Value, kw_only=False):
 
 def judged(one: Simulated, plan: tuple[int, ...]) -> Found:
     """Return what all looks of a plan say of experiments, an error at any of them counting."""
-    tail = sequential.level(plan, TAIL) if len(plan) > 1 else TAIL
-    null_error = sequential.level(plan, NULL_FAMILY_ERROR) if len(plan) > 1 else NULL_FAMILY_ERROR
-    family = sequential.level(plan, FAMILY) if len(plan) > 1 else FAMILY
+    tail = look_levels.level(plan, TAIL) if len(plan) > 1 else TAIL
+    null_error = look_levels.level(plan, NULL_FAMILY_ERROR) if len(plan) > 1 else NULL_FAMILY_ERROR
+    family = look_levels.level(plan, FAMILY) if len(plan) > 1 else FAMILY
     count = one.experiments
     null_fail, wrong_fail = np.zeros(count, bool), np.zeros(count, bool)
     slower = margin = np.zeros((count, len(range(*_SOME.indices(SIZES)))), bool)

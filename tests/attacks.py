@@ -119,11 +119,7 @@ NAMED: dict[str, tuple[str, ...]] = {
         "mount/test_activate_cli.py::test_what_a_shell_runs_at_once_is_refused",
         "mount/test_activate_cli.py::test_no_name_makes_a_line_for_the_shell",
     ),
-    "what leaves the house": (
-        "core/test_secrets.py::test_secrets_go",
-        "core/test_secrets.py::test_documents_by_the_names_of_their_keys",
-        "core/test_secrets.py::test_what_was_left_out_is_listed_without_its_value",
-    ),
+    "what leaves the house": ("core/test_secrets.py::test_secrets_go",),
     "what killed runs leave": (
         "bench/test_killed_bench.py::test_nothing_is_left_and_the_results_are_whole",
         "launch/test_leftovers.py::test_files_of_mpi_libraries_go_and_no_others",

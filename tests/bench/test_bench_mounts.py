@@ -79,7 +79,7 @@ def test_a_bench_is_refused_when_it_is_prepared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So a dry run is refused as well, and nothing has been compiled or probed."""
-    monkeypatch.setattr(bench_run, "with_work", None)  # calling it would raise
+    monkeypatch.setattr(bench_run.planning, "with_work", None)  # calling it would raise
     monkeypatch.setattr(bench_run.nodes, "here", lambda _: HERE)
     with pytest.raises(StackproofError) as caught:
         bench_run.prepare(SPEC, make_arms(str(tmp_path)))

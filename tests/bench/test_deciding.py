@@ -35,7 +35,7 @@ class Folder:
         self.made = {
             one.file_name: made[one.arm, one.block, one.placement] for one in self.schedule
         }
-        looks = deciding.sequential.planned(most)
+        looks = deciding.looks.planned(most)
         results = replace(simulated.spec, looks=looks, launches=most)
         (path / LAUNCHES).mkdir(parents=True)
         (path / "bench.json").write_text(noun.to_json(results))

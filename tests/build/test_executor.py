@@ -200,7 +200,7 @@ def test_a_failing_step_says_why_and_leaves_no_image(tmp_path: Path) -> None:
     assert problem.detail is not None
     assert "the reason" in problem.detail
     folder = next((tmp_path / "cache" / "builds").iterdir())
-    assert not (folder / "out" / "image.superblock").exists()
+    assert not (folder / "out" / "image.squashfs").exists()
     replay = folder / "logs" / "made-1.replay.sh"
     again = subprocess.run([str(replay)], capture_output=True, text=True, check=False)
     assert again.returncode != 0

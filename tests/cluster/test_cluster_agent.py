@@ -44,7 +44,7 @@ def test_the_agent_works_on_the_head_only() -> None:
 
 def test_the_agent_mounts_images_on_the_node_only(tmp_path: Path) -> None:
     need("mksquashfs", "root")
-    folder, image = tmp_path / "source", tmp_path / "image.superblock"
+    folder, image = tmp_path / "source", tmp_path / "image.squashfs"
     folder.mkdir()
     (folder / "word").write_text("from the image\n")
     subprocess.run(

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from noises import KINDS, launch_noise
-from stackproof.compare import integrity, resampling, sequential
+from stackproof.compare import integrity, look_levels, looks, resampling, sequential
 from stackproof.compare.compare import compare
 from stackproof.compare.model import Verdict, Why
 from stackproof.core.value import replace
@@ -32,16 +32,16 @@ def cells(comparison, arm="mpich"):
 
 @pytest.mark.parametrize("most", [1, 8, 9, 20, 40, 60, 200])
 def test_looks_begin_when_something_can_be_decided_and_end_with_the_last_launch(most):
-    found = sequential.planned(most)
+    found = looks.planned(most)
     assert found[-1] == most
     assert list(found) == sorted(set(found))
-    assert found[0] >= sequential.FIRST_LOOK or found == (most,)
+    assert found[0] >= looks.FIRST_LOOK or found == (most,)
 
 
-@pytest.mark.parametrize("plan", [(10,), (8, 11, 15, 20), sequential.planned(40)])
+@pytest.mark.parametrize("plan", [(10,), (8, 11, 15, 20), looks.planned(40)])
 @pytest.mark.parametrize("error", [0.025, 0.05, 0.01])
 def test_all_looks_together_err_as_often_as_one_would(plan, error):
-    level = sequential.level(plan, error)
+    level = look_levels.level(plan, error)
     assert level <= error * 1.001
     sums = np.random.default_rng(1).normal(size=(100_000, plan[-1])).cumsum(axis=1)
     boundary = NormalDist().inv_cdf(1 - level)
@@ -52,7 +52,7 @@ def test_all_looks_together_err_as_often_as_one_would(plan, error):
 def test_the_levels_are_those_of_pocock():
     """Table 1 of Pocock's article: 2.178, 2.289, 2.361 and 2.413 for 2 to 5 equal steps, 5 %."""
     for steps, boundary in {2: 2.178, 3: 2.289, 4: 2.361, 5: 2.413}.items():
-        level = sequential.level(tuple(range(1, steps + 1)), 0.025)
+        level = look_levels.level(tuple(range(1, steps + 1)), 0.025)
         assert -NormalDist().inv_cdf(level) == pytest.approx(boundary, abs=0.01)
 
 
@@ -99,7 +99,7 @@ def test_looks_are_stricter_than_one_test_of_the_same_launches():
 
 def test_a_lost_launch_at_the_first_look_decides_nothing_that_it_may_not():
     """Of 7 pairs no pattern of signs is as rare as the level of six looks."""
-    results = experiment(plan=sequential.planned(40), blocks=8)
+    results = experiment(plan=looks.planned(40), blocks=8)
     lost = replace(
         results,
         measurements=tuple(m for m in results.measurements if (m.arm, m.block) != ("mpich", 3)),
@@ -112,11 +112,11 @@ def test_a_lost_launch_at_the_first_look_decides_nothing_that_it_may_not():
 @pytest.mark.parametrize("kind", KINDS)
 def test_error_rates_hold_over_all_looks(kind):
     """Per cell: wrong at any look, exactly at the margin, and intervals that missed at any look."""
-    plan = sequential.planned(20)
+    plan = looks.planned(20)
     random = np.random.default_rng(KINDS.index(kind))
     noise = launch_noise(kind, 0.10, (500, 2, 1, 20), random)
     ratios = (noise[:, 0] - noise[:, 1]).reshape(-1, 20)
-    tail = sequential.level(plan, 0.025)
+    tail = look_levels.level(plan, 0.025)
     above = np.zeros(len(ratios), dtype=bool)
     below = above.copy()
     for look in plan:

@@ -473,7 +473,7 @@ def test_an_image_has_no_more_than_its_kind(tmp_path: Path, count: int) -> None:
     (source / "meta").mkdir(parents=True)
     for number in range(count):
         (source / "meta" / str(number)).write_text("x" * (20_000_000 // count))
-    image = squash(source, tmp_path / "image.superblock")
+    image = squash(source, tmp_path / "image.squashfs")
     assert image.stat().st_size < limits.META.bytes
     rules = UnpackRules(most=limits.META)
     with pytest.raises(StackproofError) as error:

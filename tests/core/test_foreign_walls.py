@@ -153,7 +153,7 @@ def test_a_file_that_is_cut_off_is_told(tmp_path: Path, kind: str) -> None:
 
 def test_a_file_of_many_names_counts_once(tmp_path: Path) -> None:
     need("mksquashfs")
-    source, image = tmp_path / "source", tmp_path / "image.superblock"
+    source, image = tmp_path / "source", tmp_path / "image.squashfs"
     source.mkdir()
     (source / "file").write_bytes(os.urandom(500_000))
     for number in range(100):

@@ -21,7 +21,7 @@ def image(tmp_path: Path) -> str:
     tree.mkdir()
     for name in ("a*", "ab", "[x]", "x", "q?"):
         (tree / name).write_text(f"of {name}")
-    path = tmp_path / "image.superblock"
+    path = tmp_path / "image.squashfs"
     subprocess.run(["mksquashfs", tree, path, "-quiet", "-no-progress", "-noappend"], check=True)
     return str(path)
 

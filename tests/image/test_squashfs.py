@@ -43,7 +43,7 @@ def default(kind: type, field: str) -> object:
 
 def test_threads_and_cores_make_no_difference(tmp_path: Path) -> None:
     need("mksquashfs")
-    tree, image = make_tree(tmp_path / "tree"), tmp_path / "image.superblock"
+    tree, image = make_tree(tmp_path / "tree"), tmp_path / "image.squashfs"
     found = {digest(tree, image, "-processors", count) for count in ("1", "2", "3", "8")}
     before = os.sched_getaffinity(0)
     try:
@@ -58,7 +58,7 @@ def test_threads_and_cores_make_no_difference(tmp_path: Path) -> None:
 @pytest.mark.battery
 def test_the_level_is_that_which_was_asked_for(tmp_path: Path) -> None:
     need("mksquashfs")
-    tree, image = make_tree(tmp_path / "tree"), tmp_path / "image.superblock"
+    tree, image = make_tree(tmp_path / "tree"), tmp_path / "image.squashfs"
     assert len({digest(tree, image, level=level) for level in (1, superblock.LEVEL, 19)}) == 3
     said = subprocess.run(["unsquashfs", "-s", image], check=True, capture_output=True, text=True)
     assert "compression-level 19" in said.stdout

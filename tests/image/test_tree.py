@@ -14,10 +14,10 @@ from need import need
 from stackproof.core import noun
 from stackproof.core.effects import cache_kinds
 from stackproof.core.errors import Reason, StackproofError
-from stackproof.image.effects import tree
+from stackproof.image.effects import tree, tree_digest
 from stackproof.image.model import TREE_RECORD, TreeDigest
 
-COVERS = ("image/effects/tree.py",)
+COVERS = ("image/effects/tree.py", "image/effects/tree_digest.py")
 
 
 @pytest.fixture
@@ -145,7 +145,7 @@ def test_what_is_left_out_is_part_of_it(place: Path) -> None:
 
 def test_an_image_that_records_its_tree(place: Path, tmp_path: Path) -> None:
     assert tree.recorded(os.fspath(pack(place, tmp_path / "none.squashfs"))) is None
-    tree.main(os.fspath(place), os.fspath(place / TREE_RECORD), "meta", "benchmarks")
+    tree_digest.main(os.fspath(place), os.fspath(place / TREE_RECORD), "meta", "benchmarks")
     assert (place / TREE_RECORD).read_text() == noun.to_json(tree.of_folder(place))
     image = os.fspath(pack(place, tmp_path / "a.squashfs"))
     known = tree.recorded(image)

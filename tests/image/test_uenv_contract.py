@@ -250,7 +250,7 @@ def test_three_ways_into_a_view_agree(tmp_path: Path) -> None:
     store = image_tree(tmp_path, of)
     theirs = Reader().read(store).activated("default", BEFORE)
     text = (store / "meta/env.json").read_bytes()
-    image = metadata.parse_env_json(text, path="image.superblock", size=1)
+    image = metadata.parse_env_json(text, path="image.squashfs", size=1)
     ours = environment_patch(image, "default", permitted=None, environment=BEFORE).apply(BEFORE)
     assert ours == theirs
     assert sourced(store / "env/default/activate.sh", BEFORE) == theirs

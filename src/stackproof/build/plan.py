@@ -24,7 +24,7 @@ BENCHMARK = "benchmark"
 """The name of the step that compiles the benchmark program."""
 PROGRAM = "program-"
 """How the names of steps begin that compile a program of the recipe."""
-IMAGE_FILE = "image.superblock"
+IMAGE_FILE = "image.squashfs"
 BUILD = "/build"
 """The build folder: what an engine needs besides the store (sources, configuration, caches)."""
 LAYOUT = 1

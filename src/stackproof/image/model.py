@@ -76,7 +76,7 @@ class Image(Value):
 class TreeDigest(Value):
     """One digest of all that programs see in a tree, whatever packed it, and when, and where.
 
-    `without` are names at the root that do not count. `image.effects.tree` has the bytes
+    `without` are names at the root that do not count. `image.effects.tree_digest` has the bytes
     that are hashed.
     """
 

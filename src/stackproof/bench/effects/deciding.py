@@ -15,7 +15,7 @@ from pathlib import Path
 
 from stackproof.bench.schedule import Launch
 from stackproof.bench.spec import BenchSpec
-from stackproof.compare import sequential
+from stackproof.compare import looks
 from stackproof.compare.effects.results import load_results
 from stackproof.compare.model import Cell, Panel, Verdict, Why
 from stackproof.core import limits, noun
@@ -53,7 +53,7 @@ class Experiment(Value):
 
 def looks_of(spec: BenchSpec) -> tuple[int, ...]:
     """Return after how many launches per arm it is looked, nothing where it is not."""
-    return sequential.planned(spec.launches) if spec.until_decided else ()
+    return looks.planned(spec.launches) if spec.until_decided else ()
 
 
 def blocks(experiment: Experiment, monitor: Monitor) -> Iterator[tuple[Launch, ...]]:
@@ -151,7 +151,7 @@ def _open(cell: Cell, look: int, most: int) -> bool:
     """Return whether a point may still be decided: estimates of few launches rule nothing out."""
     if cell.verdict is not Verdict.INCONCLUSIVE or cell.why in _HOPELESS:
         return False
-    sure = look >= sequential.FIRST_LOOK * 1.3
+    sure = look >= looks.FIRST_LOOK * 1.3
     return not sure or cell.why is Why.DISTURBED or (cell.launches_needed or most + 1) <= most
 
 

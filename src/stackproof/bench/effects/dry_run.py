@@ -12,7 +12,7 @@ from stackproof.bench.effects.deciding import budget_of
 from stackproof.bench.effects.run import Bench, pace_in
 from stackproof.bench.pace import Pace, probes_s, shape_text
 from stackproof.bench.spec import BenchSpec
-from stackproof.compare import sequential
+from stackproof.compare import looks
 from stackproof.compare.model import DEFAULT_MARGINS
 from stackproof.core import noun
 from stackproof.core.numbers import duration_text, percent_text, size_text
@@ -80,7 +80,7 @@ def _looks(bench: Bench, folder: Path) -> dict[str, Any] | None:
     spec = bench.spec
     if not spec.until_decided:
         return None
-    after = sequential.planned(spec.launches)
+    after = looks.planned(spec.launches)
     first = [one for one in bench.launches() if one.block <= after[0]]
     seconds = _at_most(pace_in(bench, first, folder), budget_of(folder, spec))
     return {"after": list(after), "seconds_to_first": seconds}
@@ -127,7 +127,7 @@ def _one_way(spec: BenchSpec) -> bool:
 
 
 def _look_words(spec: BenchSpec) -> str:
-    *most, last = sequential.planned(spec.launches)
+    *most, last = looks.planned(spec.launches)
     after = f"{', '.join(map(str, most))} and {last}" if most else f"{last}"
     ends = (
         f"; no block is begun that would go beyond {duration_text(spec.budget_s)} of timed "

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from stackproof.build.plan import TOOLS, TREE_DIGEST
 from stackproof.core.command import Bind
-from stackproof.image.effects import tree
+from stackproof.image.effects import tree_digest
 
 # What a build may see of the host: compilers, their headers and libraries, and nothing else.
 _HOST_FOLDERS = (
@@ -67,7 +67,7 @@ def programs() -> dict[str, Path]:
     names = ("worker", "hooks", "together")
     every = [path for name in names for path in engines.glob(f"*/effects/{name}.py")]
     workers = {f"{path.parents[1].name}_{path.name}": path for path in sorted(every)}
-    return {**workers, TREE_DIGEST: Path(tree.__file__)}
+    return {**workers, TREE_DIGEST: Path(tree_digest.__file__)}
 
 
 def tools() -> list[Bind]:

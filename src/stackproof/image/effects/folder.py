@@ -15,7 +15,7 @@ from stackproof.core.effects import files
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.value import replace
 from stackproof.image import metadata
-from stackproof.image.effects import tree
+from stackproof.image.effects import tree_digest
 from stackproof.image.model import Image, View
 
 
@@ -35,7 +35,7 @@ def load_tree(folder: str) -> Image:
         )
     image = metadata.parse_env_json(text, path=place, size=0)
     try:
-        sha256 = tree.tree_digest(place)
+        sha256 = tree_digest.tree_digest(place)
     except OSError as error:
         raise files.translate(error, error.filename or place) from error
     return relocated(replace(image, sha256=sha256), place)

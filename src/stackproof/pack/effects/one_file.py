@@ -102,7 +102,7 @@ def write_one_file(tree: Path, output: Path, pack: Pack) -> None:
             f"mounts it is taken from this machine, which is {here}",
             hint="choose another --format, or pack on such a machine",
         )
-    image = tree.with_name("image.superblock")
+    image = tree.with_name("image.squashfs")
     argv = superblock.pack_argv(os.fspath(tree), os.fspath(image))
     run.check(Command(argv=argv, timeout_s=_TIMEOUT_S))
     sources = [*_carried(), (IMAGE, "", os.fspath(image))]
