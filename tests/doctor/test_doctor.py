@@ -25,7 +25,6 @@ from stackproof.results.path import MessagePaths, Statement, Topic
 COVERS = (
     "doctor/cli/doctor.py",
     "doctor/diagnosis.py",
-    "doctor/effects/bundle.py",
     "doctor/effects/collect.py",
 )
 
