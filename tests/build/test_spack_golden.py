@@ -22,7 +22,6 @@ COVERS = (
     "build/engines/spack/environments.py",
     "build/engines/spack/lockplan.py",
     "build/engines/spack/recipe.py",
-    "build/engines/spack/buildplan.py",
 )
 
 FOLDER = Path(__file__).parents[1] / "golden" / "spack"

@@ -23,7 +23,6 @@ from stackproof.core.value import replace
 COVERS = (
     "build/engines/spack/stackinator/environments.py",
     "build/engines/spack/stackinator/network.py",
-    "build/engines/spack/stackinator/reader.py",
     "build/engines/spack/stackinator/versions.py",
 )
 

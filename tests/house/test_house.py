@@ -355,7 +355,7 @@ def test_an_old_name_is_found(tmp_path: Path) -> None:
 # Rooms, and parts of rooms, that read what others wrote.
 _OF_READERS = (
     "bench/import_outputs.py", "mpi/path_logs/", "build/engines/spack/stackinator/",
-    "core/document.py", "doctor/bundle.py", "image/", "knowledge/evidence.py", "linking/",
+    "core/document.py", "image/", "knowledge/evidence.py", "linking/",
 )  # fmt: skip
 # What is no limit of foreign input: how much is kept, shown, waited for or downloaded.
 _OTHER_LIMITS = {

@@ -14,7 +14,6 @@ from need import need
 
 pytestmark = pytest.mark.battery
 
-COVERS = ("inject/findings/libraries.py",)
 
 PMPI = """#include <mpi.h>
 #include <stdio.h>

@@ -13,10 +13,7 @@ from need import need
 from stackproof.cli import main
 from stackproof.image.effects import tree
 
-COVERS = (
-    "mount/cli/inspect.py",
-    "mount/options.py",
-)
+COVERS = ("mount/options.py",)
 
 
 @pytest.fixture
