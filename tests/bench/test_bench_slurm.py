@@ -46,12 +46,16 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Room:
     return room
 
 
+def bring_up(room: Room) -> None:
+    words = [word for line in SETTINGS for word in ("--set", line)]
+    up = ("cluster", "up", "--nodes", "2", "--slurm", "--no-pin", "--name", CLUSTER)
+    room.run(*up, "--share", room.folder, *words)
+
+
 @pytest.fixture
 def room(built: Room) -> Room:
     """A cluster of which every node is there."""
-    words = [word for line in SETTINGS for word in ("--set", line)]
-    up = ("cluster", "up", "--nodes", "2", "--slurm", "--no-pin", "--name", CLUSTER)
-    built.run(*up, "--share", built.folder, *words)
+    bring_up(built)
     return built
 
 
@@ -292,7 +296,7 @@ def test_a_node_that_dies_gives_no_number_and_the_rest_is_made_later(room: Room)
     launches = room.launches("dead")
     assert len(launches) < 10
     assert good(launches)
-    room.run("cluster", "restart", "node2", "--name", CLUSTER)
+    bring_up(room)
     room.measured("dead", "--resume", "dead")
     assert len(room.launches("dead")) == 10
     assert good(room.launches("dead"))
