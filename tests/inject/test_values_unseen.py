@@ -35,6 +35,7 @@ void use(void) { MPI_Recv(0x4c000405); MPI_Recv(0x4c00080b); }
 """
 PLUG = "void MPI_Comm_split_type(int, int, int); int plug(void) { MPI_Comm_split_type(7, 3, 0); return 1; }\n"
 OPENER = '#include <dlfcn.h>\nvoid open(void) { dlopen("libplug.so", 2); }\n'
+NEWER = "void MPI_Isendrecv(void); int newer(void) { MPI_Isendrecv(); return 1; }\n"
 FIND = """
 void *dlsym(void *, char *);
 void *find(char *name) { return dlsym(0, name); }
@@ -136,7 +137,8 @@ PLAIN = {
 
 def mpi(lab: Lab, release: str) -> str:
     texts = [f'\\0""{release}', "PMI_FD"]
-    return lab.library(f"mpi-{release}/lib/libmpi.so.12", defines=EVERY, texts=texts)
+    newer = () if release == "3.4.3" else ("MPI_Isendrecv",)
+    return lab.library(f"mpi-{release}/lib/libmpi.so.12", defines=(*EVERY, *newer), texts=texts)
 
 
 @pytest.fixture(scope="module")
@@ -156,6 +158,10 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
     library("plug.so", PLUG, own)
     library("libmiddle.so", "int middle;", "-Wl,--no-as-needed", plug)
     library("libopener.so", OPENER)
+    newer = library("libnewer.so", NEWER, own)
+    library("libnewer-alone.so", NEWER)
+    library("libabove.so", "int above;", "-Wl,--no-as-needed", newer)
+    library("libweak.so", "#pragma weak MPI_Isendrecv\n" + NEWER, own)
     library("libfind.so", FIND)
     return lab
 
@@ -211,6 +217,25 @@ def test_an_mpi_that_lacks_nothing(lab, code):
     notes = [one for one in judgement.findings if one.cause is Cause.CONSTANTS]
     assert judgement.verdict is WORKS
     assert [one.effect for one in notes] == ([Effect.NOTE] if code == OPENED["made"] else [])
+
+
+@pytest.mark.parametrize(
+    ("name", "verdict"),
+    [
+        ("libnewer.so", UNKNOWN),
+        ("$ORIGIN/libnewer-alone.so", UNKNOWN),
+        ("libabove.so", UNKNOWN),
+        ("libweak.so", WORKS),
+        ("libmiddle-that-is-not-there.so", WORKS),
+    ],
+)
+@pytest.mark.parametrize("mode", [1, 2], ids=["lazy", "now"])
+def test_a_function_that_only_a_plug_in_calls(lab, name, verdict, mode):
+    judgement = found(lab, MAIN % f'dlopen("{name}", {mode});', "3.4.3")
+    causes = [one.cause for one in judgement.findings]
+    assert judgement.verdict is verdict, judgement.findings
+    assert (Cause.SYMBOL_MISSING in causes) is (verdict is UNKNOWN)
+    assert found(lab, MAIN % f'dlopen("{name}", {mode});', "5.0.1").verdict is WORKS
 
 
 @pytest.mark.parametrize(

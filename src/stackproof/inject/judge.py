@@ -317,6 +317,7 @@ def _findings(
     yield from abi.taken_findings(case, way)
     yield from symbols.version_findings(case)
     yield from symbols.symbol_findings(case)
+    yield from opening.missing_findings(case)
     yield from symbols.partial_findings(case)
     yield from libraries.mixed_findings(case)
     yield from symbols.double_findings(case)

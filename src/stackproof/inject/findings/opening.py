@@ -68,6 +68,7 @@ OPENS = re.compile(
 )
 """Functions that open libraries, of the loader and of interpreters."""
 _LOOKS_UP = re.compile(r"^(?:dlv?sym|lt_dlsym|\w*(?:module|dso)_sym\w*|SDL_LoadFunction)$")
+_OF_MPI = re.compile(r"P?MPIX?_|p?mpix?_", re.ASCII)
 _SYSTEM = frozenset({"ld.so.cache", "a default folder", "the loader itself"})
 
 
@@ -91,6 +92,39 @@ def _grown(closure: Closure, name: str, opener: MappedObject) -> Closure:
             more.objects[len(closure.objects)].how = hit.how
             return more
     return closure
+
+
+def missing_findings(case: InjectionAttempt) -> Iterator[Finding]:
+    """Yield the functions of MPI that libraries which are opened later need and nothing defines.
+
+    A program may go on without such a library, or never open it. What its own MPI lacks too says
+    nothing of the injection.
+    """
+    if case.main is None:
+        return
+    calling = find_calling(case)
+    at_start = {loaded.path for loaded in case.after.objects}
+    later = [loaded for loaded in calling.own if loaded.path not in at_start]
+    if not later:
+        return
+    defined = {name for loaded in calling.closure.objects for name in loaded.elf.exports}
+    before = {name for loaded in case.before.objects for name in loaded.elf.exports}
+    for user in later:
+        asked = {entry.name for entry in user.elf.imports if not entry.weak}
+        # Where its own MPI is not there, nothing is known of what that one defined.
+        known = asked & before if not case.before.missing else asked
+        names = sorted(name for name in known - defined if _OF_MPI.match(name))
+        if names:
+            shown = ", ".join(f"`{name}`" for name in names[:4]) + " and more" * bool(names[4:])
+            yield Finding(
+                cause=Cause.SYMBOL_MISSING,
+                effect=Effect.CANNOT_TELL,
+                message=f"it is opened while the program runs, and nothing defines {shown}",
+                file=user.path,
+                provider=case.main.path,
+                symbols=tuple(names),
+                remedy="inject a newer release, which has them; or try it: `inject prove`",
+            )
 
 
 def nothing_findings(case: InjectionAttempt) -> Iterator[Finding]:
