@@ -239,6 +239,23 @@ def test_a_function_that_only_a_plug_in_calls(lab, name, verdict, mode):
 
 
 @pytest.mark.parametrize(
+    ("name", "verdict"),
+    [
+        ("MPI_Isendrecv", UNKNOWN),
+        ("MPI_Recv", WORKS),
+        ("MPI_That_no_release_has", WORKS),
+        ("calls MPI_Isendrecv here", WORKS),
+    ],
+)
+@pytest.mark.parametrize("look", ["dlsym(0, %s)", "dlvsym(0, %s, 0)"])
+def test_a_function_that_is_looked_up(lab, name, verdict, look):
+    quoted = f'"{name}"'
+    code = MAIN % f"void (*call)(void) = {look % quoted}; call();"
+    assert found(lab, code, "3.4.3").verdict is verdict
+    assert found(lab, code, "5.0.1").verdict is WORKS
+
+
+@pytest.mark.parametrize(
     "code",
     [
         "int main(int count, char **words) { return execv(words[1], words + 1); }",

@@ -95,31 +95,34 @@ def _grown(closure: Closure, name: str, opener: MappedObject) -> Closure:
 
 
 def missing_findings(case: InjectionAttempt) -> Iterator[Finding]:
-    """Yield the functions of MPI that libraries which are opened later need and nothing defines.
+    """Yield the functions of MPI that are reached only while a program runs, and nothing defines.
 
-    A program may go on without such a library, or never open it. What its own MPI lacks too says
-    nothing of the injection.
+    Libraries which are opened later call them, or a name is looked up. A program may go on without
+    them. What its own MPI lacks too says nothing of the injection.
     """
     if case.main is None:
         return
     calling = find_calling(case)
     at_start = {loaded.path for loaded in case.after.objects}
-    later = [loaded for loaded in calling.own if loaded.path not in at_start]
-    if not later:
-        return
     defined = {name for loaded in calling.closure.objects for name in loaded.elf.exports}
     before = {name for loaded in case.before.objects for name in loaded.elf.exports}
-    for user in later:
-        asked = {entry.name for entry in user.elf.imports if not entry.weak}
-        # Where its own MPI is not there, nothing is known of what that one defined.
-        known = asked & before if not case.before.missing else asked
-        names = sorted(name for name in known - defined if _OF_MPI.match(name))
-        if names:
+    by_text = {name.lower(): name for name in before if _OF_MPI.match(name)}
+    for user in calling.own:
+        asked = set[str]()
+        if user.path not in at_start:
+            asked = {
+                one.name for one in user.elf.imports if not one.weak and _OF_MPI.match(one.name)
+            }
+            # Where its own MPI is not there, nothing is known of what that one defined.
+            asked &= asked if case.before.missing else before
+        texts = traces_of(case.view, user).looked_up if calling.looks_up else ()
+        asked |= {by_text[text] for text in texts if text in by_text}
+        if names := sorted(asked - defined):
             shown = ", ".join(f"`{name}`" for name in names[:4]) + " and more" * bool(names[4:])
             yield Finding(
                 cause=Cause.SYMBOL_MISSING,
                 effect=Effect.CANNOT_TELL,
-                message=f"it is opened while the program runs, and nothing defines {shown}",
+                message=f"while the program runs it may ask for {shown}, which nothing defines",
                 file=user.path,
                 provider=case.main.path,
                 symbols=tuple(names),
