@@ -14,7 +14,7 @@ from stackproof.core.errors import Reason, StackproofError
 from stackproof.inject.effects.check import compiled_of
 from stackproof.inject.effects.known_releases import load_releases
 from stackproof.inject.judge import Question, judge
-from stackproof.inject.model import Cause, Finding, InjectionVerdict, Judgement
+from stackproof.inject.model import Cause, Effect, Finding, InjectionVerdict, Judgement
 from stackproof.inject.replacement import find_replacement
 from stackproof.inject.values import find, parse_values
 from stackproof.linking.effects.view import RootView, this_machine
@@ -124,6 +124,8 @@ CODE = {
     "void hand(void) { MPI_Comm_set_errhandler(0, option ? 0x54000003 : 0x54000001); }\n",
     "table": "int handlers[] = {0x54000001, 0x54000003};\n",
     "data": "int types[] = {0x4c000405, 0x4c00024c};\n",
+    "data_asks": "int types[] = {0x4c000405, 0x4c00024c}; int MPI_Get_version(void);\n"
+    "void ask(void) { MPI_Get_version(); }\n",
     "asks": "void MPI_Comm_set_errhandler(int, int); int MPI_Get_version(void);\n"
     "void hand(void) { if (MPI_Get_version() > 3) MPI_Comm_set_errhandler(0, 0x54000003); }\n",
 }
@@ -196,6 +198,13 @@ def test_programs(tmp_path, code, built, target, verdict):
     found = said_of(tmp_path, code, built, target)
     assert found.verdict is verdict, found.findings
     assert bool(of_constants(found)) is (verdict is not InjectionVerdict.WORKS)
+
+
+def test_a_value_that_no_call_is_seen_to_get(tmp_path):
+    """IMB has types of the newest Intel MPI, asks for the version, and runs with all of them."""
+    found = said_of(tmp_path, "data_asks", "5.0.2", "4.2.3")
+    assert found.verdict is InjectionVerdict.WORKS
+    assert [one.effect for one in of_constants(found)] == [Effect.NOTE]
 
 
 @pytest.mark.parametrize(

@@ -162,7 +162,8 @@ def _value_finding(
     if effect is None:
         return None
     if asks or asks_for_the_version(user):
-        effect = Effect.CANNOT_TELL
+        # What only stands in its code or data is no sign that it reaches an MPI which lacks it.
+        effect = Effect.CANNOT_TELL if function else Effect.NOTE
         words += "; it asks for the version of the MPI, and may not hand it over"
     constant = " or ".join(f"`{name}`" for name in names)
     at = f"hands {constant} to {function.upper()}" if function else f"has {constant} ({value:#x})"
