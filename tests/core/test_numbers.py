@@ -34,6 +34,9 @@ def test_a_small_ratio_keeps_two_digits(ratio, text):
 
 def test_percent_text():
     assert percent_text(0.1234) == "12.3 %"
+    assert percent_text(17.2493) == "1720 %"
+    assert percent_text(1.0) == "100 %"
+    assert percent_text(0.00001234) == "0.00123 %"
 
 
 def test_ranges_text():

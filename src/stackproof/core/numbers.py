@@ -42,8 +42,9 @@ def ratio_text(value: float) -> str:
 
 
 def percent_text(fraction: float) -> str:
-    """Return a fraction as per cent with at most three significant digits: `12.3 %`."""
-    return f"{fraction * 100:.3g} %"
+    """Return a fraction as per cent with at most three significant digits: `12.3 %`, `1720 %`."""
+    value = float(f"{fraction * 100:.3g}")
+    return f"{value:.0f} %" if abs(value) >= 1000 else f"{value:g} %"
 
 
 def duration_text(seconds: float) -> str:
