@@ -299,3 +299,41 @@ def test_help_is_as_wide_as_the_terminal(
         )
     assert widths["60"] <= 58 < 100 < widths["200"]
     assert widths["none"] == widths["0"] <= 200
+
+
+@pytest.mark.parametrize(
+    ("words", "guess"),
+    [
+        (["run", "stack.squash", "--", "true"], "stack.squashfs"),
+        (["run", "stack.squash:/x,other.squashfs", "--", "true"], "stack.squashfs"),
+        (["compare", "resluts"], "results"),
+        (["plan", "./recpe.yaml"], "./recipe.yaml"),
+        (
+            ["inject", "check", "recipe.yaml", "--with={here}/stack.sqashfs"],
+            "{here}/stack.squashfs",
+        ),
+        (["report", "none-of-these"], None),
+        (["image", "rm", "stack.squash"], None),
+        (["compare", "results/stack"], None),
+    ],
+)
+def test_a_similar_file_is_named_where_a_path_leads_nowhere(
+    words: list[str],
+    guess: str | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for name in ("stack.squashfs", "recipe.yaml"):
+        (tmp_path / name).write_text("")
+    (tmp_path / "results").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("STACKPROOF_REPOSITORY", str(tmp_path / "repository"))
+    with pytest.raises(SystemExit) as stop:
+        cli.main([word.format(here=tmp_path) for word in words])
+    errors = capsys.readouterr().err
+    assert stop.value.code in {3, 6}
+    if guess is None:
+        assert "did you mean" not in errors
+    else:
+        assert f"hint: did you mean `{guess.format(here=tmp_path)}`? " in errors

@@ -203,7 +203,7 @@ def _main(argv: list[str]) -> int:
             import traceback  # noqa: PLC0415 - not for --version
 
             traceback.print_exc()
-        failure = _explain(error)
+        failure = _guess_files(_explain(error), argv)
         code = failure.reason.exit_code
         _end_live_line()
         print(failure, file=sys.stderr)
@@ -317,6 +317,35 @@ def _explain(error: BaseException) -> StackproofError:
         f"this is a bug in stackproof: {type(error).__name__}: {error}",
         hint="run the same command with --debug before the verb and report what it prints",
     )
+
+
+def _guess_files(error: StackproofError, argv: Sequence[str]) -> StackproofError:
+    """Add the file that was perhaps meant where a path of the command line leads nowhere."""
+    from stackproof.core import errors  # noqa: PLC0415 - for failures only
+
+    first, *others = error.problems
+    missing = first.reason in {errors.Reason.FILE_MISSING, errors.Reason.IMAGE_MISSING}
+    # Nothing is proposed for deletion.
+    if not missing or "did you mean" in (first.hint or "") or "rm" in argv:
+        return error
+    import contextlib  # noqa: PLC0415 - for failures only
+    import dataclasses  # noqa: PLC0415 - for failures only
+    import re  # noqa: PLC0415 - for failures only
+
+    parts = {part for word in argv for part in (word, *re.split("[=,:]", word)) if part}
+    for path in sorted(parts):
+        folder, slash, name = path.rpartition("/")
+        spellings = {f"`{path}`", f"`{os.path.normpath(path)}`"}
+        if not any(text in first.message for text in spellings):
+            continue
+        with contextlib.suppress(OSError):
+            names = sorted(os.listdir(folder + slash or "."))
+            guess = "" if name in names else errors.did_you_mean(name, names)
+            if guess:
+                hint = guess.replace("`", f"`{folder}{slash}", 1) + (first.hint or "")
+                problem = dataclasses.replace(first, hint=hint)
+                return errors.StackproofError(problem, *others)
+    return error
 
 
 def _folder_is_gone() -> bool:
