@@ -335,6 +335,21 @@ def test_a_tab_has_a_hint() -> None:
     assert caught.value.problems[0].hint is None
 
 
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("name: x\n  mpi: y\n", "line 2 is indented differently from line 1"),
+        ("mpi:\n   a: 1\n\n  b: 2\n", "line 4 is indented differently from line 2"),
+        ("name: x\nmpi: a: b\n", None),
+        ("mpi: a: b\n", None),
+    ],
+)
+def test_an_odd_indent_has_a_hint(text: str, hint: str | None) -> None:
+    with pytest.raises(StackproofError) as caught:
+        document.parse(text, file="x.yaml")
+    assert (caught.value.problems[0].hint or "").partition(":")[0] == (hint or "")
+
+
 def test_choices_are_named_as_yaml_writes_them() -> None:
     text = "tools: {compiler: [gcc], specs: [], unify: maybe}\n"
     found = document.problems(document.parse(text, file="x"), "stackinator-environments-2")
@@ -384,7 +399,7 @@ def test_of_keys_that_stand_twice_no_more_are_listed_either() -> None:
         ("packages: {}\n  mpich: {version: [4]}\n", "take off `{}`: it says that `packages`"),
         ("a:\n- b: []  # none\n\n    # more\n    - c\n", "take off `[]`: it says that `b`"),
         ("a: {}\nb:\n  c: [\n", ""),
-        ("a: 1\n  b: 2\n", ""),
+        ("a: 1\n  b: 2\n", "line 2 is indented differently from line 1"),
     ],
 )
 def test_keys_below_a_value_that_is_empty(text: str, mark: str) -> None:

@@ -163,6 +163,8 @@ def _compose(text: str, file: str, *, ours: bool) -> yaml.Node | None:
             hint = (
                 f"take off `{before[2]}`: it says that `{before[1]}` is empty, and keys stand below"
             )
+        elif mark:
+            hint = _compare_indents(text.split("\n")[: mark.line + 1])
     except yaml.reader.ReaderError as error:
         where = _place_of(text[: error.position], file)
         message = f"not YAML: the character U+{ord(text[error.position]):04X} may not stand here"
@@ -172,6 +174,15 @@ def _compose(text: str, file: str, *, ours: bool) -> yaml.Node | None:
         # PyYAML leaks these from escapes such as "\\UFFFFFFFF" and from `%YAML` with huge numbers.
         message = f"not YAML: {_one_line(str(error))}"
     raise fail(Reason.YAML_SYNTAX, message, where=where, hint=hint)
+
+
+def _compare_indents(lines: Sequence[str]) -> str | None:
+    """Return a hint where the last line is indented in another way than the one above it."""
+    filled = [(number, line) for number, line in enumerate(lines, 1) if line.strip()][-2:]
+    if not lines[-1].strip() or len({len(line) - len(line.lstrip(" ")) for _, line in filled}) < 2:
+        return None
+    above, here = (f"line {number}" for number, _ in filled)
+    return f"{here} is indented differently from {above}: keys of one mapping begin in one column"
 
 
 def _place_of(before: str, file: str) -> Location:
