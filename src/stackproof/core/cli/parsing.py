@@ -122,12 +122,10 @@ class Parser(argparse.ArgumentParser):
         examples, output = EXAMPLES.get(name, ()), OUTPUTS.get(name, ())
         if not examples:
             return text
-        # A command stays whole, to be copied; what it does goes above it where both do not fit.
-        width = _columns() - 2
+        # A command stays whole, to be copied, with what it does above it.
         lines = []
         for line, words in examples:
-            both = f"  {line:<52} {words}".rstrip()
-            lines += [both] if len(both) <= width or not words else [f"  # {words}", f"  {line}"]
+            lines += [*([f"  # {words}"] if words else []), f"  {line}"]
         shown = ["", "output:", *(f"  {line}".rstrip() for line in output)] if output else []
         return "\n".join([text.rstrip("\n"), "", "examples:", *lines, *shown, ""])
 
