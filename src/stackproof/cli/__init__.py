@@ -341,7 +341,7 @@ def _guess_files(error: StackproofError, argv: Sequence[str]) -> StackproofError
         with contextlib.suppress(OSError):
             names = sorted(os.listdir(folder + slash or "."))
             guess = "" if name in names else errors.did_you_mean(name, names)
-            if guess:
+            if guess and guess.split("`")[1] not in (first.hint or ""):
                 hint = guess.replace("`", f"`{folder}{slash}", 1) + (first.hint or "")
                 problem = dataclasses.replace(first, hint=hint)
                 return errors.StackproofError(problem, *others)
