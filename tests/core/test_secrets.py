@@ -140,8 +140,58 @@ STAY_WHOLE = [
     "name: PATH\nvalue: /usr/bin", '{"name": "HOME", "value": "/root"}', "keys:\n- a\n- b", "token_endpoint: https://h/t",
     "tokens: [1, 2]", "password: {}", "secrets: []", "the key left out", "(none left out)", "has_secret = no",
     "credential_helper: store", "token_type: bearer", "srun -i none ./a", "taskset -p 1 2", "ssh -p 2222 host",
-    "password:\nnext: 1", "password:\n  user: anna",
+    "password:\nnext: 1", "password:\nuser: anna",
 ]  # fmt: skip
+
+
+# What is left as it is has a form; a text that only looks like it keeps no secret.
+BAIT = [
+    # why something failed: all of its words are known
+    "the password: Hunter unknown", "login with password: Hunter error", "its token: Hunter not found",
+    # words of a sentence
+    "the password is inhunter", "the password is nothunter", "the password is set to hunter2", "password was set: hunter2",
+    "password is required: hunter2", "the password is now hunter2",
+    # paths, switches, options, amounts and addresses
+    "pwd='hunter2'", 'pwd: "hunter2"', "x --password -hunter2", "sshpass -p -hunter2 ssh a", "x --password \\\n  hunter2",
+    "PASSWORD_SERVER=hunter2", "use_token: hunter2", "USE_PASSWORD=hunter2", "token_type: hunter2hunter2",
+    "SECRET_VERSION=hunter2", "no_password=hunter2", "has_secret=hunter2", "TOKEN_RING=hunter2", "token_ring_key: hunter2",
+    "token_endpoint: https://h/?hunter2", "api_host_key: hunter2", "local_access_key=hunter2",
+    # nothing, and something behind it
+    'password = "" "hunter2"', "password: '' hunter2", "password: [] hunter2", "password: {a: b} hunter2", 'password: "a" hunter2',
+    'password: "(token left out)" hunter2',
+    # tokens beside other letters, at the end of a sentence, and with a name that C++ gives
+    "see dop_v1_Hunter2hunter2hunter2hunter2.", "x_ghp_hunter2hunter2hunter2hunter2", "xghp_hunter2hunter2hunter2hunter2",
+    "jwt_eyJhunter2hunter2.eyJhunter2hunter2.hunter2", "x-eyJhunter2hunter2.eyJhunter2hunter2.hunter2",
+    "idAKIAHUNTER2HUNTER2HU", "id_AKIAHUNTER2HUNTER2HU_x", "my_glpat-hunter2hunter2hunter2", "glc_ZNHunter2hunter2Hunter2hunter2x",
+    "sent bearer hunter2abcdef0",
+    # headers, addresses and elements
+    'x Cookie: "a"; s=hunter2', '"Cookie: a=\\"b\\"; s=hunter2"', 'x Authorization: "x" hunter2', "https://u:a'hunter2@h/",
+    'https://u:a"hunter2@h/', "abcdefghijklmnopqrstuvwxyz://u:hunter2@h/", "x password=abc</hunter2", "-passin pass://hunter2",
+    "<password>\nhunter2</password>", "<password><![CDATA[hunter2]]></password>", "<password>a hunter2</password>",
+    "<password>a<b/>hunter2</password>",
+    # what lies below a name, and strings of several lines
+    "secrets:\n  db: hunter2", "password:\n  value: hunter2", "password: &a |\n  hunter2", "password: !x\n  hunter2",
+    "password:\n  - a: hunter2", "secrets:\n  a:\n    b: hunter2", 'export TOKEN="a\nhunter2"', "export TOKEN='a\nhunter2'",
+    f"x secrets: [{'a, ' * 1000}hunter2]", f"x secrets: {{a: it's, {'a, ' * 1000}b: hunter2}}",
+]  # fmt: skip
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("text", BAIT)
+def test_an_exception_is_no_bait(text: str) -> None:
+    clean = secrets.without_secrets(f"before\n{text}\nafter=1")
+    assert "hunter" not in clean.lower()
+    assert clean.startswith("before\n")
+    assert secrets.without_secrets(clean) == clean
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize(
+    "text", ['token = """\n{}\n"""', "export TOKEN='{}'", '"secrets": [\n{}\n]']
+)
+def test_a_secret_of_many_lines_goes_before_lines_are_cut(text: str) -> None:
+    lines = "\n".join(["hunter2"] * 200)
+    assert "hunter2" not in secrets.without_long_secrets(text.format(lines))
 
 
 @pytest.mark.parametrize("text", [*GO, *GO_WHOLE])

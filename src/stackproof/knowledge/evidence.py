@@ -212,8 +212,14 @@ def relevant(variables: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in sorted(variables.items())
-        if _KEPT.match(name) and not secrets.kind_of(name)
+        if _KEPT.match(name) and not _holds_secret(name, value)
     }
+
+
+def _holds_secret(name: str, value: str) -> bool:
+    """Return true for a variable that goes by its name, or by what its value looks like."""
+    line = f"{name}={value}"
+    return bool(secrets.kind_of(name)) or secrets.without_secrets(line) != line
 
 
 _LONG = re.compile(rf"(?<![^\r\n])[^\r\n]{{{LONGEST_LINE + 1},}}")
