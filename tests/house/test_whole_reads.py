@@ -15,7 +15,6 @@ ALLOWED = {
     "bench/effects/deciding.py": OWN,
     "bench/effects/kinds/container_rank.py": KERNEL,
     "bench/effects/modules.py": OWN,
-    "bench/effects/planning.py": OWN,
     "build/cli/image.py": "files of the recipe, which its limits have let in",
     "build/effects/cache_entries.py": OWN,
     "build/effects/executor.py": OWN,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -13,8 +14,10 @@ from typing import Any
 import pytest
 
 from stackproof import cli
+from stackproof.bench.effects import planning
 from stackproof.compare.integrity import look
 from stackproof.core import noun
+from stackproof.core.errors import Reason, StackproofError
 from stackproof.core.value import Value, replace
 from stackproof.results.effects import record
 from stackproof.results.measurement import Measurement
@@ -467,6 +470,65 @@ def test_results_begun_without_digests_get_none_in_the_middle(tmp_path: Path) ->
     without_digests(folder)
     go_on(folder, results.measurements[done:])
     assert not list(folder.glob("digests-*"))
+
+
+def _link(path: Path, aim: Path) -> None:
+    path.symlink_to(aim)
+
+
+LISTS = {
+    "link": _link,
+    "link to nothing": lambda path, _: path.symlink_to("/nowhere/at/all"),
+    "folder": lambda path, _: path.mkdir(),
+    "pipe": lambda path, _: os.mkfifo(path),
+    "empty": lambda path, _: path.touch(),
+    "words": lambda path, aim: path.write_text("none\n" + aim.read_text()),
+}
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("kind", LISTS)
+def test_a_list_that_is_none_is_edited(kind: str, folder: Path, tmp_path: Path, ask: Ask) -> None:
+    """Also where what a link leads to would hold."""
+    lines, aim = folder / "digests-0.sha256", tmp_path / "aim"
+    lines.rename(aim)
+    LISTS[kind](lines, aim)
+    said = ask(folder)
+    assert (said.code, said.kinds - {"added"}) == (7, {"edited"})
+    assert said.verdicts == {"INCONCLUSIVE"}
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("kind", ["link", "link to nothing", "folder", "pipe"])
+def test_nothing_is_written_to_a_list_that_is_none(kind: str, tmp_path: Path) -> None:
+    folder, _, _ = halves(tmp_path)
+    lines, aim = folder / "digests-0.sha256", tmp_path / "aim"
+    lines.rename(aim)
+    before = aim.read_bytes()
+    kept = record.Record(folder, lines)
+    LISTS[kind](lines, aim)
+    for write in (lambda: record.begin(folder), lambda: kept.note("x", b"x")):
+        with pytest.raises(StackproofError) as caught:
+            write()
+        assert caught.value.reason is Reason.INVALID_VALUE
+    assert aim.read_bytes() == before
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("name", ["launches", "set-aside", "probes"])
+def test_a_folder_that_leads_elsewhere_is_refused(name: str, tmp_path: Path) -> None:
+    """`bench --resume` looks before it does anything else."""
+    folder, _, _ = halves(tmp_path)
+    aim = tmp_path / "aim"
+    aim.mkdir()
+    if (folder / name).exists():
+        (folder / name).rename(tmp_path / "away")
+    (folder / name).symlink_to(aim)
+    for enter in (lambda: record.begin(folder), lambda: planning.load_spec(folder)):
+        with pytest.raises(StackproofError) as caught:
+            enter()
+        assert caught.value.reason is Reason.INVALID_VALUE
+    assert not list(aim.iterdir())
 
 
 def test_digests_that_were_made_again_hold(folder: Path, ask: Ask) -> None:

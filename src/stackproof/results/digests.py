@@ -61,26 +61,34 @@ class DigestLine(Value, kw_only=False):
 
 
 def judge_digests(
-    lists: Sequence[Sequence[DigestLine]],
+    lists: Mapping[str, Sequence[DigestLine] | None],
     launches: Mapping[str, str],
     specifications: Mapping[str, str],
     aside: Sequence[str],
 ) -> Integrity:
-    """Return whether files are those that lists of digests name.
+    """Return whether files are those that lists of digests name; None is one that is no file.
 
     `launches` and `specifications` map the path of each file to its digest, empty where it cannot
     be read; `aside` are the digests of launches that were set aside.
     """
     recorded: dict[str, list[str]] = {}
-    for line in (line for lines in lists for line in lines):
+    for line in (line for lines in lists.values() for line in lines or ()):
         recorded.setdefault(line.path, []).append(line.sha256)
-    if not recorded:
+    if not lists:
         return Integrity(
             sentence="no digests were written with these launches, so that nobody can tell whether "
             "they are all that were made, and as they were made"
         )
-    begun = {lines[-1].path for lines in lists if lines}
+    begun = {lines[-1].path for lines in lists.values() if lines}
     doubts = [*_specification_doubts(recorded, specifications)]
+    doubts += [
+        Doubt(kind=DoubtKind.EDITED, text=f"`{name}` is no list of digests, but leads elsewhere")
+        for name, lines in lists.items()
+        if lines is None
+    ]
+    if not recorded:
+        text = f"{', '.join(lists)}: no line can be read, and launches are there"
+        return Integrity(doubts=(*doubts, Doubt(kind=DoubtKind.EDITED, text=text)), digests=True)
     for path in recorded.keys() - specifications.keys():
         now = launches.get(path)
         doubts += _launch_doubts(path, recorded[path], now, aside, begun=path in begun)

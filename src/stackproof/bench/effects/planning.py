@@ -16,6 +16,7 @@ from stackproof.core import limits, noun
 from stackproof.core.effects import files
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.core.value import replace
+from stackproof.results.effects import record
 from stackproof.results.model import ASKED, LAUNCHES
 
 
@@ -99,13 +100,10 @@ def identity(spec: BenchSpec, arms: Arms) -> str:
 
 def claim(spec: BenchSpec, arms: Arms, folder: Path) -> None:
     """Take a results folder, or make sure that it belongs to the same specification."""
+    record.refuse_links(folder)
     marker, text = folder / ASKED, identity(spec, arms)
-    try:
-        before = marker.read_text(encoding="utf-8") if marker.exists() else None
-    except OSError as error:
-        raise files.translate(error, marker) from error
-    if before is not None:
-        if before != text:
+    if marker.exists():
+        if files.read_bounded(marker, limits.RESULTS) != text.encode():
             raise fail(
                 Reason.USAGE,
                 f"`{folder}` holds results of another specification or of other images",
@@ -121,6 +119,7 @@ def load_spec(folder: Path) -> BenchSpec:
 
     Raises `StackproofError` (FILE_MISSING and what a broken file raises).
     """
+    record.refuse_links(folder)
     marker = folder / ASKED
     try:
         text = files.read_bounded(marker, limits.RESULTS)
