@@ -84,6 +84,15 @@ def test_bandwidth_counts_only_for_two_processes_and_decimal_megabytes() -> None
     assert dict(imb.metrics_of(only(old + two))) == {"message_rate": "Msg/sec"}
 
 
+@pytest.mark.attack
+@pytest.mark.battery
+@pytest.mark.timeout(120)  # where the cost is the square of the length it takes hours
+@pytest.mark.parametrize("piece", ["osu_aa ", "osu_a -m", "-map", "-msglen", " -m1:1", "-m 1 "])
+def test_a_line_as_long_as_a_file_costs_what_its_length_says(piece: str) -> None:
+    for begin in ("#", "# osu_bw "):
+        tables.read(begin + piece * (3_000_000 // len(piece)) + "!")
+
+
 def test_tables_of_other_programs_of_the_same_name_are_no_metric() -> None:
     text = section(
         "PingPong",

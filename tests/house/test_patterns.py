@@ -118,7 +118,12 @@ def texts(pattern: re.Pattern[Any]) -> Iterator[tuple[str, str]]:
     seen = set()
     for whole in samples(_parser.parse(pattern.pattern, pattern.flags & ~re.UNICODE)):
         for end in range(1, min(len(whole), 60) + 1):
-            for begin, piece in (("", whole[:end]), (whole[: end - 1], whole[end - 1])):
+            # A match may also go on at each of many places: at a word in the middle.
+            inner = (
+                (whole[: end - most], whole[end - most : end]) for most in (4, 8) if most < end
+            )
+            last = (whole[: end - 1], whole[end - 1])
+            for begin, piece in (("", whole[:end]), last, *inner):
                 if (begin, piece) not in seen:
                     seen.add((begin, piece))
                     yield begin, piece
@@ -174,4 +179,5 @@ def test_a_bad_pattern_is_seen() -> None:
     """The text that shows it is made; how long it takes is the battery's."""
     assert ("", "eyJ----------") in set(texts(re.compile(r"\beyJ[\w-]{10,}\.")))
     assert ("a", " ") in set(texts(re.compile(r"a\s*\n")))
+    assert ("#a", "-map") in set(texts(re.compile(r"#.*-map\b.*")))
     assert {"ab", "ac"} <= {piece for _, piece in texts(re.compile("a(?:b|c)"))}

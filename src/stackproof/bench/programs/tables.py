@@ -76,9 +76,12 @@ _NO_SAMPLE = re.compile(r"(\d+) +(?:out-of-mem\.|int-overflow|time-out\.)(?:;.*)
 _INVALID = "DATA VALIDATION ERROR:"
 _ALONE = re.compile(r"This test requires (?:exactly|at least) (?:two|2)")
 # How a program was called, where it or a script says it: where OSU's sizes end, IMB's own sizes.
-_CALL_OSU = re.compile(r"\bosu_\w+\b.*\s-m[ =]?(?:\d{1,12}:)?(?P<largest>\d{1,12})(?!\S)")
-_CALL_SIZES = re.compile(r"#.*-(?:msglen|msgsize|msg_size)\b.*")
-_CALL_MAP = re.compile(r"#.*-map\b.*")
+# Each is looked for from the begin of a line alone: a line may be as long as a file.
+_CALL_OSU = re.compile(
+    r"(?:(?!\bosu_\w).)*+osu_\w++.*\s-m[ =]?(?:\d{1,12}:)?(?P<largest>\d{1,12})(?!\S)"
+)
+_CALL_SIZES = re.compile(r"#.*-(?:msglen|msgsize|msg_size)\b")
+_CALL_MAP = re.compile(r"#.*-map\b")
 
 
 class TableRow(Value):
@@ -306,11 +309,11 @@ class _Reader:
             if draft is not None and self._alone > 1:
                 evidence = f"{self._alone} programs say that they are alone in their world"
                 draft.refuse(Reason.SINGLETONS, evidence)
-        if call := _CALL_OSU.search(plain):
+        if call := _CALL_OSU.match(plain):
             self._call["largest"] = call["largest"]
-        if _CALL_SIZES.fullmatch(plain):
+        if _CALL_SIZES.match(plain):
             self._call["sizes"] = "given"
-        if _CALL_MAP.fullmatch(plain):
+        if _CALL_MAP.match(plain):
             self._call["map"] = "given"
 
     def _row(self, draft: _Draft, number: int, text: str) -> bool:
