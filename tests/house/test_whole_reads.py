@@ -60,7 +60,6 @@ ALLOWED = {
     "pack/effects/relocate.py": "in an unpacked tree, whose sum has a limit",
     "prove/effects/arms.py": OWN,
     "recipe/cli/recipe.py": SHIPPED,
-    "report/effects/attached.py": "a document that was let in with a limit",
     "report/page.py": SHIPPED,
     "share/effects/uploading.py": OWN,
     "share/trust/effects/seals.py": OWN,

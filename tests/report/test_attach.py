@@ -17,7 +17,7 @@ from need import need
 from signers import Signer
 from stackproof import cli
 from stackproof.core.effects import files
-from stackproof.share.effects import trusted
+from stackproof.share.effects import attachments, trusted
 from stackproof.share.trust import policy
 from synthetic import Noise, Plan, simulate, write_results
 
@@ -219,6 +219,35 @@ def test_who_signed_and_what_the_site_says(user: AttachingUser) -> None:
         assert "signed by nobody who is known here" in user.text()
     code, out, err = user.call("inspect", user.image, "--signers", user.folder / "none")
     assert (code, out, "[file-missing]" in err) == (3, "", True)
+
+
+@pytest.mark.battery
+@pytest.mark.attack
+@pytest.mark.parametrize(("count", "size"), [(257, 2), (9, 8 << 20)])
+def test_more_verdicts_than_anybody_made_are_refused(
+    count: int, size: int, user: AttachingUser
+) -> None:
+    user.attached.mkdir()
+    for number in range(count):
+        with (user.attached / f"verdict-{number:08x}.json").open("wb") as stream:
+            stream.truncate(size)
+    for argv in (("inspect", user.image), ("sign", user.image, "--key", user.signer.key)):
+        code, _, err = user.call(*argv)
+        assert code == 3
+        assert "has more than 256 verdicts" in err
+
+
+@pytest.mark.attack
+def test_a_file_of_terabytes_is_no_verdict_to_read(tmp_path: Path) -> None:
+    """Neither its digest is taken, nor is it held against a new one."""
+    image = tmp_path / "image.squashfs"
+    folder = attachments.folder_of(str(image))
+    folder.mkdir()
+    with (folder / "verdict-00000000.json").open("wb") as stream:
+        stream.truncate(4 << 40)
+    assert attachments.digests(str(image)) == {"verdict-00000000.json": ""}
+    attachments.put_verdict(str(image), "verdict-00000000.json", b"{}")
+    assert (folder / "verdict-00000000.json").read_bytes() == b"{}"
 
 
 @pytest.mark.battery

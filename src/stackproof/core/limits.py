@@ -205,7 +205,10 @@ STATEMENT_FILE = Limit(
 )  # fmt: skip
 SEAL = Limit("signatures themselves, of ssh-keygen", "a kilobyte", bytes=64 * KIB)
 VERDICT_FILE = Limit("a verdict attached to an image", "a line a point of a curve", bytes=8 * MIB)
-VERDICTS = Limit("all verdicts of an image that a pull brings", "as above", bytes=64 * MIB)
+VERDICTS = Limit(
+    "all verdicts beside an image, and those that a pull brings", "one a comparison",
+    bytes=64 * MIB, count=(256, "verdicts"),
+)  # fmt: skip
 
 # Packages of a vendor
 RPM_HEADER = Limit(

@@ -10,6 +10,7 @@ from stackproof.compare.effects.results import load_results
 from stackproof.core import noun
 from stackproof.core.effects import files
 from stackproof.core.errors import Location, Problem, Reason, StackproofError
+from stackproof.core.ids import digest
 from stackproof.core.value import Value
 from stackproof.report.attested import verdict_of
 from stackproof.results.model import SPECIFICATION
@@ -58,7 +59,7 @@ def put(image: str, new: Sequence[NewVerdict], *, force: bool) -> tuple[Path, ..
 
 
 def _refused(image: str, new: Sequence[NewVerdict], *, force: bool) -> Iterable[Problem]:
-    there = attachments.verdicts(image)
+    there = attachments.digests(image)
     seen: dict[str, str] = {}
     for each in new:
         known = there.get(each.name)
@@ -68,11 +69,11 @@ def _refused(image: str, new: Sequence[NewVerdict], *, force: bool) -> Iterable[
                 message=f"`{seen[each.name]}` and `{each.source}` would both be `{each.name}`",
                 hint="name one of them: they are of one `bench.json`",
             )
-        elif known is not None and not force and known.read_bytes() != each.content:
+        elif known is not None and not force and known != digest(each.content):
             yield Problem(
                 reason=Reason.NOT_REPLACED,
                 message=f"the image has another verdict `{each.name}` already",
-                where=Location(file=str(known)),
+                where=Location(file=str(attachments.folder_of(image) / each.name)),
                 hint="give --force to replace it",
             )
         seen[each.name] = each.source

@@ -16,9 +16,9 @@ import stat
 from pathlib import Path
 
 from stackproof.core import limits
-from stackproof.core.effects import files
 from stackproof.core.effects.foreign.folder import OpenFolder, is_shared, open_folder
-from stackproof.core.errors import Reason, StackproofError, fail
+from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.core.ids import digest
 from stackproof.core.limits import Limit
 from stackproof.core.value import Value
 from stackproof.share.effects.repository import is_digest
@@ -58,7 +58,7 @@ def signatures(image: str) -> tuple[FoundSignature, ...]:
     """Return the signatures beside an image, as far as they can be read."""
     folder = folder_of(image)
     found: list[FoundSignature] = []
-    names = _names(folder)
+    names = _plain_files(folder)
     for name in names:
         if not _STATEMENT.fullmatch(name) or f"{name}{_SEALED}" not in names:
             continue
@@ -74,9 +74,21 @@ def signatures(image: str) -> tuple[FoundSignature, ...]:
 
 
 def verdicts(image: str) -> dict[str, Path]:
-    """Return the verdicts beside an image by their name; links are none."""
-    folder = folder_of(image)
-    return {name: folder / name for name in _names(folder) if can_be_named(name)}
+    """Return the verdicts beside an image by their name; links are none.
+
+    Raises `StackproofError` (TOO_LARGE) for more of them than anybody made.
+    """
+    folder, most = folder_of(image), limits.VERDICTS
+    sizes = {name: size for name, size in _plain_files(folder).items() if can_be_named(name)}
+    total = sum(size for size in sizes.values() if size <= limits.VERDICT_FILE.bytes)
+    if len(sizes) > most.count or total > most.bytes:
+        raise fail(
+            Reason.TOO_LARGE,
+            f"`{folder}` has more than {most.count} verdicts, or more than {most.bytes} bytes",
+            where=Location(file=str(folder)),
+            hint="remove those that nobody needs",
+        )
+    return {name: folder / name for name in sizes}
 
 
 def read(path: Path, limit: Limit) -> bytes:
@@ -99,8 +111,12 @@ def can_be_named(name: str) -> bool:
 
 
 def digests(image: str) -> dict[str, str]:
-    """Return the SHA-256 of each verdict beside an image."""
-    return {name: files.sha256(path) for name, path in verdicts(image).items()}
+    """Return the SHA-256 of each verdict beside an image, empty for one that cannot be read."""
+    found = dict.fromkeys(verdicts(image), "")
+    for name in found:
+        with contextlib.suppress(StackproofError):  # too large, say
+            found[name] = digest(read(folder_of(image) / name, limits.VERDICT_FILE))
+    return found
 
 
 def put_signature(image: str, statement: bytes, seal: bytes) -> Path:
@@ -132,17 +148,19 @@ def put_verdict(image: str, name: str, content: bytes) -> Path:
     if len(content) > limits.VERDICT_FILE.bytes:
         raise too_large(name)
     path = folder_of(image) / name
-    if not (path.is_file() and files.sha256(path) == hashlib.sha256(content).hexdigest()):
+    if digests(image).get(name) != digest(content):
         with _opened(path.parent) as folder:
             folder.write(name, content)
     return path
 
 
-def _names(folder: Path) -> list[str]:
-    """Return the names of the plain files in a folder, which need not be there, and is no link."""
+def _plain_files(folder: Path) -> dict[str, int]:
+    """Return the plain files in a folder with their sizes; it need not be there, and is no link."""
     if not folder.is_dir():
-        return []
+        return {}
     with contextlib.suppress(StackproofError), _looked_into(folder) as opened:
         states = {name: opened.state(name) for name in opened.names()}
-        return [name for name, one in states.items() if one and stat.S_ISREG(one.st_mode)]
-    return []
+        return {
+            name: one.st_size for name, one in states.items() if one and stat.S_ISREG(one.st_mode)
+        }
+    return {}

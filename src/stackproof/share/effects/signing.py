@@ -69,7 +69,7 @@ def state(image: str, label: str) -> ImageStatement:
         meta=measuring.digest_of_meta(attachments.folder_of(image).with_name(META))
         if attachments.digest_in_path(image)
         else "",
-        attached=attachments.digests(image),
+        attached={name: sha256 for name, sha256 in attachments.digests(image).items() if sha256},
     )
 
 

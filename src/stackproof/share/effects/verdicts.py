@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from stackproof.core import limits
-from stackproof.core.effects import files
 from stackproof.core.errors import Problem, StackproofError
+from stackproof.core.ids import digest
 from stackproof.core.value import Value
 from stackproof.share import verdict as share_verdict
 from stackproof.share.effects import attachments, measuring, signing, trusted
@@ -82,17 +83,18 @@ def _looked_at(path: Path, image_sha256: str, good: Sequence[VerifiedSignature])
     """Return a verdict with all that can be said of it."""
     verdict: AttestedVerdict | None = None
     problems: tuple[Problem, ...] = ()
+    content = b""
     try:
         content = attachments.read(path, limits.VERDICT_FILE)
         verdict = share_verdict.parse(content, image_sha256, file=path.name)
     except StackproofError as error:
         problems = error.problems
-    sha256 = files.sha256(path)
+    sha256 = digest(content) if content else ""
     signers = [each.signed.signer for each in good if each.said.attached.get(path.name) == sha256]
     return VerdictFile(
         name=path.name,
         file=str(path),
-        size=path.stat().st_size,
+        size=os.lstat(path).st_size,
         sha256=sha256,
         signers=tuple(dict.fromkeys(signers)),
         verdict=verdict,
