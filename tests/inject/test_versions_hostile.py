@@ -149,7 +149,7 @@ def test_versions_of_somebody_else_are_not_used(ways, name, mode) -> None:
 
 @pytest.mark.parametrize("name", WAYS)
 def test_versions_that_others_may_exchange_are_not_used(ways, name) -> None:
-    """Also a folder of one's own, where a team may write to it; a site can say that it is meant."""
+    """Also a folder of one's own, where a team may write to it; a user can say that it is meant."""
     folder, words = before(name, ways)
     keep = folder / ".stackproof"
     if "undo" in name:
@@ -160,6 +160,41 @@ def test_versions_that_others_may_exchange_are_not_used(ways, name) -> None:
     done = called(words)
     assert done.returncode == ExitCode.NOT_POSSIBLE, done.stderr
     assert "can be written to by others" in done.stderr
+    done = called(words, **{SHARED: str(folder)})
+    if os.geteuid():
+        assert done.returncode == 0, done.stderr
+    else:
+        assert done.returncode == ExitCode.NOT_POSSIBLE, done.stderr
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("owner", ["folder", "above", "everybody"])
+@pytest.mark.parametrize("name", WAYS)
+def test_root_believes_no_list_of_shared_folders(ways, name, owner, tmp_path) -> None:
+    """It may be somebody's, kept by sudo: the record of a version says which file is written."""
+    need("root")
+    folder, words = before(name, ways)
+    if "undo" in name:
+        (folder / "ours").rename(folder / ".stackproof")
+        for path in (folder / ".stackproof", *(folder / ".stackproof").glob("*.1")):
+            os.chown(path, MALLORY, MALLORY)
+    folder.chmod(0o1777 if owner == "everybody" else 0o755)
+    if owner != "everybody":
+        os.chown(folder if owner == "folder" else tmp_path, MALLORY, MALLORY)
+    there = names_below(folder)
+    done = called(words, **{SHARED: str(tmp_path)})
+    assert names_below(folder) == there
+    assert done.returncode == ExitCode.NOT_POSSIBLE, done.stderr
+    assert f"as root, {SHARED} counts only for folders of root" in done.stderr
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_root_may_list_a_folder_of_its_own(ways, name) -> None:
+    need("root")
+    folder, words = before(name, ways)
+    if "undo" in name:
+        (folder / "ours").rename(folder / ".stackproof")
+    folder.chmod(0o755)
     done = called(words, **{SHARED: str(folder)})
     assert done.returncode == 0, done.stderr
 

@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from stackproof.core.effects import files
+from stackproof.core.effects import files, outputs
 from stackproof.core.effects.foreign import folder as foreign_folder
 from stackproof.core.effects.foreign.folder import OpenFolder
 from stackproof.core.errors import Location, Reason, StackproofError, fail
@@ -102,7 +102,7 @@ def locked(place: str) -> Iterator[Keep]:
         opened = held.enter_context(
             foreign_folder.open_folder(folder, make=0o755, any_owner=True, exact=True)
         )
-        shared = foreign_folder.is_shared(folder)
+        shared = foreign_folder.is_shared(folder) and not _is_for_root(opened)
         above = OpenFolder(path=opened.path, descriptor=opened.descriptor, shared=shared)
         inside = held.enter_context(above.open_folder(KEEP, make=0o755, exact=True))
         held.enter_context(inside.locked("lock", seconds=_LOCK_S, mode=0o600, busy=busy))
@@ -111,6 +111,25 @@ def locked(place: str) -> Iterator[Keep]:
             if name.startswith(_STAGING) or (_FOUND.fullmatch(name) and _is_link(inside, name)):
                 inside.remove(name)
         yield Keep(place=place, above=above, folder=inside)
+
+
+def _is_for_root(folder: OpenFolder) -> bool:
+    """Return true for root: what `STACKPROOF_SHARED` says may be another user's word, by sudo.
+
+    Raises `StackproofError` (NOT_PERMITTED) for a folder that others may write to or exchange.
+    """
+    if os.geteuid() != outputs.ROOT:
+        return False
+    why = foreign_folder.fault(os.fstat(folder.descriptor))
+    for above in Path(os.readlink(f"/proc/self/fd/{folder.descriptor}")).parents:
+        state = os.stat(above)
+        mode, uid, gid = state.st_mode, state.st_uid, state.st_gid
+        if not outputs.keeps_names(mode, uid, gid, user=outputs.ROOT, user_group=outputs.ROOT):
+            why = why or f"lies in `{above}`, where others may exchange it"
+    if why:
+        hint = f"as root, {foreign_folder.SHARED} counts only for folders of root: unset it"
+        raise foreign_folder.refused(folder.path, why, hint)
+    return True
 
 
 def _is_link(folder: OpenFolder, name: str) -> bool:
