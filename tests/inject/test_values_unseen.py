@@ -178,6 +178,17 @@ def found(lab: Lab, code: str, target: str, *flags: str) -> Judgement:
     return judge(view, program, find_replacement(view, lab.path(f"mpi-{target}")), question)
 
 
+@pytest.mark.attack
+def test_more_names_than_are_followed_are_told(lab: Lab) -> None:
+    names = ", ".join(f'"/none/lib{number}.so"' for number in range(1200))
+    code = f"const char *const names[] = {{{names}}};" + MAIN % "dlopen(names[count], 2);"
+    judgement = found(lab, code, "5.0.2")
+    told = [one for one in judgement.findings if one.cause is Cause.OPENED_LATER]
+    assert [one.effect for one in told] == [Effect.CANNOT_TELL]
+    assert "more libraries to open than the 1000" in told[0].message
+    assert judgement.verdict is UNKNOWN
+
+
 @pytest.mark.parametrize(
     "flags",
     [

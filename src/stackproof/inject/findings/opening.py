@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from stackproof.core import limits
 from stackproof.core.errors import StackproofError
 from stackproof.inject.findings.libraries import fault_of, named_tool
 from stackproof.inject.findings.symbols import InjectionAttempt
@@ -24,25 +25,28 @@ from stackproof.linking.loader.search import Hit
 from stackproof.mpi import abi
 
 _MOST = 500
+_MOST_OPENED = 1000
 
 
 class Calling(NamedTuple):
     """All that may call MPI in a program: with what it opens by names that stand in it.
 
     `own` are its objects that are neither of the system nor of an MPI. `looks_up` says that they
-    look up functions by name, `unseen` are those which open what no name shows.
+    look up functions by name, `unseen` are those which open what no name shows. `cut` are those
+    with more names, or larger libraries behind them, than are followed.
     """
 
     closure: Closure
     own: tuple[MappedObject, ...]
     looks_up: bool
     unseen: tuple[MappedObject, ...]
+    cut: tuple[MappedObject, ...] = ()
 
 
 def find_calling(case: InjectionAttempt) -> Calling:
     """Return the objects that may call MPI, with those that are opened later."""
     closure, place = case.after, 0
-    own, unseen, names = [], [], set[str]()
+    own, unseen, cut, names, left = [], [], [], set[str](), _MOST_OPENED
     while place < len(closure.objects):
         loaded = closure.objects[place]
         place += 1
@@ -57,9 +61,13 @@ def find_calling(case: InjectionAttempt) -> Calling:
         hides = {*filter(OPENS.fullmatch, calls)} - {*traces.followed}
         if hides or any("/" in name[1:] and name[0] not in "/$" for name in traces.opened):
             unseen.append(loaded)
-        for name in traces.opened:
+        if len(traces.opened) > left or len(closure.objects) >= limits.OBJECTS.count:
+            cut.append(loaded)
+        for name in traces.opened[:left]:
             closure = _grown(closure, name, loaded)
-    return Calling(closure, tuple(own), any(map(_LOOKS_UP.search, names)), tuple(unseen))
+        left = max(0, left - len(traces.opened))
+    looks_up = any(map(_LOOKS_UP.search, names))
+    return Calling(closure, tuple(own), looks_up, tuple(unseen), tuple(cut))
 
 
 OPENS = re.compile(
@@ -103,6 +111,14 @@ def missing_findings(case: InjectionAttempt) -> Iterator[Finding]:
     if case.main is None:
         return
     calling = find_calling(case)
+    for loaded in calling.cut[:1]:
+        yield Finding(
+            cause=Cause.OPENED_LATER,
+            effect=Effect.CANNOT_TELL,
+            message=f"it names more libraries to open than the {_MOST_OPENED} that are followed",
+            file=loaded.path,
+            remedy="try it: `inject prove`",
+        )
     at_start = {loaded.path for loaded in case.after.objects}
     defined = {name for loaded in calling.closure.objects for name in loaded.elf.exports}
     before = {name for loaded in case.before.objects for name in loaded.elf.exports}
