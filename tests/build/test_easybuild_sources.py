@@ -16,7 +16,7 @@ import pytest
 from need import need
 from servers import QuietServer
 from stackproof.build.effects.workspace import download_path
-from stackproof.build.engines.easybuild.effects import builder
+from stackproof.build.engines.easybuild.effects import builder, sources
 from stackproof.build.engines.easybuild.effects.sources import (  # fmt: skip
     ARCHIVE,
     SourceFinder,
@@ -26,7 +26,9 @@ from stackproof.build.engines.easybuild.effects.sources import (  # fmt: skip
 )
 from stackproof.build.engines.easybuild.stack import pinned
 from stackproof.build.stack import Digest, OsPackage, OtherPlace, SourceFile
+from stackproof.core import limits
 from stackproof.core.effects import files
+from stackproof.core.effects.downloads import downloading
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.core.ids import digest
 from stackproof.core.monitor import null_monitor
@@ -341,3 +343,19 @@ def test_what_debian_packed_of_a_repository_gets_its_configure_script(
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     assert (folder / "configure").exists()
+
+
+@pytest.mark.attack
+def test_apt_brings_no_more_than_a_source_may_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An archive that never ends fills no disk, whichever part of apt writes."""
+    helper = tmp_path / "apt-helper"
+    helper.write_text('#!/bin/sh\nsh -c \'head -c 10000000 /dev/zero > "$1"\' - "$4"\n')
+    helper.chmod(0o755)
+    monkeypatch.setattr(sources, "_APT_HELPER", str(helper))
+    monkeypatch.setattr(limits, "SOURCE", limits.Limit("a source", "small", bytes=limits.MIB))
+    target = tmp_path / "got"
+    with pytest.raises(OSError, match=r"^"), downloading("got", null_monitor) as transfer:
+        sources._fetch_by_apt("http://archive/x", target, transfer)
+    assert target.stat().st_size == limits.MIB

@@ -316,7 +316,9 @@ def _fetch(address: str, target: Path, download: Transfer) -> None:
 
 def _fetch_by_apt(address: str, target: Path, download: Transfer) -> None:
     """Write what is at an address into a file, as `_fetch` does, by apt."""
-    argv = (_APT_HELPER, "-oAPT::Sandbox::User=", "download-file", address, str(target))
+    # The kernel ends what writes more, be it a part of apt.
+    most = ("prlimit", f"--fsize={limits.SOURCE.bytes}")
+    argv = (*most, _APT_HELPER, "-oAPT::Sandbox::User=", "download-file", address, str(target))
     given = {name: os.environ[name] for name in _PROXIES if name in os.environ}
     env = EnvPatch(set={**given, "LC_ALL": "C.UTF-8"})
     command = Command(argv=argv, env=env, timeout_s=_APT_TIMEOUT_S)
