@@ -125,6 +125,36 @@ def test_a_cache_of_another_user_is_not_deleted(tmp_path: Path) -> None:
     assert not mine.exists()
 
 
+@pytest.mark.attack
+@pytest.mark.parametrize("kind", ["folder", "bytes", "long", "link", "pipe", "elsewhere", "empty"])
+def test_a_build_that_says_of_its_tree_what_is_none_goes_alone(kind: str, tmp_path: Path) -> None:
+    """And whatever it says: a tree that does not belong to the build is left."""
+    build, thesis = tmp_path / "cache" / "builds" / "x", tmp_path / "home" / "thesis"
+    for folder in (build, thesis):
+        folder.mkdir(parents=True)
+    pointer = build / "tree"
+    {
+        "folder": lambda: (pointer / "in").mkdir(parents=True),
+        "bytes": lambda: pointer.write_bytes(b"/\xff\x00\xfe"),
+        "long": lambda: pointer.write_text("/a" * 100_000),
+        "link": lambda: pointer.symlink_to(thesis),
+        "pipe": lambda: os.mkfifo(pointer),
+        "elsewhere": lambda: pointer.write_text(str(thesis)),
+        "empty": pointer.touch,
+    }[kind]()
+    for path in (tmp_path / "cache", build.parent, build):
+        path.chmod(0o700)
+    env = {**os.environ, "STACKPROOF_CACHE": str(tmp_path / "cache")}
+    done = subprocess.run(
+        [sys.executable, "-m", "stackproof", "image", "prune", "--all"],
+        env=env, capture_output=True, text=True, check=False, timeout=600,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "bug" not in done.stderr
+    assert not build.exists()
+    assert thesis.exists()
+
+
 @pytest.mark.battery
 def test_a_dry_run_says_what_would_go_and_a_real_one_does_it(machine: Machine) -> None:
     machine.build("good")

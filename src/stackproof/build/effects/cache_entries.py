@@ -195,7 +195,7 @@ def _remove_build(build: Path) -> bool:
     with _hold(build) as held:
         if held:
             tree = workspace.find(build).tree
-            if tree != build:
+            if tree != build and workspace.build_of(tree) == build:  # else it is somebody's
                 _away(tree)
             _away(build)
         return held

@@ -30,11 +30,11 @@ from msgspec import field
 from stackproof.build.effects import inside, visible
 from stackproof.build.plan import BUILD, DOWNLOADS, OUT, Plan, Step
 from stackproof.build.stack import Artefact
-from stackproof.core import ids
+from stackproof.core import ids, limits
 from stackproof.core.command import Bind, Command, EnvPatch, Sandbox
 from stackproof.core.effects import cache_kinds, files
 from stackproof.core.effects.foreign import folder as folders
-from stackproof.core.errors import Location, Reason, fail
+from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.ids import short
 from stackproof.core.monitor import Event, Monitor
 from stackproof.core.value import Value
@@ -203,11 +203,11 @@ def workspace(plan: Plan, setup: BuildSetup) -> Workspace:
     own = short(ids.digest(os.fsencode(folder)))
     wanted = setup.tree / f"{folder.name}-{own}" if setup.tree else folder
     pointer = folder / "tree"
-    with suppress(FileNotFoundError):
-        old = Path(pointer.read_text(encoding="utf-8"))
-        if old != wanted:
+    old = find(folder).tree
+    if old != wanted and os.path.lexists(pointer):
+        if build_of(old) == folder:
             files.remove(old)
-            files.remove(pointer)
+        files.remove(pointer)
     if wanted != folder:
         for part in ("store", "build", "unfinished", "done"):
             files.remove(folder / part)
@@ -220,20 +220,23 @@ def workspace(plan: Plan, setup: BuildSetup) -> Workspace:
 
 
 def find(folder: Path) -> Workspace:
-    """Return the folders of a build by its build folder."""
+    """Return the folders of a build by its build folder, which is its tree unless a file says."""
+    return Workspace(home=folder, tree=_pointed(folder / "tree") or folder)
+
+
+def _pointed(pointer: Path) -> Path | None:
+    """Return the path in a file; None where none can be read."""
     try:
-        return Workspace(home=folder, tree=Path((folder / "tree").read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        return Workspace(home=folder, tree=folder)
+        text = files.read_bounded(pointer, limits.SMALL_RECORD).decode()
+    except (StackproofError, UnicodeDecodeError):
+        return None
+    return Path(text) if os.path.isabs(text) and "\0" not in text else None
 
 
 def build_of(tree: Path) -> Path | None:
     """Return the build folder that a tree elsewhere belongs to, None where that is not known."""
-    try:
-        folder = Path((tree / BELONGS).read_text(encoding="utf-8"))
-    except OSError:
-        return None
-    return folder if folder.is_dir() else None
+    folder = _pointed(tree / BELONGS)
+    return folder if folder is not None and folder.is_dir() else None
 
 
 def origin_of(folder: Path) -> str:
