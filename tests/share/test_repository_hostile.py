@@ -24,6 +24,7 @@ from images import make_image
 from need import as_unprivileged, need
 from stackproof.core import limits
 from stackproof.core.effects.foreign import index_file
+from stackproof.core.effects.foreign.folder import open_folder
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.core.limits import Limit
 from stackproof.core.value import Value
@@ -368,6 +369,75 @@ def test_the_folder_of_an_image_is_taken(scene: Scene, kind: str) -> None:
     assert (place / "store.squashfs").read_bytes() == image.read_bytes()
     assert not place.is_symlink()
     assert (evil / "store.squashfs").exists()
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("path", ["../own/thesis.tex", "../own", "../..", "..", "./.."])
+def test_a_row_that_leads_out_of_the_repository_deletes_nothing(tmp_path: Path, path: str) -> None:
+    """It comes into the index between a look at the labels and the change; 64 characters may."""
+    digest = f"../{path}".replace("/", "/" * (64 - len(f"../{path}") + 1), 1)
+    thesis, repository = tmp_path / "own" / "thesis.tex", ImageRepository(tmp_path / "repo")
+    thesis.parent.mkdir()
+    thesis.write_text("years of work")
+    uenvsql.create(tmp_path / "repo")
+    (tmp_path / "repo" / "images" / ("a" * 64)).mkdir(parents=True)
+    label = ("here", "x86_64", "tiny", "1", "v1")
+    uenvsql.add(tmp_path / "repo", (*label, digest, "2026-01-02 03:04:05", 1))
+    there = sorted(tmp_path.rglob("*"))
+    with pytest.raises(StackproofError) as caught:
+        storing.remove(repository, (labels.parse(LABEL),))
+    assert caught.value.reason is Reason.REPOSITORY_DAMAGED
+    assert sorted(tmp_path.rglob("*")) == there
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("name", ["../x", "..", ".", "", "/x", "a/b"])
+def test_an_open_folder_takes_plain_names_alone(tmp_path: Path, name: str) -> None:
+    (tmp_path / "x").write_text("kept")
+    (tmp_path / "in" / "a").mkdir(parents=True)
+    (tmp_path / "in" / "a" / "b").write_text("kept")
+    there = sorted(tmp_path.rglob("*"))
+    with open_folder(tmp_path / "in") as folder:
+        for change in (
+            lambda: folder.remove(name),
+            lambda: folder.rename(name, "new"),
+            lambda: folder.rename("a", name),
+        ):
+            with pytest.raises(StackproofError) as caught:
+                change()
+            assert caught.value.reason is Reason.NOT_PERMITTED
+    assert sorted(tmp_path.rglob("*")) == there
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("declared", [True, False])
+@pytest.mark.parametrize("kind", ["link", "link for the image", "fifo", "link in it"])
+def test_what_stands_for_an_image_is_removed_itself(
+    scene: Scene, kind: str, declared: bool
+) -> None:
+    planted_index(scene)
+    (place,) = (scene.repo / "images").iterdir()
+    if kind == "link":
+        shutil.rmtree(place)
+        place.symlink_to(scene.secret.parent)
+    elif kind == "link in it":
+        (place / "home").symlink_to(scene.secret.parent)
+    else:
+        (place / "store.squashfs").unlink()
+        if kind == "fifo":
+            os.mkfifo(place / "store.squashfs")
+        else:
+            (place / "store.squashfs").symlink_to(scene.secret)
+    for path in (scene.repo, *scene.repo.rglob("*")):
+        scene.give(path, scene.victim)
+    if declared:
+        scene.repo.chmod(0o777)
+    before = scene.guarded()
+    env = {"STACKPROOF_SHARED": str(scene.repo)} if declared else {}
+    done = scene.say("image", "rm", "--yes", LABEL, **env)
+    assert done.returncode == 0, done.stderr
+    assert scene.guarded() == before
+    assert not os.path.lexists(place)
 
 
 @pytest.mark.guarantee(

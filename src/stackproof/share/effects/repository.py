@@ -341,7 +341,9 @@ class IndexChange:
             "AND uarch = ?",
             (label.name, label.version, label.tag, label.system, label.uarch),
         ).fetchone()
-        return str(row[0]) if row else ""
+        if row and not is_digest(row[0]):  # put in since the label was looked for
+            raise sqlite3.DatabaseError(f"it names an image `{str(row[0])[:_DIGEST_DIGITS]}`")
+        return row[0] if row else ""
 
     def without_label(self, digests: Iterable[str]) -> tuple[str, ...]:
         """Return those of some images that no label names; the labels are looked at once."""

@@ -118,6 +118,13 @@ def refused(path: os.PathLike[str] | str, why: str, hint: str = HINT) -> Stackpr
     return fail(Reason.NOT_PERMITTED, f"`{text}` {why}", where=Location(file=text), hint=hint)
 
 
+def _check_plain(folder: Path, *names: str) -> None:
+    """Raise `StackproofError` (NOT_PERMITTED) for a name that leads out of its folder."""
+    for name in names:
+        if "/" in name or name in {"", ".", ".."}:
+            raise refused(folder / name, "is no name in a folder")
+
+
 class OpenFolder:
     """An open folder; all methods take plain names in it, and raise `StackproofError`.
 
@@ -231,6 +238,7 @@ class OpenFolder:
     def rename(self, name: str, new: str, to: OpenFolder | None = None) -> None:
         """Give an entry another name, here or in another folder; what has that name is replaced."""
         target = to or self
+        _check_plain(self.path, name, new)
         with _translated(target.path / new):
             os.rename(name, new, src_dir_fd=self.descriptor, dst_dir_fd=target.descriptor)
 
@@ -244,6 +252,7 @@ class OpenFolder:
 
     def remove(self, name: str) -> None:
         """Delete a file, a link itself, or a whole tree; nothing happens where it is not there."""
+        _check_plain(self.path, name)
         with _translated(self.path / name), contextlib.suppress(FileNotFoundError):
             try:
                 os.unlink(name, dir_fd=self.descriptor)
