@@ -6,6 +6,7 @@ import hashlib
 import json
 from typing import Any
 
+from stackproof.build.engines.spack import lockplan
 from stackproof.build.engines.spack.stack import (
     Compiler,
     FileEntry,
@@ -14,6 +15,7 @@ from stackproof.build.engines.spack.stack import (
     LockedClone,
     PackageRepository,
     SpackEnvironment,
+    SpackLock,
     SpackStack,
     SpackView,
     Splice,
@@ -288,3 +290,8 @@ def spliced_files(name: str) -> dict[str, dict[str, Any]]:
         f"replacements/{name}/spack.lock": alone,
         f"environments/{name}/spack.lock": whole,
     }
+
+
+def locked(of: SpackStack) -> SpackLock:
+    """Return the lock that is made of what Spack left."""
+    return lockplan.read_lock(of, clones(of), lock_files(of))

@@ -24,7 +24,6 @@ COVERS = (
     "build/engines/spack/buildplan.py",
     "build/engines/spack/effects/folders.py",
     "build/engines/spack/effects/progress.py",
-    "build/engines/spack/missing_sources.py",
 )
 
 

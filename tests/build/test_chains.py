@@ -16,9 +16,8 @@ import pytest
 from stackproof import cli
 from stackproof.build.effects import locking, stacks
 from stackproof.build.effects.loaded import Loaded
-from stackproof.build.engines import spack
 from stackproof.build.engines.easybuild.effects import builder
-from stackproof.build.engines.spack import locks
+from stackproof.build.engines.spack import buildplan, locks
 from stackproof.build.engines.spack.effects import known
 from stackproof.build.engines.spack.effects.builder import BUILDER
 from stackproof.build.engines.spack.stack import Caches, SpackLock
@@ -229,10 +228,10 @@ def _newer_libcxi(environments: dict[str, Any]) -> dict[str, Any]:
 @EVERY
 def test_locked_build_is_planned(chain: Chain) -> None:
     csrc = shipped.benchmark_sources()
-    plan = spack.build_plan(loaded(chain).stack, lock_of(chain), Caches(), csrc=csrc)
+    plan = buildplan.build_plan(loaded(chain).stack, lock_of(chain), Caches(), csrc=csrc)
     assert [one.name for one in plan.steps][-1] == "image"
     assert [one.name for one in plan.steps if one.network] == ["fetch"]
-    assert plan.id == spack.build_plan(
+    assert plan.id == buildplan.build_plan(
         loaded(chain).stack, lock_of(chain), Caches(), csrc=csrc
     ).id  # fmt: skip
 

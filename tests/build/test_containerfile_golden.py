@@ -15,17 +15,17 @@ import pytest
 
 import easybuilds
 from easybuildchains import REQUESTS
-from spackstacks import clones, lock_files, stack
+from spackstacks import locked, stack
 from stackproof.build import containerfile
 from stackproof.build.containerfile import ContainerfileRequest, Files
 from stackproof.build.effects import builders
 from stackproof.build.engine import Container, Sources
-from stackproof.build.engines import spack
 from stackproof.build.engines.easybuild import engine as easybuild_engine
 from stackproof.build.engines.easybuild import tool
 from stackproof.build.engines.easybuild.chain import chain
 from stackproof.build.engines.easybuild.effects import builder
 from stackproof.build.engines.easybuild.stack import make_lock
+from stackproof.build.engines.spack import buildplan
 from stackproof.build.engines.spack import engine as spack_engine
 from stackproof.build.engines.spack.stack import Caches
 from stackproof.build.engines.wheel.engine import wants
@@ -80,8 +80,8 @@ def of_wheel() -> str:
 
 def of_spack() -> str:
     wanted = stack(3)
-    lock = spack.read_lock(wanted, clones(wanted), lock_files(wanted))
-    made = spack.build_plan(wanted, lock, Caches(), csrc={"bench.c": "int x;\n"})
+    lock = locked(wanted)
+    made = buildplan.build_plan(wanted, lock, Caches(), csrc={"bench.c": "int x;\n"})
     digests = {copy.sha256 for step in made.steps for copy in step.copies.values()}
     wish = ContainerfileRequest(
         base=BASE,

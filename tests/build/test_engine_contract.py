@@ -18,10 +18,9 @@ import pytest
 import crayrelease
 import easybuilds
 import guixpacks
-from spackstacks import clones, lock_files, stack
+from spackstacks import locked, stack
 from stackproof.build.effects import builders
 from stackproof.build.engine import Sources
-from stackproof.build.engines import spack
 from stackproof.build.engines.easybuild import stack as easybuild_stack
 from stackproof.build.engines.easybuild.recipe import parse_easybuild_recipe
 from stackproof.build.engines.guix.engine import parse_guix_recipe
@@ -71,9 +70,7 @@ def easybuild() -> Sample:
 
 def of_spack() -> Sample:
     made = stack(2)
-    return Sample(
-        made, spack.read_lock(made, clones(made), lock_files(made)), replace(made, target="zen3")
-    )
+    return Sample(made, locked(made), replace(made, target="zen3"))
 
 
 def vendor() -> Sample:

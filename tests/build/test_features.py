@@ -10,8 +10,7 @@ import yaml
 from spackstacks import clones, content, entry, environment, node, stack
 from stackinators import SMALL, understand
 from stackproof.build import tail
-from stackproof.build.engines import spack
-from stackproof.build.engines.spack import metadata
+from stackproof.build.engines.spack import buildplan, lockplan, metadata
 from stackproof.build.engines.spack.stack import Caches, Compiler, SpackLock, SpackStack, SpackView
 from stackproof.core.errors import Reason
 from stackproof.image.metadata import parse_env_json, render_env_json
@@ -48,7 +47,7 @@ def made(**more: object) -> tuple[SpackStack, SpackLock]:
         "three": content(("cmake",), node("cmake", "3.31"), node("cuda", "12.6")),
     }  # fmt: skip
     found = {f"environments/{name}/spack.lock": json.dumps(c).encode() for name, c in files.items()}
-    return of, spack.read_lock(of, clones(of), found)
+    return of, lockplan.read_lock(of, clones(of), found)
 
 
 def test_a_view_of_spack_says_its_mpi_gpus_compilers_and_what_was_asked_for() -> None:
@@ -86,7 +85,9 @@ def test_a_view_of_spack_says_its_mpi_gpus_compilers_and_what_was_asked_for() ->
 def test_the_file_of_a_recipe_is_left_as_it_is() -> None:
     of, lock = made(extra_files={"reframe.yaml": entry("x")})
     assert tail.REFRAME not in metadata.files(of, lock, {})
-    (setup,) = (step for step in spack.build_plan(of, lock, Caches()).steps if step.name == "setup")
+    (setup,) = (
+        step for step in buildplan.build_plan(of, lock, Caches()).steps if step.name == "setup"
+    )
     assert f"store/{tail.REFRAME}" in setup.copies
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spackstacks import clones, environment, lock_files, stack
-from stackproof.build.engines.spack import read_lock
+from spackstacks import environment, locked, stack
 from stackproof.build.engines.spack.engine import lock_differences
 from stackproof.build.engines.spack.stack import (
     Compiler,
@@ -19,7 +18,7 @@ from stackproof.core.value import replace
 
 def lock() -> SpackLock:
     asked = stack()
-    made = read_lock(asked, clones(asked), lock_files(asked))
+    made = locked(asked)
     folder = "environments/apps"
     roots = [
         {"hash": root["hash"], "spec": spec}

@@ -12,7 +12,7 @@ from archspec import cpu
 from spackstacks import content, node
 from stackproof import cli
 from stackproof.build.effects import stacks
-from stackproof.build.engines.spack import wants
+from stackproof.build.engines.spack.lockplan import wants
 from stackproof.build.engines.spack.stack import LockedClone, SpackLock
 from stackproof.build.options import RecipeOptions
 from stackproof.core.noun import to_json

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from spackstacks import clones, lock_files, spliced, stack
-from stackproof.build.engines import spack
+from stackproof.build.engines.spack import buildplan, configuration, lockplan, locks
 from stackproof.build.engines.spack.stack import Caches, Compiler, Mirror, SpackStack
 from stackproof.build.plan import Plan, Step
 
@@ -74,10 +74,10 @@ def stable(text: str) -> str:
 def document(of: SpackStack) -> str:
     files = lock_files(of)
     parts = ["# lock", *(text_of(one) for one in lock_steps(of, files))]
-    lock = spack.read_lock(of, clones(of), files)
-    build = spack.build_plan(of, lock, CACHES, csrc={"bench.c": "int main(void) { return 0; }"})
+    lock = lockplan.read_lock(of, clones(of), files)
+    build = buildplan.build_plan(of, lock, CACHES, csrc={"bench.c": "int main(void) { return 0; }"})
     parts += ["# build", *(text_of(one) for one in build.steps if one.name != "setup")]
-    settings = spack.cache_settings(of, CACHES, jobs=64)
+    settings = configuration.cache_settings(of, CACHES, jobs=64)
     parts.append("# machine")
     parts += [f"--- build/{path}\n{text}" for path, text in sorted(settings.build_files.items())]
     parts += [f"bind {b.source} {b.target} {'rw' if b.writable else 'ro'}" for b in settings.binds]
@@ -88,8 +88,8 @@ def lock_steps(of: SpackStack, files: dict[str, bytes]) -> list[Step]:
     """Return the steps of all plans that it takes to lock a stack, each once."""
     known: dict[str, bytes] = {}
     found: dict[str, Step] = {}
-    while set(known) != set(spack.lock_files(of)):
-        plan: Plan = spack.lock_plan(of, clones(of), known)
+    while set(known) != set(locks.lock_files(of)):
+        plan: Plan = lockplan.lock_plan(of, clones(of), known)
         found |= {one.name: one for one in plan.steps}
         solving = [one for one in plan.steps if one.name.startswith("concretize-")]
         assert solving, "a plan that locks nothing"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from spackstacks import clones, lock_files, stack
-from stackproof.build.engines import spack
+from spackstacks import locked, stack
 from stackproof.build.engines.spack import locks
 from stackproof.build.engines.spack.effects.builder import system_notes
 from stackproof.build.engines.spack.stack import SpackLock
@@ -12,7 +11,7 @@ from stackproof.core.errors import Reason
 
 def a_lock() -> SpackLock:
     of = stack(3)
-    return spack.read_lock(of, clones(of), lock_files(of))
+    return locked(of)
 
 
 def test_systems_of_a_lock() -> None:

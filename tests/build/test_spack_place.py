@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from spackstacks import clones, lock_files, stack
+from spackstacks import locked, stack
 from stackproof.build.effects import workspace
-from stackproof.build.engines import spack
+from stackproof.build.engines.spack import buildplan, configuration
 from stackproof.build.engines.spack.effects import build as spack_build
 from stackproof.build.engines.spack.effects.build import BuildPlace
 from stackproof.build.engines.spack.stack import Caches, Mirror
@@ -61,11 +61,11 @@ def test_this_machines_own_caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert (found.source_cache, found.concretizer_cache) == ("/s", f"{tmp_path}/spack/solutions")
 
 
-def settings(caches: Caches, generation: int = 2) -> spack.CacheSettings:
-    return spack.cache_settings(stack(generation), caches, jobs=64)
+def settings(caches: Caches, generation: int = 2) -> configuration.CacheSettings:
+    return configuration.cache_settings(stack(generation), caches, jobs=64)
 
 
-def local(found: spack.CacheSettings, name: str) -> dict[str, object]:
+def local(found: configuration.CacheSettings, name: str) -> dict[str, object]:
     return dict(yaml.safe_load(found.build_files[f"local/{name}.yaml"])[name])
 
 
@@ -125,23 +125,23 @@ def test_keys_and_cores() -> None:
 
 def test_caches_change_no_id_of_the_image() -> None:
     of = stack(2)
-    lock = spack.read_lock(of, clones(of), lock_files(of))
+    lock = locked(of)
     caches = Caches(mirrors=(mirror("buildcache", url="/c", signed=True),), private_key="/k")
-    plain, cached = spack.build_plan(of, lock, Caches()), spack.build_plan(of, lock, caches)
+    plain, cached = buildplan.build_plan(of, lock, Caches()), buildplan.build_plan(of, lock, caches)
     assert plain.id == cached.id
     assert [step.name for step in cached.steps if step not in plain.steps] == [
         "cache-keys",
         "cache-push",
     ]
-    without_key = spack.build_plan(of, lock, Caches(mirrors=caches.mirrors))
+    without_key = buildplan.build_plan(of, lock, Caches(mirrors=caches.mirrors))
     assert "cache-push" not in {step.name for step in without_key.steps}
 
 
 def test_what_pushes_itself_is_not_pushed_again() -> None:
     of = stack(2)
-    lock = spack.read_lock(of, clones(of), lock_files(of))
+    lock = locked(of)
     caches = Caches(mirrors=(mirror("buildcache", url="/c", autopush=True),), private_key="/k")
-    assert "cache-push" not in {step.name for step in spack.build_plan(of, lock, caches).steps}
+    assert "cache-push" not in {step.name for step in buildplan.build_plan(of, lock, caches).steps}
 
 
 def test_what_unfinished_builds_keep_in_memory_is_named() -> None:

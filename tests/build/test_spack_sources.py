@@ -5,21 +5,20 @@ from __future__ import annotations
 import pytest
 
 import spackstacks
-from stackproof.build.engines import spack
+from stackproof.build.engines.spack import buildplan, locks, output
 from stackproof.core.errors import Reason
 
 
 def test_a_mirror_is_filled_from_everything_that_is_locked():
     stack = spackstacks.stack()
-    clones = spackstacks.clones(stack)
-    lock = spack.read_lock(stack, clones, spackstacks.lock_files(stack))
-    plan = spack.mirror_plan(stack, lock)
+    lock = spackstacks.locked(stack)
+    plan = buildplan.mirror_plan(stack, lock)
     step = plan.steps[-1]
     assert step.network
     calls = [command.argv for command in step.commands if "create" in command.argv]
-    assert len(calls) == len(spack.lock_files(stack))
-    assert all(spack.MIRROR in call for call in calls)
-    assert set(spack.lock_files(stack)) <= set(step.build_files)
+    assert len(calls) == len(locks.lock_files(stack))
+    assert all(buildplan.MIRROR in call for call in calls)
+    assert set(locks.lock_files(stack)) <= set(step.build_files)
 
 
 HASH = "n4vh7yry32qai6lulag2htxft4zr3fsb"
@@ -42,17 +41,17 @@ Expected aa45 but got 73cb. File size = 2 bytes. Contents = b'x\\n'. URL = file:
 
 
 def test_sources_that_cannot_be_had_are_named_with_what_was_tried():
-    one, other = spack.source_problems(AWAY)
+    one, other = output.source_problems(AWAY)
     assert one.reason is other.reason is Reason.NO_NETWORK
     assert "tiny-four@1.0" in one.message
     assert one.detail
     assert one.detail.splitlines()[1] == "https://example.org/tiny-four-1.0.tar.gz: 404"
     assert "py-x@2.1rc1" in other.message
-    assert spack.source_problems(AWAY + AWAY) == (one, other)
+    assert output.source_problems(AWAY + AWAY) == (one, other)
 
 
 def test_a_source_that_changed_is_another_matter():
-    [problem] = spack.source_problems(CHANGED)
+    [problem] = output.source_problems(CHANGED)
     assert problem.reason is Reason.DIGEST_MISMATCH
     assert "xz@5.2" in problem.message
     assert problem.detail == (
@@ -62,4 +61,4 @@ def test_a_source_that_changed_is_another_matter():
 
 @pytest.mark.parametrize("text", ["", "==> Error: No compilers\n", "All fetchers failed"])
 def test_other_failures_say_nothing_of_sources(text: str):
-    assert spack.source_problems(text) == ()
+    assert output.source_problems(text) == ()

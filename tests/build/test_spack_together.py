@@ -14,10 +14,9 @@ import pytest
 import fakespack
 from fakespack import Folder
 from need import need
-from spackstacks import clones, environment, lock_files, spliced, stack
+from spackstacks import clones, environment, lock_files, locked, spliced, stack
 from stackproof.build.effects.workspace import Installing, Workspace
-from stackproof.build.engines import spack
-from stackproof.build.engines.spack import layout, output
+from stackproof.build.engines.spack import buildplan, layout, lockplan, output
 from stackproof.build.engines.spack.effects import build as spack_build
 from stackproof.build.engines.spack.effects import nodes
 from stackproof.build.engines.spack.effects import together as spack_together
@@ -210,8 +209,8 @@ def step(plan: Plan, name: str) -> Step:
 
 @pytest.mark.parametrize("of", [two(), spliced()])
 def test_a_plan_has_one_step_for_all_environments(of: SpackStack) -> None:
-    lock = spack.read_lock(of, clones(of), lock_files(of))
-    plan = spack.build_plan(of, lock, Caches())
+    lock = locked(of)
+    plan = buildplan.build_plan(of, lock, Caches())
     one = step(plan, "install-environments")
     names = [path.removesuffix("/spack.lock") for path in lock_files(of)][1:]
     calls = layout.list_calls(one, one.commands[0])
@@ -244,8 +243,8 @@ def test_on_the_nodes_of_a_job_they_run_in_turn(
 
     monkeypatch.setattr(nodes, "install", on_nodes)
     of = two()
-    lock = spack.read_lock(of, clones(of), lock_files(of))
-    one = step(spack.build_plan(of, lock, Caches()), "install-environments")
+    lock = locked(of)
+    one = step(buildplan.build_plan(of, lock, Caches()), "install-environments")
     space = Workspace(home=tmp_path, tree=tmp_path)
     job = Installing(
         step=one, command=one.commands[0], log=tmp_path / "x-1.log", space=space, mount=of.mount
@@ -262,13 +261,13 @@ def test_on_the_nodes_of_a_job_they_run_in_turn(
 def test_what_has_to_be_known_first_is_solved_first() -> None:
     """The parts of what is spliced at once, itself in the next plan."""
     of = spliced()
-    plan = spack.lock_plan(of, clones(of))
+    plan = lockplan.lock_plan(of, clones(of))
     assert [one.name for one in plan.steps][1:] == [
         "concretize-compilers-gcc", "concretize-environments",
     ]  # fmt: skip
     files = lock_files(of)
     known = {path: data for path, data in files.items() if not path.startswith("environments")}
-    plan = spack.lock_plan(of, clones(of), known)
+    plan = lockplan.lock_plan(of, clones(of), known)
     assert [one.name for one in plan.steps][1:] == ["concretize-environments-apps"]
 
 

@@ -6,9 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from spackstacks import clones, entry, environment, lock_files, stack
-from stackproof.build.engines import spack
-from stackproof.build.engines.spack import configuration
+from spackstacks import entry, environment, locked, stack
+from stackproof.build.engines.spack import configuration, lockplan
 from stackproof.build.engines.spack.engine import ENGINE
 from stackproof.build.engines.spack.stack import GitSource, LocalRepository, SpackStack
 from stackproof.core.value import replace
@@ -46,14 +45,14 @@ DOES_NOT: dict[str, Callable[[SpackStack], SpackStack]] = {
 
 @pytest.mark.parametrize("what", DECIDES)
 def test_what_decides_the_solution(what: str) -> None:
-    assert spack.wants(DECIDES[what](stack(3))) != spack.wants(stack(3))
+    assert lockplan.wants(DECIDES[what](stack(3))) != lockplan.wants(stack(3))
 
 
 @pytest.mark.parametrize("what", DECIDES)
 def test_a_lock_is_refused_for_it(what: str) -> None:
     """Whatever has changed, something is said: an empty word would mean that the lock is right."""
     made = stack(3)
-    lock = spack.read_lock(made, clones(made), lock_files(made))
+    lock = locked(made)
     assert ENGINE.stale(made, lock) == ""
     assert ENGINE.stale(DECIDES[what](made), lock) != ""
 
@@ -82,12 +81,12 @@ def test_every_field_of_a_stack_decides_it_or_does_not(name: str) -> None:
     compilers = tuple(replace(one, specs=("gcc@15",)) for one in made.compilers)
     changed = replace(made, **{name: compilers if name == "compilers" else other(value)})
     assert changed != made
-    assert (spack.wants(changed) != spack.wants(made)) is (name in DECIDING_FIELDS)
+    assert (lockplan.wants(changed) != lockplan.wants(made)) is (name in DECIDING_FIELDS)
 
 
 @pytest.mark.parametrize("what", DOES_NOT)
 def test_what_a_lock_survives(what: str) -> None:
-    assert spack.wants(DOES_NOT[what](stack(3))) == spack.wants(stack(3))
+    assert lockplan.wants(DOES_NOT[what](stack(3))) == lockplan.wants(stack(3))
 
 
 @pytest.mark.parametrize("generation", [1, 2, 3])
@@ -95,6 +94,6 @@ def test_where_spack_works_is_not_asked_for(
     generation: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Locks are kept for years; a folder or a timeout in `config.yaml` makes none of them stale."""
-    before = spack.wants(stack(generation))
+    before = lockplan.wants(stack(generation))
     monkeypatch.setattr(configuration, "_config", lambda _: {"config": {"db_lock_timeout": 1}})
-    assert spack.wants(stack(generation)) == before
+    assert lockplan.wants(stack(generation)) == before

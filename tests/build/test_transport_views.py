@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 import spackstacks
-from spackstacks import clones, lock_files
+from spackstacks import locked
 from stackproof.build.effects import stacks
-from stackproof.build.engines import spack
 from stackproof.build.engines.easybuild import metadata as easybuild_metadata
 from stackproof.build.engines.easybuild.recipe import parse_easybuild_recipe
 from stackproof.build.engines.spack import metadata as spack_metadata
@@ -160,7 +159,7 @@ def test_recipes_for_easybuild() -> None:
 
 def test_recipes_for_spack() -> None:
     of = spackstacks.stack(transports=("shm", "tcp", "cxi"))
-    lock = spack.read_lock(of, clones(of), lock_files(of))
+    lock = locked(of)
     views = spack_metadata.env_json(of, lock, {})["views"]
     assert views["tcp"]["on"] == of.default_view
     assert views["tcp"]["set"]["OMPI_MCA_mtl"] == "ofi"

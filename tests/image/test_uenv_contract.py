@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 from msgspec import Struct, field
 
-from spackstacks import clones, lock_files, stack
-from stackproof.build.engines import spack
+from spackstacks import clones, locked, stack
+from stackproof.build.engines.spack import buildplan
 from stackproof.build.engines.spack.effects import worker as spack_worker
 from stackproof.build.engines.spack.stack import Caches, SpackStack, SpackView, ViewChange
 from stackproof.core.value import replace
@@ -148,9 +148,9 @@ def image_tree(folder: Path, of: SpackStack) -> Path:
     """Write the tree of an image as a build leaves it, but for the packages themselves."""
     store = Path(of.mount)
     assert store.is_relative_to(folder)
-    lock = spack.read_lock(of, clones(of), lock_files(of))
+    lock = locked(of)
     csrc = {"bench.c": "int main(void) { return 0; }"}
-    plan = spack.build_plan(of, lock, Caches(), csrc=csrc)
+    plan = buildplan.build_plan(of, lock, Caches(), csrc=csrc)
     steps = {step.name: step for step in plan.steps}
     for path, text in steps["metadata"].files.items():
         (store / path).parent.mkdir(parents=True, exist_ok=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from stackproof.build.engine import OWN, Container, Findings, Rows, Sources, Where
-from stackproof.build.engines.spack import lock_files, locks
+from stackproof.build.engines.spack import locks
 from stackproof.build.engines.spack.problems import problems
 from stackproof.build.engines.spack.stack import (
     Caches,
@@ -36,15 +36,11 @@ class SpackEngine:
         """See `Engine`."""
         from stackproof.build.engines.spack.lockplan import wants  # noqa: PLC0415 - where there is a lock
 
-        if lock.wants == wants(stack):
-            return ""
-        from stackproof.build.engines.spack.engine import lock_differences  # noqa: PLC0415 - stale ones only
-
-        return "; ".join(lock_differences(stack, lock))
+        return "" if lock.wants == wants(stack) else "; ".join(lock_differences(stack, lock))
 
     def problems(self, stack: SpackStack, lock: SpackLock | None, where: Where) -> Findings:
         """See `Engine`."""
-        found = problems(stack)
+        found = tuple(problems(stack))
         if lock is None or not stack.transports:
             return Findings(problems=found)
         from stackproof.build.engines.spack import metadata  # noqa: PLC0415 - for transports alone
@@ -158,11 +154,13 @@ _MOST = 5
 
 def lock_differences(stack: SpackStack, lock: SpackLock) -> tuple[str, ...]:
     """Return what differs, each in a few words; never empty for a lock that was refused."""
-    found = [*_clones(stack, lock), *_folders(stack, lock)]
-    for environment in stack.environments:
-        found += _roots(environment, lock)
-    found += _targets(stack, lock)
-    return tuple(found) or ("settings of packages, compilers or the recipe's own packages",)
+    found = (
+        *_clones(stack, lock),
+        *_folders(stack, lock),
+        *(words for one in stack.environments for words in _roots(one, lock)),
+        *_targets(stack, lock),
+    )
+    return found or ("settings of packages, compilers or the recipe's own packages",)
 
 
 def _clones(stack: SpackStack, lock: SpackLock) -> Iterator[str]:
@@ -181,12 +179,10 @@ def _clones(stack: SpackStack, lock: SpackLock) -> Iterator[str]:
 
 
 def _folders(stack: SpackStack, lock: SpackLock) -> Iterator[str]:
-    wanted = [path.removesuffix("/spack.lock") for path in lock_files(stack)]
-    for folder in wanted:
-        if folder not in lock.environments:
-            yield f"`{folder}` is not in the lock"
-    for folder in lock.environments.keys() - set(wanted):
-        yield f"the lock has `{folder}` more"
+    wanted = locks.folders(stack)
+    there = lock.environments.keys()
+    yield from (f"`{folder}` is not in the lock" for folder in wanted if folder not in there)
+    yield from (f"the lock has `{folder}` more" for folder in there - set(wanted))
 
 
 def _roots(environment: SpackEnvironment, lock: SpackLock) -> Iterator[str]:
@@ -194,11 +190,9 @@ def _roots(environment: SpackEnvironment, lock: SpackLock) -> Iterator[str]:
     if content is None:
         return
     solved = [str(root.get("spec", "")) for root in content.get("roots", ())]
-    missing = _others(environment.specs, solved)
-    more = _others(solved, environment.specs)
-    if missing:
+    if missing := _others(environment.specs, solved):
         yield f"`{environment.name}` wants {', '.join(missing[:_MOST])}"
-    if more:
+    if more := _others(solved, environment.specs):
         yield f"the lock has {', '.join(more[:_MOST])} in `{environment.name}`"
 
 
@@ -215,16 +209,7 @@ def _meant(spec: str) -> tuple[PackageSpec, ...]:
 def _targets(stack: SpackStack, lock: SpackLock) -> Iterator[str]:
     if stack.target is None:
         return
-    nodes = [
-        node
-        for content in lock.environments.values()
-        for node in content["concrete_specs"].values()
-    ]
-    targets = {
-        target if isinstance(target, str) else str(target.get("name"))
-        for node in nodes
-        if not node.get("external")
-        for target in [node["arch"]["target"]]
-    }
+    nodes = locks.everything(lock, stack.mount).values()
+    targets = {node.target for node in nodes if not node.external}
     if targets and stack.target not in targets:
         yield f"it is for {stack.target}, the lock for {', '.join(sorted(targets))}"

@@ -23,6 +23,7 @@ from stackproof.build.engines.spack.stack import LockedClone, SpackLock, SpackSt
 from stackproof.build.plan import BUILD, PYTHON, Clone, Copy, Plan, Step
 from stackproof.core import ids, noun
 from stackproof.core.command import Command, EnvPatch
+from stackproof.core.errors import Problem, StackproofError
 
 
 def lock_plan(
@@ -91,7 +92,16 @@ def read_lock(
 
     Raises `StackproofError` (GARBAGE_OUTPUT, UNSUPPORTED) with all problems.
     """
-    return locks.read_lock(stack, wants(stack), clones, files)
+    problems: list[Problem] = []
+    contents: dict[str, Any] = {}
+    for path in locks.lock_files(stack):
+        try:
+            contents[path.removesuffix("/spack.lock")] = locks.content_of(path, files.get(path))
+        except StackproofError as error:
+            problems += error.problems
+    if problems:
+        raise StackproofError(*problems)
+    return SpackLock(wants=wants(stack), clones=clones, environments=contents)
 
 
 def setup_step(stack: SpackStack, clones: tuple[LockedClone, ...]) -> Step:

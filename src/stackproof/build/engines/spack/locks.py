@@ -22,14 +22,9 @@ from stackproof.build.engines.spack.layout import (
     environment_folder,
     replacement_folder,
 )
-from stackproof.build.engines.spack.stack import (
-    LockedClone,
-    SpackEnvironment,
-    SpackLock,
-    SpackStack,
-)
+from stackproof.build.engines.spack.stack import SpackEnvironment, SpackLock, SpackStack
 from stackproof.build.plan import BUILD
-from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
+from stackproof.core.errors import Location, Reason, fail
 from stackproof.core.value import Value
 
 _FLAGS = frozenset(("cflags", "cppflags", "cxxflags", "fflags", "ldflags", "ldlibs"))
@@ -81,36 +76,10 @@ def spliced_from(environment: SpackEnvironment) -> tuple[str, ...]:
     return built_folder(environment.name), replacement_folder(environment.name)
 
 
-def read_files(stack: SpackStack, files: Mapping[str, bytes]) -> dict[str, dict[str, Any]]:
-    """Return the content of lock files by folder.
-
-    Raises `StackproofError` with all problems: GARBAGE_OUTPUT for a file that is missing or is
-    no lock file of Spack.
-    """
-    problems: list[Problem] = []
-    found = {}
-    for path in lock_files(stack):
-        try:
-            found[path.removesuffix("/spack.lock")] = content_of(path, files.get(path))
-        except StackproofError as error:
-            problems += error.problems
-    if problems:
-        raise StackproofError(*problems)
-    return found
-
-
-def read_lock(
-    stack: SpackStack, wanted: str, clones: tuple[LockedClone, ...], files: Mapping[str, bytes]
-) -> SpackLock:
-    """Return the lock made of Spack's own lock files; raises like `read_files`."""
-    return SpackLock(wants=wanted, clones=clones, environments=read_files(stack, files))
-
-
 def nodes(content: Mapping[str, Any], mount: str) -> dict[str, SolvedPackage]:
     """Return the nodes of a lock file's content by hash, in an order that is always the same."""
     raw: Mapping[str, Mapping[str, Any]] = content["concrete_specs"]
-    for key, included in content.get("include_concrete", {}).items():
-        del key
+    for included in content.get("include_concrete", {}).values():
         raw = {**included.get("concrete_specs", {}), **raw}
     return {
         key: _node(key, node, raw, mount)
@@ -139,19 +108,21 @@ def systems(lock: SpackLock) -> tuple[str, ...]:
 
 def needed(start: tuple[str, ...], known: Mapping[str, SolvedPackage]) -> Iterator[SolvedPackage]:
     """Return the nodes that `start` is linked with or needs to run, `start` first, each once."""
-    seen: dict[str, None] = {}
+    seen = set()
     waiting = list(start)
-    while waiting:
-        key = waiting.pop(0)
-        if key in seen or key not in known:
-            continue
-        seen[key] = None
-        yield known[key]
-        waiting += known[key].linked
+    for key in waiting:  # which grows
+        if key in known and key not in seen:
+            seen.add(key)
+            yield known[key]
+            waiting += known[key].linked
 
 
 def content_of(path: str, data: bytes | None) -> dict[str, Any]:
-    """Return the content of one lock file; raises like `read_files`."""
+    """Return the content of one lock file.
+
+    Raises `StackproofError`: GARBAGE_OUTPUT for a file that is missing or is no lock file of Spack,
+    UNSUPPORTED.
+    """
     where = Location(file=f"{BUILD}/{path}")
     if data is None:
         raise fail(Reason.GARBAGE_OUTPUT, "Spack left no lock file", where=where)
@@ -189,40 +160,27 @@ def _node(key: str, node: Mapping[str, Any], raw: Mapping[str, Any], mount: str)
     if "build_spec" in node:  # a spliced package: what it is a relinked copy of
         built_with.append(node["build_spec"]["hash"])
     name, version = node["name"], str(node["version"])
-    found = SolvedPackage(
+    target = target if isinstance(target, str) else target["name"]
+    # As `layout.PROJECTION` has it. Spack writes anything but letters, digits and a few signs as
+    # `_` (`Spec.format_path`, lib/spack/spack/spec.py): a version from git may hold a `/`.
+    folder = f"{arch['platform']}-{arch['platform_os']}-{target}"
+    own = f"{mount}/{folder}/{name}-{_UNFIT.sub('_', version)}-{key}"
+    return SolvedPackage(
         hash=key,
         name=name,
         version=version,
-        prefix=outside.get("path") or "",
-        target=target if isinstance(target, str) else target["name"],
+        prefix=(outside.get("path") or "") if outside else own,
+        target=target,
         os=arch["platform_os"],
         namespace=node.get("namespace", ""),
         external=bool(outside),
-        variants={k: v for k, v in node.get("parameters", {}).items() if _is_variant(k, v)},
+        variants={k: v for k, v in node.get("parameters", {}).items() if v or k not in _FLAGS},
         linked=tuple(linked),
         built_with=tuple(built_with),
         compiler=_compiler(node, raw),
         virtuals=frozenset(virtuals),
         package_hash=node.get("package_hash", ""),
     )
-    return found if outside else _at(found, arch["platform"], mount)
-
-
-def _at(node: SolvedPackage, platform: str, mount: str) -> SolvedPackage:
-    """Return the node with the prefix that `layout.PROJECTION` gives it.
-
-    Spack writes anything but letters, digits and a few signs as `_` in a prefix
-    (`Spec.format_path`, lib/spack/spack/spec.py): a version from git may hold a `/`.
-    """
-    from stackproof.core.value import replace  # noqa: PLC0415 - beside its only use
-
-    version = _UNFIT.sub("_", node.version)
-    folder = f"{platform}-{node.os}-{node.target}/{node.name}-{version}-{node.hash}"
-    return replace(node, prefix=f"{mount}/{folder}")
-
-
-def _is_variant(key: str, value: Any) -> bool:
-    return not (key in _FLAGS and not value)
 
 
 def _compiler(node: Mapping[str, Any], raw: Mapping[str, Any]) -> str:

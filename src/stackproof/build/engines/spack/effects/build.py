@@ -16,8 +16,7 @@ from msgspec import field
 
 from stackproof.build.effects import executor, git, workspace
 from stackproof.build.effects.workspace import BuildSetup, Installing
-from stackproof.build.engines import spack
-from stackproof.build.engines.spack import configuration, layout
+from stackproof.build.engines.spack import buildplan, configuration, layout, lockplan, locks, output
 from stackproof.build.engines.spack.effects import nodes
 from stackproof.build.engines.spack.effects import progress as spack_progress
 from stackproof.build.engines.spack.engine import repositories
@@ -84,15 +83,15 @@ def make_lock(request: Request, monitor: Monitor) -> SpackLock:
     _need_patchelf(request)
     clones = resolve_clones(stack, monitor)
     setup = _setup(request, clones)
-    wanted = spack.lock_files(stack)
+    wanted = locks.lock_files(stack)
     found: dict[str, bytes] = {}
     while len(found) < len(wanted):
-        plan = spack.lock_plan(stack, clones, found)
+        plan = lockplan.lock_plan(stack, clones, found)
         made = executor.perform(plan, monitor, setup=setup, read=wanted)
         if set(made) <= set(found):
             break  # Spack left no further lock file: reading them says which one is missing
         found |= made
-    return spack.read_lock(stack, clones, found)
+    return lockplan.read_lock(stack, clones, found)
 
 
 def _need_solver(caches: Caches) -> None:
@@ -135,9 +134,9 @@ def fill_mirror(request: Request, lock: SpackLock, folder: Path, monitor: Monito
     Raises what `executor.perform` raises: NO_NETWORK for sources that cannot be had.
     """
     setup = _setup(request, lock.clones)
-    mirror = Bind(source=str(folder), target=spack.MIRROR, writable=True)
+    mirror = Bind(source=str(folder), target=buildplan.MIRROR, writable=True)
     setup = replace(setup, binds=(*setup.binds, mirror))
-    plan = spack.mirror_plan(request.stack, lock)
+    plan = buildplan.mirror_plan(request.stack, lock)
     executor.perform(plan, monitor, setup=setup)
 
 
@@ -154,7 +153,7 @@ def _source_problems(plan: Plan) -> Iterator[None]:
         found = (*folder.glob("fetch-*.log"), *folder.glob("mirror-*.log"))
         logs = sorted(found, key=lambda path: path.stat().st_mtime)
         problems = (
-            spack.source_problems(logs[-1].read_text(errors="replace", encoding="utf-8"))
+            output.source_problems(logs[-1].read_text(errors="replace", encoding="utf-8"))
             if logs
             else ()
         )
@@ -265,7 +264,7 @@ def _bytes_needed(lock: SpackLock) -> int:
 
 def _setup(request: Request, clones: tuple[LockedClone, ...]) -> BuildSetup:
     jobs = request.place.jobs or len(os.sched_getaffinity(0))
-    settings = spack.cache_settings(request.stack, request.caches, jobs=jobs)
+    settings = configuration.cache_settings(request.stack, request.caches, jobs=jobs)
     key = ids.content_id([[clone.name, clone.commit] for clone in clones])
     names = tuple(clone.name for clone in clones)
     return BuildSetup(

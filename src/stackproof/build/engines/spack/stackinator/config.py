@@ -20,7 +20,7 @@ NOT_A_RECIPE = (
 )
 """What to do where a folder has no config.yaml."""
 _RESERVED_REPOSITORIES = ("alps", "recipe")
-_REPOSITORY_NAME = re.compile(r"\w[\w-]*", re.ASCII)
+_REPOSITORY_NAME = re.compile(r"[A-Za-z0-9][\w-]*", re.ASCII)
 
 
 class Config(Value):

@@ -19,7 +19,7 @@ from stackproof.core.value import Value, replace
 # Folders as values: what the folder of a recipe or a cluster holds, read before it is judged.
 
 # A name that becomes the name of a folder: no separator, no `..`, nothing a shell would read.
-NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 
 class Folder(Value):
@@ -133,7 +133,7 @@ class FindingsList:
             Reason.INVALID_VALUE,
             f"`{_shown(name)}` cannot be the name of {what}",
             where=where,
-            hint="use letters, digits, `_`, `-`, `.` and `+`; the first one a letter or a digit",
+            hint="use letters, digits, `_`, `-` and `.`; the first one a letter or a digit",
         )
         return False
 
