@@ -6,12 +6,12 @@ import pytest
 
 from stackinators import cluster
 from stackproof.build.engines.spack.recipe import (
-    RecipeFolder,
     generation_of,
     problems,
     read,
     split,
 )
+from stackproof.build.engines.spack.stackinator.findings import Folder
 from stackproof.core.document import parse
 from stackproof.core.errors import Reason
 from stackproof.recipe.composition import compose
@@ -39,7 +39,7 @@ def stack(text: str, *, generation: int = 2, **facts: str):
     known = {"architecture": "aarch64", **{k.replace("_", "-"): v for k, v in facts.items()}}
     whole, chain = composed(text, **known)
     assert problems(whole, chain) == ()
-    folder = RecipeFolder(path="0.yaml", files={}, texts={})
+    folder = Folder(path="0.yaml", files={}, texts={})
     found, findings = read(whole, folder, cluster(generation), known)
     return found, findings
 
@@ -181,7 +181,7 @@ def test_the_generation_of_data(data, generation):
 def test_problems_speak_of_our_one_file():
     text = SMALL.replace("[gcc]", "[llvm]").replace("v1.1.0", "v0.23.0")
     whole, _ = composed(text)
-    folder = RecipeFolder(path="0.yaml", files={}, texts={})
+    folder = Folder(path="0.yaml", files={}, texts={})
     _, findings = read(whole, folder, cluster(2), {"architecture": "x86_64"})
     words = " ".join(f"{p.message} {p.hint}" for p in findings.problems)
     assert len(findings.problems) == 2

@@ -31,6 +31,7 @@ from stackproof.build.engines.spack.layout import (
 )
 from stackproof.build.engines.spack.lockplan import no_packages_found, setup_step
 from stackproof.build.engines.spack.stack import (
+    PATH_VARIABLES,
     Caches,
     Mirror,
     SpackEnvironment,
@@ -47,19 +48,13 @@ from stackproof.core.command import Command
 FILE = "views.json"
 """Where the worker finds it, below the build."""
 _GCC = {"c": "gcc", "cxx": "g++", "fortran": "gfortran"}
-# The variables that uenv images take for lists of paths, whatever sets them
-# (stackinator/etc/envvars.py).
-LISTS = (
-    "ACLOCAL_PATH", "CMAKE_PREFIX_PATH", "CPATH", "LD_LIBRARY_PATH", "LIBRARY_PATH", "MANPATH",
-    "MODULEPATH", "PATH", "PKG_CONFIG_PATH", "PYTHONPATH",
-)  # fmt: skip
 
 
 def view_job(stack: SpackStack, lock: SpackLock) -> str:
     """Return what the worker has to know about every view, as JSON text."""
     data = {
         "mount": stack.mount,
-        "lists": list(LISTS),
+        "lists": list(PATH_VARIABLES),
         "environments": {
             environment.name: {
                 view.name: _view(stack, lock, environment, view) for view in environment.views

@@ -11,14 +11,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from msgspec import field
-
 from stackproof.build.engines.spack import mpis
 from stackproof.build.engines.spack.problems import unstated_vendors
 from stackproof.build.engines.spack.stack import SpackEnvironment, SpackStack, Splice
 from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig
 from stackproof.build.engines.spack.stackinator.config import read_config
-from stackproof.build.engines.spack.stackinator.findings import FindingsList, Folder, mapping
+from stackproof.build.engines.spack.stackinator.findings import (
+    Entry,
+    FindingsList,
+    Folder,
+    mapping,
+)
 from stackproof.build.engines.spack.stackinator.network import (
     is_there,
     missing_external,
@@ -50,61 +53,6 @@ _CONFIG: Mapping[str, str] = {
     "cleanup": "cleanup",
     "modules": "modules",
 }
-# What messages on Stackinator's files are called where there is one file only.
-_WORDS = {
-    "and config.yaml says version": "and `generation` here is",
-    "is not in compilers.yaml": "is not under `compilers`",
-    "`version: 3` in config.yaml": "`generation: 3`",
-    "under `gcc` of compilers.yaml": "under `gcc` of `compilers`",
-    "of compilers.yaml": "of `compilers`",
-    "name one of compilers.yaml": "name one of `compilers`",
-    "the packages.yaml of the recipe": "`packages` of the recipe",
-    "in a packages.yaml": "under `packages` here or in the site's packages.yaml",
-    "the presence of modules.yaml": "the presence of `modules`",
-}
-
-
-class RecipeFolder(Folder):
-    """The files that go with a recipe, laid out as Stackinator has them.
-
-    `places` says what a file is called by people, where that is not its path in the folder.
-    """
-
-    places: Mapping[str, str] = field(default_factory=dict)
-
-    def place(self, name: str) -> str:
-        """Return the path of one of its files as people know it."""
-        return self.places.get(name, self.path)
-
-
-class PartFindings(FindingsList):
-    """Findings on one document that is read in parts, each under the name it has as a file."""
-
-    def __init__(self, documents_by_name: Mapping[str, Document]) -> None:
-        super().__init__()
-        self._documents = documents_by_name
-
-    def parse(self, folder: Folder, name: str) -> Document | None:
-        """Return the part that stands for a file; None when the recipe has none."""
-        del folder
-        return self._documents.get(name)
-
-    def parse_needed(
-        self, folder: Folder, name: str, what: str, hint: str | None = None
-    ) -> Document | None:
-        """Return the part that stands for a file; the schema has said that it is missing."""
-        del what, hint
-        return self.parse(folder, name)
-
-    def problem(
-        self, reason: Reason, message: str, *, where: Location, hint: str | None = None
-    ) -> None:
-        """Add a problem, in the words of the one document."""
-        super().problem(reason, _reworded(message), where=where, hint=hint and _reworded(hint))
-
-    def note(self, message: str, *, where: Location, hint: str | None = None) -> None:
-        """Add a note, in the words of the one document."""
-        super().note(_reworded(message), where=where, hint=hint and _reworded(hint))
 
 
 def generation_of(data: Mapping[str, Any]) -> int:
@@ -177,12 +125,9 @@ def _form_problems(document: Document, generation: int) -> Iterator[Problem]:
     ):
         part = inner.get(name)
         if part is not None and isinstance(part.data, dict):
-            findings = PartFindings({})
+            findings = FindingsList(one_file=True)
             findings.check(part, schema, generation)
-            for problem in findings.problems:
-                if problem.where not in places:
-                    hint = problem.hint and _reworded(problem.hint)
-                    yield replace(problem, hint=hint)
+            yield from (p for p in findings.problems if p.where not in places)
 
 
 def split(document: Document) -> dict[str, Document]:
@@ -229,10 +174,10 @@ def _moved(document: Document, old: Path, new: Path) -> dict[Path, Location]:
 
 def read(
     composed: Composed,
-    folder: RecipeFolder,
+    folder: Folder,
     cluster: ClusterConfig,
     facts: Mapping[str, str],
-) -> tuple[SpackStack, PartFindings]:
+) -> tuple[SpackStack, FindingsList]:
     """Return the stack that a recipe of good form means on a cluster, and what was found.
 
     With any problem in the findings the stack is not to be used. `facts` are those of the site
@@ -240,20 +185,18 @@ def read(
     """
     document = composed.document
     data = document.data
-    inner = split(document)
-    findings = PartFindings(inner)
-    names = dict.fromkeys(inner, b"")
-    whole = replace(folder, texts={**folder.texts, **names})
+    findings = FindingsList(one_file=True)
+    whole = replace(folder, parts=split(document))
     config = read_config(whole, None, findings)
     if config is None:
         raise AssertionError("a recipe of good form has a generation")
     stack = read_recipe(whole, config, cluster, facts["architecture"], findings)
     image = mapping(data.get("image"))
-    stack = _spliced(stack, document, cluster, findings)
+    entry = Entry(document, findings)
     extended = replace(
-        stack,
+        _spliced(stack, entry, cluster),
         version=data.get("version", "0"),
-        target=_target(document, facts, cluster, findings),
+        target=_target(entry, facts, cluster),
         transports=tuple(data.get("transports", ())),
         compression=image.get("compression", stack.compression),
         compression_level=image.get("level", stack.compression_level),
@@ -262,25 +205,20 @@ def read(
     )
     if cluster.site_file:
         for environment, name in unstated_vendors(extended):
-            where = document.where("environments", environment, "network", "mpi")
-            message, hint = not_stated(name, cluster)
-            findings.problem(Reason.SITE_INCOMPLETE, message, where=where, hint=hint)
+            at = ("environments", environment, "network", "mpi")
+            entry.problem(at, *not_stated(name, cluster), Reason.SITE_INCOMPLETE)
     return extended, findings
 
 
-def _spliced(
-    stack: SpackStack, document: Document, cluster: ClusterConfig, findings: FindingsList
-) -> SpackStack:
+def _spliced(stack: SpackStack, entry: Entry, cluster: ClusterConfig) -> SpackStack:
     """Return the stack with the MPIs of `splice:` put under its environments."""
-    asked = mapping(document.data.get("splice"))
+    asked = mapping(entry.document.data.get("splice"))
     known = {one.name for one in stack.environments}
     for name in asked.keys() - known:
         there = f"there are: {', '.join(sorted(known))}" if known else None
-        message = f"there is no environment `{name}` to be spliced"
-        where = document.where("splice", name)
-        findings.problem(Reason.INVALID_VALUE, message, where=where, hint=there)
+        entry.problem(("splice", name), f"there is no environment `{name}` to be spliced", there)
     environments = tuple(
-        splice(one, stack, document, cluster, findings) if one.name in asked else one
+        splice(one, stack, entry, cluster) if one.name in asked else one
         for one in stack.environments
     )
     return replace(stack, environments=environments)
@@ -297,11 +235,9 @@ def _fabric(document: Document, facts: Mapping[str, str]) -> dict[str, str]:
     return {"fabric": facts["fabric"]} if asked else {}
 
 
-def _target(
-    document: Document, facts: Mapping[str, str], cluster: ClusterConfig, findings: FindingsList
-) -> str | None:
-    if not asks_for_microarchitecture(document):
-        target: str | None = document.data.get("target")
+def _target(entry: Entry, facts: Mapping[str, str], cluster: ClusterConfig) -> str | None:
+    if not asks_for_microarchitecture(entry.document):
+        target: str | None = entry.document.data.get("target")
         return target
     if "microarchitecture" not in facts:
         site = facts.get("site", "the site")
@@ -311,55 +247,42 @@ def _target(
 
             asking = missing.command(cluster.site_file)
             hint = f"`{asking}` in a job asks the machine; or {hint}"
-        findings.problem(
-            Reason.SITE_INCOMPLETE,
-            f"`{site}` does not state its microarchitecture, and `target: site` asks for it",
-            where=document.where("target"),
-            hint=hint,
-        )
+        message = f"`{site}` does not state its microarchitecture, and `target: site` asks for it"
+        entry.problem(("target",), message, hint, Reason.SITE_INCOMPLETE)
     return facts.get("microarchitecture")
 
 
-def _reworded(text: str) -> str:
-    for old, new in _WORDS.items():
-        text = text.replace(old, new)
-    return text
-
-
 def splice(
-    environment: SpackEnvironment,
-    stack: SpackStack,
-    document: Document,
-    cluster: ClusterConfig,
-    findings: FindingsList,
+    environment: SpackEnvironment, stack: SpackStack, entry: Entry, cluster: ClusterConfig
 ) -> SpackEnvironment:
     """Return an environment with the MPI that `splice:` names in the place of its own.
 
     What its own network gets beside the MPI, the other MPI gets too, so that both have one.
     """
-    where = document.where("splice", environment.name)
-    spec = str(document.data["splice"][environment.name]).strip()
-    own = mapping(document.data["environments"][environment.name]).get("specs") or ()
+    data = entry.document.data
+    there = entry.below("splice", environment.name)
+    spec = str(data["splice"][environment.name]).strip()
+    own = mapping(data["environments"][environment.name]).get("specs") or ()
     network = environment.specs[len(own) :]
     if environment.mpi is None or not network:
-        message = f"environment `{environment.name}` has no MPI to be spliced"
-        findings.problem(Reason.INVALID_VALUE, message, where=where)
+        there.problem((), f"environment `{environment.name}` has no MPI to be spliced", None)
         return environment
-    if stack.generation > 1 and not is_there(spec, cluster, findings, where):
+    if stack.generation > 1 and not is_there(there, spec, cluster):
         return environment
-    if fault := missing_external(spec, stack.packages, cluster.name):
-        findings.problem(Reason.INVALID_VALUE, fault[0], where=where, hint=fault[1])
+    words = entry.findings.called("in a packages.yaml")
+    if fault := missing_external(spec, stack.packages, cluster.name, words):
+        there.problem((), *fault)
     name, others = package_of(spec), environment.mpi
     reason = mpis.no_splice(
         stack.generation, stack.spack.commit, mpis.release(network[0]), mpis.release(spec)
     )
     if reason:
         hint = "write it as the MPI of the environment: then everything is built with it"
-        findings.problem(Reason.UNSUPPORTED, reason, where=where, hint=hint)
+        there.problem((), reason, hint, Reason.UNSUPPORTED)
     about = [one for one in environment.specs[: len(own)] if package_of(one) == others]
     if about and name != others:
         message = f"`{about[0]}` is about the MPI that `{spec}` takes the place of"
-        findings.problem(Reason.INVALID_VALUE, message, where=where)
+        there.problem((), message, None)
     return replace(
         environment,
         specs=tuple(one for one in environment.specs if one not in (*about, network[0])),

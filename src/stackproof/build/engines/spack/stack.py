@@ -74,6 +74,14 @@ class Compiler(Value):
     find_external: tuple[str, ...] = ()
 
 
+PATH_VARIABLES = (
+    "ACLOCAL_PATH", "CMAKE_PREFIX_PATH", "CPATH", "LD_LIBRARY_PATH", "LIBRARY_PATH", "MANPATH",
+    "MODULEPATH", "PATH", "PKG_CONFIG_PATH", "PYTHONPATH",
+)  # fmt: skip
+"""The variables that uenv images take for lists of paths, whatever sets them; of a recipe only
+these can be extended (docs/recipes.md and stackinator/etc/envvars.py of Stackinator)."""
+
+
 class ViewChange(Value):
     """One change of a variable in a view: `op` is `set`, `unset`, `prepend` or `append`.
 

@@ -25,6 +25,7 @@ from stackproof.build.engines.spack.stackinator.facts import (
     facts_of_cluster,
     facts_of_site,
 )
+from stackproof.build.engines.spack.stackinator.findings import Folder
 from stackproof.build.engines.spack.stackinator.reader import HOOKS
 from stackproof.core.document import Document
 from stackproof.core.effects import shipped
@@ -35,7 +36,6 @@ from stackproof.site.effects import toolchain
 from stackproof.site.model import Site
 
 if TYPE_CHECKING:  # of no use to a folder
-    from stackproof.build.engines.spack.recipe import RecipeFolder
     from stackproof.recipe.composition import Composed
 
 
@@ -51,9 +51,7 @@ class RecipeContext(Value):
     folder: str | None = None
 
 
-def load_files(
-    composed: Composed, chain: tuple[Document, ...]
-) -> tuple[RecipeFolder, dict[str, Path]]:
+def load_files(composed: Composed, chain: tuple[Document, ...]) -> tuple[Folder, dict[str, Path]]:
     """Return the files that go with a recipe, and where their bytes lie by digest.
 
     Raises `StackproofError` with all problems at once.
@@ -65,10 +63,12 @@ def load_files(
     reader.take_all()
     if reader.problems:
         raise StackproofError(*reader.problems)
-    from stackproof.build.engines.spack.recipe import RecipeFolder  # noqa: PLC0415 - no folder is one
-
-    folder = RecipeFolder(
-        path=composed.document.file, files=reader.files, texts=reader.texts, places=reader.places
+    folder = Folder(
+        path=composed.document.file,
+        files=reader.files,
+        texts=reader.texts,
+        places=reader.places,
+        parts={},
     )
     return folder, reader.blobs
 

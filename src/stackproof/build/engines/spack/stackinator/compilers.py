@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from stackproof.build.engines.spack.stack import Compiler
-from stackproof.build.engines.spack.stackinator.findings import FindingsList, Folder, mapping
+from stackproof.build.engines.spack.stackinator.findings import Entry, FindingsList, Folder
 from stackproof.build.engines.spack.stackinator.versions import Language
-from stackproof.core.document import Document
-from stackproof.core.errors import Location, Reason
 
 # What Spack calls a compiler in a constraint, where that is not the package's name.
 CONSTRAINT_NAMES = {"intel-oneapi-compilers": "oneapi"}
@@ -34,42 +33,38 @@ def read_compilers(
     document = findings.parse_needed(folder, "compilers.yaml", "a recipe")
     if document is None or not findings.check(document, language.compilers, language.version):
         return None
-    if language.version == 1:
-        return _stages(document, language, findings)
-    return _by_kind(document, language, findings)
+    read = _stages if language.version == 1 else _by_kind
+    return read(Entry(document, findings), document.data, language)
 
 
 def _by_kind(
-    document: Document, language: Language, findings: FindingsList
+    entry: Entry, data: Mapping[str, Any], language: Language
 ) -> tuple[Compiler, ...] | None:
     """Return one compiler of each kind: gcc by the site's own, the others by gcc."""
-    data = mapping(document.data)
     system = data["gcc"]["version"] == SYSTEM
     if system and not language.system_gcc:
-        findings.problem(
-            Reason.INVALID_VALUE,
-            "`system` is not a version of gcc in this version of the recipe language",
-            where=document.where("gcc", "version"),
-            hint='name a version, such as "13", or write `version: 3` in config.yaml',
-        )
+        there = entry.findings.called("`version: 3` in config.yaml")
+        message = "`system` is not a version of gcc in this version of the recipe language"
+        hint = f'name a version, such as "13", or write {there}'
+        entry.problem(("gcc", "version"), message, hint)
         return None
     if system and data["gcc"].get("spec"):
-        findings.note(
-            "the machine's own gcc is used as it is: `spec` has no effect",
-            where=document.where("gcc", "spec"),
-        )
+        message = "the machine's own gcc is used as it is: `spec` has no effect"
+        entry.note(("gcc", "spec"), message)
     result = []
     for name, default in language.compiler_defaults.items():
         body = data.get(name)
         if body is None:
             continue
         version = body["version"]
-        _check_version(version, document.where(name, "version"), findings)
+        if any(character in version for character in " @%^/"):
+            hint = 'write the version alone, such as "13.2"; variants go to `spec` (version 3)'
+            entry.problem((name, "version"), f"`{version}` is not a version", hint)
         if name == "gcc" and system:
             result.append(Compiler(name="gcc", specs=(), external=True))
             continue
-        spec = f"{name}@{version} {body.get('spec') or default}".strip()
         is_gcc = name == "gcc"
+        spec = f"{name}@{version} {body.get('spec') or default}".strip()
         result.append(
             Compiler(
                 name=name,
@@ -81,19 +76,8 @@ def _by_kind(
     return tuple(result)
 
 
-def _check_version(version: str, where: Location, findings: FindingsList) -> None:
-    if any(character in version for character in " @%^/"):
-        findings.problem(
-            Reason.INVALID_VALUE,
-            f"`{version}` is not a version",
-            where=where,
-            hint='write the version alone, such as "13.2"; variants go to `spec` (version 3)',
-        )
-
-
-def _stages(document: Document, language: Language, findings: FindingsList) -> tuple[Compiler, ...]:
+def _stages(entry: Entry, data: Mapping[str, Any], language: Language) -> tuple[Compiler, ...]:
     """Return the stages of version 1: bootstrap, gcc, and what gcc builds."""
-    data = mapping(document.data)
     first, defaults = data["bootstrap"]["spec"], language.compiler_defaults
     stages = [
         Compiler(
@@ -117,12 +101,9 @@ def _stages(document: Document, language: Language, findings: FindingsList) -> t
     if llvm is not None:
         required = llvm["requires"]
         if not any(satisfies(spec, required) for spec in data["gcc"]["specs"]):
-            findings.problem(
-                Reason.INVALID_VALUE,
-                f"`{required}` is not one of the gcc that this recipe builds",
-                where=document.where("llvm", "requires"),
-                hint=f"it builds {', '.join(data['gcc']['specs'])}",
-            )
+            message = f"`{required}` is not one of the gcc that this recipe builds"
+            hint = f"it builds {', '.join(data['gcc']['specs'])}"
+            entry.problem(("llvm", "requires"), message, hint)
         specs = tuple(_staged(spec, defaults) for spec in llvm["specs"])
         stages.append(Compiler(name="llvm", specs=specs, needs="gcc", needs_spec=required))
     return tuple(stages)

@@ -6,9 +6,14 @@ import re
 from typing import Any
 
 from stackproof.build.engines.spack.stack import GitSource, PackageRepository
-from stackproof.build.engines.spack.stackinator.findings import FindingsList, Folder, mapping
+from stackproof.build.engines.spack.stackinator.findings import (
+    Entry,
+    FindingsList,
+    Folder,
+    mapping,
+)
 from stackproof.build.engines.spack.stackinator.versions import LANGUAGES, Language, SpackVersion
-from stackproof.core.document import Document
+from stackproof.core.document import KEY, Document
 from stackproof.core.errors import Location, Reason
 from stackproof.core.mountlist import bad_mount_point, normal
 from stackproof.core.value import Value
@@ -19,7 +24,7 @@ NOT_A_RECIPE = (
     "name the file of a recipe of one file"
 )
 """What to do where a folder has no config.yaml."""
-_RESERVED_REPOSITORIES = ("alps", "recipe")
+_RESERVED_REPOSITORIES = {"alps": "cluster", "recipe": "recipe"}
 _REPOSITORY_NAME = re.compile(r"[A-Za-z0-9][\w-]*", re.ASCII)
 
 
@@ -69,16 +74,17 @@ def read_config(folder: Folder, mount: str | None, findings: FindingsList) -> Co
         data = {**data, "store": mount}
     if not valid:
         return _config(document, _harmless(data), language, ())
-    _check_mount(document, data, findings)
-    _check_name(document, data, findings)
-    repositories = _repositories(document, data["spack"].get("packages"), findings)
+    entry = Entry(document, findings)
+    _check_mount(entry, data.get("store", MOUNT))
+    _check_name(entry, data["name"])
+    repositories = _repositories(entry, data["spack"].get("packages"))
     config = _config(document, data, language, repositories)
-    _check_spack(config, findings)
+    _check_spack(entry, config)
     if "system" in data:
-        findings.note(
+        entry.note(
+            ("system", KEY),
             f"`system: {data['system']}` names the cluster as recipes did in 2023; what is read is "
             "the cluster of `--site`, without it this machine",
-            where=document.where_key("system"),
         )
     return config
 
@@ -136,32 +142,20 @@ def _config(
     )
 
 
-def _check_mount(document: Document, data: dict[str, Any], findings: FindingsList) -> None:
-    mount = data.get("store", MOUNT)
-    fault = bad_mount_point(mount)
-    if fault:
-        findings.problem(
-            Reason.BAD_MOUNT_POINT,
-            f"`{mount}` cannot be a mount point: {fault}",
-            where=document.where("store"),
-            hint=f"use a path of its own, for example {MOUNT}",
-        )
+def _check_mount(entry: Entry, mount: str) -> None:
+    if fault := bad_mount_point(mount):
+        message = f"`{mount}` cannot be a mount point: {fault}"
+        hint = f"use a path of its own, for example {MOUNT}"
+        entry.problem(("store",), message, hint, Reason.BAD_MOUNT_POINT)
 
 
-def _check_name(document: Document, data: dict[str, Any], findings: FindingsList) -> None:
-    name = data["name"]
+def _check_name(entry: Entry, name: str) -> None:
     if not name.isprintable() or "/" in name or name.strip(". ") == "":
-        findings.problem(
-            Reason.INVALID_VALUE,
-            f"`{name[:80]!r}` cannot be the name of a stack",
-            where=document.where("name"),
-            hint="use letters, digits, `_`, `-` and `.`",
-        )
+        message = f"`{name[:80]!r}` cannot be the name of a stack"
+        entry.problem(("name",), message, "use letters, digits, `_`, `-` and `.`")
 
 
-def _repositories(
-    document: Document, packages: Any, findings: FindingsList
-) -> tuple[PackageRepository, ...]:
+def _repositories(entry: Entry, packages: Any) -> tuple[PackageRepository, ...]:
     """Return the repositories of packages, those that count most first."""
     if packages is None:
         return ()
@@ -172,53 +166,41 @@ def _repositories(
         named = {name: (body, (*at, name)) for name, body in packages.items()}
     result = []
     for name, (body, path) in named.items():
-        where = document.where_key(*path)
-        if name in _RESERVED_REPOSITORIES:
-            findings.problem(
-                Reason.INVALID_VALUE,
-                f"`{name}` is reserved: it names the packages of the "
-                f"{'cluster' if name == 'alps' else 'recipe'}",
-                where=where,
-                hint="give the repository another name",
-            )
+        if whose := _RESERVED_REPOSITORIES.get(name):
+            message = f"`{name}` is reserved: it names the packages of the {whose}"
+            entry.problem((*path, KEY), message, "give the repository another name")
         elif not _REPOSITORY_NAME.fullmatch(name):
-            findings.problem(
-                Reason.INVALID_VALUE,
-                f"`{name[:80]}` cannot be the name of a package repository",
-                where=where,
-                hint="use letters, digits, `_` and `-`",
-            )
+            message = f"`{name[:80]}` cannot be the name of a package repository"
+            entry.problem((*path, KEY), message, "use letters, digits, `_` and `-`")
         folder = body.get("path", f"repos/spack_repo/{name}")
-        findings.check_relative(folder, "the repository", document.where(*path, "path"))
+        entry.findings.check_relative(folder, "the repository", entry.where(*path, "path"))
         source = GitSource(url=body["repo"], commit=body.get("commit"))
         result.append(PackageRepository(name=name, source=source, path=folder))
     return tuple(result)
 
 
-def _check_spack(config: Config, findings: FindingsList) -> None:
+def _check_spack(entry: Entry, config: Config) -> None:
     """Find a Spack that the recipe's version cannot be built with, as far as its name tells."""
     language, found = config.language, config.spack_version
     if found is None:
         return
-    asked, number = f"`{config.spack.commit}`", language.version
+    asked, number = f"and this one asks for `{config.spack.commit}`", language.version
+    newest = f"such as releases/v{_newest(language)}"
     if found < language.spack_from:
-        findings.problem(
-            Reason.UNSUPPORTED,
-            f"a recipe of version {number} needs Spack {_dotted(language.spack_from)} or newer, "
-            f"and this one asks for {asked}",
-            where=config.spack_at,
-            hint=f"ask for a newer Spack, such as releases/v{_newest(language)}"
-            + ("" if number == 1 else ", or write the recipe in version 1"),
-        )
+        needs = f"Spack {_dotted(language.spack_from)} or newer"
+        hint = f"ask for a newer Spack, {newest}"
+        if number > 1:
+            hint += ", or write the recipe in version 1"
     elif language.spack_before and found >= language.spack_before:
-        findings.problem(
-            Reason.UNSUPPORTED,
-            f"a recipe of version {number} needs a Spack before {_dotted(language.spack_before)}, "
-            f"and this one asks for {asked}",
-            where=config.spack_at,
-            hint="write `version: 2`, `spack: packages:` and `network:` instead of `mpi:`, or ask "
-            f"for an older Spack, such as releases/v{_newest(language)}",
+        needs = f"a Spack before {_dotted(language.spack_before)}"
+        hint = (
+            "write `version: 2`, `spack: packages:` and `network:` instead of `mpi:`, or ask for "
+            f"an older Spack, {newest}"
         )
+    else:
+        return
+    message = f"a recipe of version {number} needs {needs}, {asked}"
+    entry.problem(("spack", "commit"), message, hint, Reason.UNSUPPORTED)
 
 
 def note_older_spack(config: Config, findings: FindingsList) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import field
 
@@ -26,15 +26,25 @@ class Folder(Value):
     """The files of a folder, symbolic links followed.
 
     `path` is how people know it. `files` has every file by its path below the folder; `texts` the
-    bytes of those that may have to be read: documents, hooks and what hooks include.
+    bytes of those that may have to be read: documents, hooks and what hooks include. What goes with
+    a recipe of one file is laid out in the same way: `parts` are the parts of that file by the name
+    that each has as a file of its own, and `places` says what a file is called by people.
     """
 
     path: str
     files: Mapping[str, FileEntry] = field(default_factory=dict)
     texts: Mapping[str, bytes] = field(default_factory=dict)
+    places: Mapping[str, str] = field(default_factory=dict)
+    parts: Mapping[str, Document] | None = None
+
+    def has(self, name: str) -> bool:
+        """Return whether there is a document of this name."""
+        return name in (self.texts if self.parts is None else self.parts)
 
     def place(self, name: str) -> str:
         """Return the path of one of its files as people know it."""
+        if self.parts is not None:
+            return self.places.get(name, self.path)
         return f"{self.path.rstrip('/')}/{name}"
 
     def below(self, prefix: str) -> dict[str, FileEntry]:
@@ -48,12 +58,22 @@ class Folder(Value):
 
 
 KeyPath = tuple[str | int, ...]
+# What is called so in a recipe of several files, where there is one file only.
+_ONE_FILE = {
+    "config.yaml says version": "`generation` here is",
+    "`version: 3` in config.yaml": "`generation: 3`",
+    "compilers.yaml": "`compilers`",
+    "in compilers.yaml": "under `compilers`",
+    "the packages.yaml of the recipe": "`packages` of the recipe",
+    "in a packages.yaml": "under `packages` here or in the site's packages.yaml",
+}
 
 
 class FindingsList:
     """Problems (nothing can be built) and notes (somebody should know), in the order found."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, one_file: bool = False) -> None:
+        self.one_file = one_file
         self.problems: list[Problem] = []
         self.notes: list[Problem] = []
 
@@ -69,6 +89,10 @@ class FindingsList:
             Problem(reason=Reason.INVALID_VALUE, message=message, where=where, hint=hint)
         )
 
+    def called(self, words: str) -> str:
+        """Return what something is called in recipes of this form."""
+        return _ONE_FILE[words] if self.one_file else words
+
     def raise_problems(self) -> None:
         """Raise all problems at once, if there are any."""
         if self.problems:
@@ -80,6 +104,8 @@ class FindingsList:
 
         Of a key that stands twice the last value counts, as for Stackinator; that is a note.
         """
+        if folder.parts is not None:
+            return folder.parts.get(name)
         text = folder.texts.get(name)
         if text is None:
             return None
@@ -99,7 +125,7 @@ class FindingsList:
         self, folder: Folder, name: str, what: str, hint: str | None = None
     ) -> Document | None:
         """Return a document that must be there; its absence is a problem."""
-        if name not in folder.texts:
+        if not folder.has(name):
             self.problem(
                 Reason.FILE_MISSING,
                 f"{what} needs a file `{name}`",
@@ -120,8 +146,9 @@ class FindingsList:
                 for path, place in document.positions.items()
                 if document.where_key(*path[:-1]) is place
             }
+            said = f"{self.called('config.yaml says version')} {version}"
             topic = schema.split("-")[1]
-            found = tuple(_versioned(p, topic, paths, version) for p in found)
+            found = tuple(_versioned(p, topic, paths, version, said) for p in found)
         self.problems += found
         return not found
 
@@ -151,14 +178,43 @@ class FindingsList:
         return False
 
 
+class Entry(NamedTuple):
+    """A part of a document that is read: where it stands, and who is told what is wrong with it.
+
+    Paths are below it; one that ends with `core.document.KEY` means the place of a key.
+    """
+
+    document: Document
+    findings: FindingsList
+    at: KeyPath = ()
+
+    def below(self, *path: str | int) -> Entry:
+        """Return a part of it."""
+        return Entry(self.document, self.findings, (*self.at, *path))
+
+    def where(self, *path: str | int) -> Location:
+        """Return the place of something in it."""
+        return self.document.where(*self.at, *path)
+
+    def problem(
+        self, path: KeyPath, message: str, hint: str | None, reason: Reason = Reason.INVALID_VALUE
+    ) -> None:
+        """Add a problem of what stands at a path."""
+        self.findings.problem(reason, message, where=self.where(*path), hint=hint)
+
+    def note(self, path: KeyPath, message: str, hint: str | None = None) -> None:
+        """Add a note on what stands at a path."""
+        self.findings.note(message, where=self.where(*path), hint=hint)
+
+
 def _versioned(
-    problem: Problem, topic: str, paths: Mapping[Location, Any], version: int
+    problem: Problem, topic: str, paths: Mapping[Location, Any], version: int, said: str
 ) -> Problem:
     """Return a problem of an unknown key with what is known of the key elsewhere."""
     path = paths.get(problem.where) if problem.where else None
     if problem.reason is not Reason.UNKNOWN_KEY or path is None:
         return problem
-    known = other_version_of((topic, *path), version)
+    known = other_version_of((topic, *path), version, said)
     return replace(problem, hint=known) if known else problem
 
 

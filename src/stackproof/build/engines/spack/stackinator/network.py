@@ -7,14 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig
-from stackproof.build.engines.spack.stackinator.findings import (
-    FindingsList,
-    KeyPath,
-    mapping,
-    strings,
-)
-from stackproof.core.document import Document
-from stackproof.core.errors import Location, Reason
+from stackproof.build.engines.spack.stackinator.findings import Entry, mapping, strings
+from stackproof.core.errors import Reason
 from stackproof.core.value import Value
 from stackproof.mpi import families
 
@@ -38,9 +32,12 @@ def _entries(packages: Mapping[str, Any], name: str) -> tuple[str, ...]:
 
 
 def missing_external(
-    spec: str, packages: Mapping[str, Any], cluster: str
+    spec: str, packages: Mapping[str, Any], cluster: str, where: str = "in a packages.yaml"
 ) -> tuple[str, str] | None:
-    """Return what is wrong and what to do when a spec may not be built and is not there either."""
+    """Return what is wrong and what to do when a spec may not be built and is not there either.
+
+    `where` are the words for where packages are set.
+    """
     name = package_of(spec)
     if mapping(packages.get(name)).get("buildable", True) is not False:
         return None
@@ -56,7 +53,7 @@ def missing_external(
         )
     return (
         f"`{spec}` may not be built on `{cluster}`, which does not have it either",
-        f"{has}; change the spec, or `{name}` in a packages.yaml",
+        f"{has}; change the spec, or `{name}` {where}",
     )
 
 
@@ -126,22 +123,15 @@ def package_of(spec: str) -> str:
     return found[0] if found else ""
 
 
-def first_network(
-    document: Document, at: KeyPath, environment: Mapping[str, Any], findings: FindingsList
-) -> Network:
+def first_network(entry: Entry, mpi: Mapping[str, Any]) -> Network:
     """Return what `mpi:` of version 1 asks for: `spec`, and `gpu` as a variant."""
-    mpi = mapping(environment.get("mpi"))
     spec = (mpi.get("spec") or "").strip()
     if not spec:
         return Network()
     name = package_of(spec)
     if name not in _FIRST_MPIS:
-        findings.problem(
-            Reason.INVALID_VALUE,
-            f"`{name or spec}` is no MPI that version 1 of the recipe language knows",
-            where=document.where(*at, "mpi", "spec"),
-            hint=f"it knows: {', '.join(_FIRST_MPIS)}",
-        )
+        message = f"`{name or spec}` is no MPI that version 1 of the recipe language knows"
+        entry.problem(("spec",), message, f"it knows: {', '.join(_FIRST_MPIS)}")
         return Network()
     version, options = _FIRST_MPIS[name]
     rest = spec.removeprefix(name)
@@ -153,52 +143,33 @@ def first_network(
     return Network(specs=(full,), mpi=name, requirement=spec)
 
 
-def is_there(spec: str, cluster: ClusterConfig, findings: FindingsList, where: Location) -> bool:
+def is_there(entry: Entry, spec: str, cluster: ClusterConfig) -> bool:
     """Return whether a cluster has the MPI of a spec; where it has not, that is found."""
     name = package_of(spec)
     if name in cluster.mpis:
         return True
     if name in VENDOR_MPIS:
-        message, hint = not_stated(name, cluster)
-        findings.problem(Reason.SITE_INCOMPLETE, message, where=where, hint=hint)
+        entry.problem((), *not_stated(name, cluster), Reason.SITE_INCOMPLETE)
         return False
-    findings.problem(
-        Reason.INVALID_VALUE,
-        f"`{name or spec}` is no MPI that `{cluster.name}` has",
-        where=where,
-        hint=f"it has: {', '.join(cluster.mpis)}"
-        if cluster.mpis
-        else "it has none: name them under `mpi:` of its network.yaml",
-    )
+    has = f"it has: {', '.join(cluster.mpis)}"
+    hint = has if cluster.mpis else "it has none: name them under `mpi:` of its network.yaml"
+    entry.problem((), f"`{name or spec}` is no MPI that `{cluster.name}` has", hint)
     return False
 
 
-def network(
-    document: Document,
-    at: KeyPath,
-    environment: Mapping[str, Any],
-    cluster: ClusterConfig,
-    findings: FindingsList,
-) -> Network:
+def network(entry: Entry, asked: Mapping[str, Any], cluster: ClusterConfig) -> Network:
     """Return what `network:` asks for; its `specs` take the place of the cluster's defaults."""
-    asked = mapping(environment.get("network"))
     spec, own = (asked.get("mpi") or "").strip(), strings(asked.get("specs"))
-    path = (*at, "network")
     if not spec:
         if own:
-            findings.problem(
-                Reason.MISSING_KEY,
-                "`network: specs` is for an MPI, and `network: mpi` names none",
-                where=document.where(*path, "specs"),
-                hint="name an MPI, or write them under `specs` of the environment",
-            )
+            message = "`network: specs` is for an MPI, and `network: mpi` names none"
+            hint = "name an MPI, or write them under `specs` of the environment"
+            entry.problem(("specs",), message, hint, Reason.MISSING_KEY)
         return Network()
     name = package_of(spec)
-    if not is_there(spec, cluster, findings, document.where(*path, "mpi")):
+    if not is_there(entry.below("mpi"), spec, cluster):
         return Network()
     if asked.get("specs") == []:
-        findings.note(
-            f"an empty list stands for the defaults of `{cluster.name}`, not for nothing",
-            where=document.where(*path, "specs"),
-        )
+        message = f"an empty list stands for the defaults of `{cluster.name}`, not for nothing"
+        entry.note(("specs",), message)
     return Network(specs=(spec, *(own or cluster.mpis[name])), mpi=name, requirement=name)

@@ -213,7 +213,7 @@ def read_recipe(
     environments = read_environments(folder, config, offer, findings)
     modules = read_modules(folder, config, findings)
     generation = config.language.version
-    if generation == 1 and "mirrors.yaml" in folder.texts:
+    if generation == 1 and folder.has("mirrors.yaml"):
         findings.problem(
             Reason.UNSUPPORTED,
             "a recipe has no mirrors: they belong to whoever builds",
@@ -313,7 +313,7 @@ def read_modules(folder: Folder, config: Config, findings: FindingsList) -> dict
     They always lie in `<mount>/modules`, whatever the file says. Since version 2 the file decides;
     in version 1 `modules: false` does, and Spack's own settings hold where there is no file.
     """
-    there = _MODULES in folder.texts
+    there = folder.has(_MODULES)
     document = findings.parse(folder, _MODULES)
     if document is not None and not findings.check(document, "stackinator-modules"):
         document = None

@@ -128,8 +128,11 @@ _KEYS: Mapping[tuple[str, ...], tuple[tuple[int, ...], str]] = {
 }
 
 
-def other_version_of(path: tuple[str | int, ...], version: int) -> str | None:
-    """Return what to say of a key that other versions have, None when none has it."""
+def other_version_of(path: tuple[str | int, ...], version: int, said: str) -> str | None:
+    """Return what to say of a key that other versions have, None when none has it.
+
+    `said` are the words for what the recipe says of its version.
+    """
     for pattern, (versions, instead) in _KEYS.items():
         matches = len(pattern) == len(path) and all(
             want in {"*", have} for want, have in zip(pattern, path, strict=True)
@@ -138,7 +141,6 @@ def other_version_of(path: tuple[str | int, ...], version: int) -> str | None:
             names = " and ".join(str(number) for number in versions)
             s, have = ("s", "have") if len(versions) > 1 else ("", "has")
             return (
-                f"only version{s} {names} of the recipe language {have} it, and config.yaml says "
-                f"version {version}; {instead}"
+                f"only version{s} {names} of the recipe language {have} it, and {said}; {instead}"
             )
     return None
