@@ -57,7 +57,8 @@ def test_compilers_each_version_once(programs: Path):
         ("12.3.0", "gcc", True),
         ("13.2.1", "gcc-13", False),
     ]
-    assert found[0].prefix == str(programs.parent)
+    gcc = default_cluster_config(MachineFacts(name="x", architecture="x", compilers=tuple(found)))
+    assert gcc.packages["gcc"]["externals"][0]["prefix"] == str(programs.parent)
 
 
 def test_a_gcc_without_its_cxx_is_left_out_with_the_reason(programs: Path):

@@ -25,7 +25,6 @@ from stackproof.build.engines.spack.layout import (
     REPLACEMENTS,
     STAGE,
     WORKER,
-    environment_folder,
     spack,
     tool,
 )
@@ -215,7 +214,7 @@ def _install_steps(stack: SpackStack) -> Iterator[Step]:
     folders = locks.folders(stack)
     last = [folder for folder in folders if not folder.startswith(f"{COMPILERS}/")]
     yield from (_install_step(folder) for folder in folders if folder not in last)
-    needs = {environment_folder(e.name): locks.spliced_from(e) for e in stack.environments}
+    needs = {f"{ENVIRONMENTS}/{e.name}": locks.spliced_from(e) for e in stack.environments}
     yield from layout.join_steps("install", {f: _install_step(f) for f in last}, needs)
 
 
@@ -263,7 +262,7 @@ def _views_step(stack: SpackStack, lock: SpackLock) -> Step:
         if not environment.views:
             continue
         name = environment.name
-        folder = environment_folder(name)
+        folder = f"{ENVIRONMENTS}/{name}"
         build_files[f"{folder}/spack.yaml"] = environments.spack_yaml(
             stack, folder, lock.environments, views=True
         )

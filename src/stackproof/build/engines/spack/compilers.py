@@ -14,9 +14,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from stackproof.build.engines.spack import locks
-from stackproof.build.engines.spack.layout import compiler_folder
+from stackproof.build.engines.spack.layout import COMPILERS
 from stackproof.build.engines.spack.locks import SolvedPackage
 from stackproof.build.engines.spack.stack import Compiler, SpackEnvironment, SpackLock, SpackStack
+from stackproof.build.engines.spack.stackinator.compilers import old_compiler
 from stackproof.core.value import Value
 
 # The programs of a compiler package for C, C++ and Fortran, below its folder of programs.
@@ -83,7 +84,7 @@ def programs(stack: SpackStack, lock: SpackLock, compiler: Compiler) -> tuple[Pr
     """Return what a compiler of the stack brings: from its lock, or from the site's packages."""
     if compiler.external:
         return outside(stack, compiler.name)
-    content = lock.environments[compiler_folder(compiler.name)]
+    content = lock.environments[f"{COMPILERS}/{compiler.name}"]
     return from_content(stack, content)
 
 
@@ -142,42 +143,29 @@ def as_externals(found: tuple[Programs, ...]) -> dict[str, Any]:
 def as_compilers(found: tuple[Programs, ...], machine: str) -> list[dict[str, Any]]:
     """Return a `compilers:` section that tells Spack before 1.0 of compilers of the stack."""
     return [
-        {
-            "compiler": {
-                "spec": f"{_OLD_NAMES.get(one.package, one.package)}@={one.version}",
-                "paths": {
-                    "cc": one.paths.get("c"),
-                    "cxx": one.paths.get("cxx"),
-                    "f77": one.paths.get("fortran"),
-                    "fc": one.paths.get("fortran"),
-                },
-                "flags": {},
-                "operating_system": one.os,
-                "target": machine,
-                "modules": [],
-                "environment": {},
-                "extra_rpaths": [],
-            }
-        }
+        old_compiler(
+            f"{_OLD_NAMES.get(one.package, one.package)}@={one.version}", one.paths, one.os, machine
+        )
         for one in found
     ]
 
 
 def from_compilers_yaml(section: tuple[Mapping[str, Any], ...]) -> tuple[Programs, ...]:
     """Return the site's compilers as Spack before 1.0 has them."""
-    found = []
-    for item in section:
-        one = item["compiler"]
-        name, _, version = str(one["spec"]).partition("@")
-        paths = {
-            language: one["paths"][key]
-            for language, key in zip(_LANGUAGES, _OLD_KEYS, strict=True)
-            if one["paths"].get(key)
-        }
-        found.append(
-            Programs(package=name, version=version.lstrip("="), prefix="", paths=paths, ours=False)
+    return tuple(
+        Programs(
+            package=str(one["spec"]).partition("@")[0],
+            version=str(one["spec"]).partition("@")[2].lstrip("="),
+            prefix="",
+            paths={
+                language: one["paths"][key]
+                for language, key in zip(_LANGUAGES, _OLD_KEYS, strict=True)
+                if one["paths"].get(key)
+            },
+            ours=False,
         )
-    return tuple(found)
+        for one in (item["compiler"] for item in section)
+    )
 
 
 def _languages(one: Programs) -> str:

@@ -6,8 +6,9 @@ else, and cannot be told when they leave it open. A lock has exact versions and 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from typing import Any
 
 from stackproof.build.engines.spack import locks, mpis
@@ -34,12 +35,12 @@ class ConflictSeverity(StrEnum):
     WARNING = "warning"
 
 
-class ConflictAnswer(StrEnum):
-    """Whether a stack has a conflict."""
+class ConflictAnswer(IntEnum):
+    """Whether a stack has a conflict; of several answers the least counts."""
 
-    THERE = "there"
-    NOT_THERE = "not-there"
-    CANNOT_TELL = "cannot-tell"
+    NOT_THERE = 0
+    CANNOT_TELL = 1
+    THERE = 2
 
 
 class Conflict(Value):
@@ -143,24 +144,18 @@ def find(
     for environment in stack.environments:
         folder = f"environments/{environment.name}"
         content = lock.environments.get(folder) if lock else None
-        places = (
-            [_asked(stack, environment)]
-            if content is None
-            else _solved(content, stack, environment)
-        )
-        for known in places:
-            for conflict in conflicts:
-                if not _concerns(conflict, known, environment.mpi):
-                    continue
-                answer = _answer(conflict, known, exact=content is not None)
-                if answer is not ConflictAnswer.NOT_THERE:
-                    finding = ConflictFinding(
-                        conflict=conflict,
-                        environment=environment.name,
-                        answer=answer,
-                        versions=_named(conflict, known),
-                    )
-                    found.setdefault((environment.name, conflict.id), finding)
+        asked = [_asked(stack, environment)]
+        places = asked if content is None else _solved(content, stack, environment)
+        for known, conflict in itertools.product(places, conflicts):
+            answer = _answer(conflict, known, environment.mpi, exact=content is not None)
+            if answer is not ConflictAnswer.NOT_THERE:
+                finding = ConflictFinding(
+                    conflict=conflict,
+                    environment=environment.name,
+                    answer=answer,
+                    versions=_named(conflict, known),
+                )
+                found.setdefault((environment.name, conflict.id), finding)
     return tuple(found.values())
 
 
@@ -238,12 +233,8 @@ def _requirements(body: Mapping[str, Any]) -> Iterator[str]:
     for entry in entries:
         if isinstance(entry, str):
             yield entry
-        elif (
-            isinstance(entry, Mapping)
-            and isinstance(entry.get("spec"), str)
-            and ("when" not in entry)
-        ):
-            yield entry["spec"]
+        elif isinstance(entry, Mapping) and "when" not in entry:
+            yield from (text for text in [entry.get("spec")] if isinstance(text, str))
 
 
 def _concerns(conflict: Conflict, known: Mapping[str, _Package], mpi: str | None) -> bool:
@@ -254,8 +245,12 @@ def _concerns(conflict: Conflict, known: Mapping[str, _Package], mpi: str | None
     return bool(names & there) and not absent
 
 
-def _answer(conflict: Conflict, known: Mapping[str, _Package], *, exact: bool) -> ConflictAnswer:
+def _answer(
+    conflict: Conflict, known: Mapping[str, _Package], mpi: str | None, *, exact: bool
+) -> ConflictAnswer:
     """Return whether all packages of a conflict are there in the way that it names."""
+    if not _concerns(conflict, known, mpi):
+        return ConflictAnswer.NOT_THERE
     answers = []
     for wanted in conflict.packages:
         package = known.get(wanted.name)
@@ -269,13 +264,7 @@ def _answer(conflict: Conflict, known: Mapping[str, _Package], *, exact: bool) -
         ]
         if not package.there:
             answers.append(ConflictAnswer.CANNOT_TELL)
-    if ConflictAnswer.NOT_THERE in answers:
-        return ConflictAnswer.NOT_THERE
-    return (
-        ConflictAnswer.CANNOT_TELL
-        if ConflictAnswer.CANNOT_TELL in answers
-        else ConflictAnswer.THERE
-    )
+    return min(answers)
 
 
 def _versions_answer(wanted: PackageSpec, package: _Package) -> ConflictAnswer:
@@ -300,12 +289,8 @@ def _named(conflict: Conflict, known: Mapping[str, _Package]) -> tuple[str, ...]
     """Return the packages of a conflict with the versions that the stack has, in words."""
     found = []
     for name in dict.fromkeys(package.name for package in conflict.packages):
-        package = known.get(name)
-        texts = (
-            []
-            if package is None
-            else [text for one in package.constraints if (text := _text(one.versions))]
-        )
+        constraints = known[name].constraints if name in known else ()
+        texts = [text for one in constraints if (text := _text(one.versions))]
         found.append(f"{name}@{','.join(dict.fromkeys(texts))}" if texts else name)
     return tuple(found)
 

@@ -13,16 +13,17 @@ each environment of the recipe. What a compiler is for later environments is sai
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from stackproof.build.engines.spack import compilers, locks
 from stackproof.build.engines.spack.configuration import render
 from stackproof.build.engines.spack.layout import (
-    built_folder,
-    compiler_folder,
-    environment_folder,
-    replacement_folder,
+    BUILT,
+    COMPILERS,
+    ENVIRONMENTS,
+    REPLACEMENTS,
 )
 from stackproof.build.engines.spack.stack import (
     Compiler,
@@ -53,10 +54,9 @@ def spack_yaml(
     everything is installed: each `spack install` would make them again, and several
     may run at once.
     """
-    for compiler in compilers.built(stack):
-        if compiler_folder(compiler.name) == folder:
-            return render({"spack": _compiler(stack, compiler)})
     environment = _of_folder(stack, folder)
+    if isinstance(environment, Compiler):
+        return render({"spack": _compiler(stack, environment, folder)})
     data = _environment(stack, environment, folder)
     if environment.splice and contents:
         _splice(data, environment.name, environment.splice, contents)
@@ -73,15 +73,12 @@ def spliced(stack: SpackStack, folder: str, contents: Mapping[str, Any]) -> dict
 
 def find_external(stack: SpackStack, folder: str) -> tuple[str, ...]:
     """Return the packages that Spack is to search on the machine for a folder's environment."""
-    for compiler in compilers.built(stack):
-        if compiler_folder(compiler.name) == folder:
-            return compiler.find_external
     return _of_folder(stack, folder).find_external
 
 
 def needed_folders(stack: SpackStack, folder: str) -> tuple[str, ...]:
     """Return the folders of the compilers whose locks this folder's solution depends on."""
-    return tuple(compiler_folder(c.name) for c in _builders(stack, folder) if not c.external)
+    return tuple(f"{COMPILERS}/{c.name}" for c in _builders(stack, folder) if not c.external)
 
 
 def compilers_yaml(stack: SpackStack, folder: str, contents: Mapping[str, Any]) -> str | None:
@@ -99,24 +96,22 @@ def compilers_yaml(stack: SpackStack, folder: str, contents: Mapping[str, Any]) 
 
 def _compiler_specs(stack: SpackStack, folder: str) -> tuple[str, ...]:
     """Return which compilers of the needed stages a folder wants; all of them without any."""
-    for compiler in compilers.built(stack):
-        if compiler_folder(compiler.name) == folder:
-            return (compiler.needs_spec,) if compiler.needs_spec else ()
-    return _of_folder(stack, folder).compiler_specs
+    part = _of_folder(stack, folder)
+    if isinstance(part, Compiler):
+        return (part.needs_spec,) if part.needs_spec else ()
+    return part.compiler_specs
 
 
 def _builders(stack: SpackStack, folder: str) -> tuple[Compiler, ...]:
-    for compiler in compilers.built(stack):
-        if compiler_folder(compiler.name) == folder:
-            return (compilers.named(stack, compiler.needs),) if compiler.needs else ()
-    environment = _of_folder(stack, folder)
+    part = _of_folder(stack, folder)
+    if isinstance(part, Compiler):
+        return (compilers.named(stack, part.needs),) if part.needs else ()
     if stack.generation == 1:
-        return tuple(compilers.named(stack, name) for name in environment.compilers)
-    return compilers.behind(stack, environment)
+        return tuple(compilers.named(stack, name) for name in part.compilers)
+    return compilers.behind(stack, part)
 
 
-def _compiler(stack: SpackStack, compiler: Compiler) -> dict[str, Any]:
-    folder = compiler_folder(compiler.name)
+def _compiler(stack: SpackStack, compiler: Compiler, folder: str) -> dict[str, Any]:
     unify: bool | str = True if stack.generation == 1 and not compiler.needs else "when_possible"
     data = _includes(stack, folder)
     data["specs"] = list(compiler.specs)
@@ -125,9 +120,9 @@ def _compiler(stack: SpackStack, compiler: Compiler) -> dict[str, Any]:
     packages: dict[str, Any] = {}
     if compiler.needs_spec and stack.generation == 1:
         packages["all"] = {"compiler": [compiler.needs_spec]}
-    for name, variants in (
-        (_package(compiler), compiler.variants), *sorted(compiler.package_variants.items()),
-    ):  # fmt: skip
+    # Generation 1 calls its first stage `bootstrap`.
+    own = "gcc" if compiler.name == "bootstrap" else compiler.name
+    for name, variants in ((own, compiler.variants), *sorted(compiler.package_variants.items())):
         if variants:
             packages.setdefault(name, {})["variants"] = list(variants)
     _pin(stack, folder, packages)
@@ -136,24 +131,22 @@ def _compiler(stack: SpackStack, compiler: Compiler) -> dict[str, Any]:
     return data
 
 
-def _package(compiler: Compiler) -> str:
-    """Return the package of a compiler; generation 1 calls its first stage `bootstrap`."""
-    return "gcc" if compiler.name == "bootstrap" else compiler.name
-
-
-def _of_folder(stack: SpackStack, folder: str) -> SpackEnvironment:
-    """Return the environment that is solved in a folder.
+def _of_folder(stack: SpackStack, folder: str) -> Compiler | SpackEnvironment:
+    """Return the compiler or the environment that is solved in a folder.
 
     Of one that is spliced there are the environment as it would be without, and the MPI alone.
     """
+    for compiler in compilers.built(stack):
+        if f"{COMPILERS}/{compiler.name}" == folder:
+            return compiler
     for environment in stack.environments:
         name, splice = environment.name, environment.splice
-        if folder == environment_folder(name):
+        if folder == f"{ENVIRONMENTS}/{name}":
             return environment
-        if splice and folder == built_folder(name):
+        if splice and folder == f"{BUILT}/{name}":
             specs = (*environment.specs, *splice.built_with)
             return replace(environment, specs=specs, mpi=splice.mpi, splice=None, views=())
-        if splice and folder == replacement_folder(name):
+        if splice and folder == f"{REPLACEMENTS}/{name}":
             return replace(environment, specs=splice.specs, splice=None, views=())
     raise ValueError(f"{folder} is no folder of the stack")
 
@@ -165,7 +158,7 @@ def _splice(data: dict[str, Any], name: str, splice: Splice, contents: Mapping[s
     as they were solved. Sources: https://spack.readthedocs.io/en/latest/build_settings.html
     (splicing), https://spack.readthedocs.io/en/latest/environments.html (include_concrete).
     """
-    folder = replacement_folder(name)
+    folder = f"{REPLACEMENTS}/{name}"
     if folder not in contents:
         return
     known = locks.nodes(contents[folder], "/")
@@ -182,28 +175,23 @@ def _environment(stack: SpackStack, environment: SpackEnvironment, folder: str) 
     data["specs"] = list(environment.specs)
     data["view"] = False
     data["config"] = {"deprecated": environment.deprecated}
-    concretizer: dict[str, Any] = {
-        "unify": {"true": True, "false": False}.get(environment.unify, environment.unify),
-        "reuse": _reuse(stack, folder),
-    }
+    unify = {"true": True, "false": False}.get(environment.unify, environment.unify)
+    data["concretizer"] = {"unify": unify, "reuse": _reuse(stack, folder)}
     if stack.generation > 1:
-        concretizer["duplicates"] = {"strategy": environment.duplicates}
-    data["concretizer"] = concretizer
-    every: dict[str, Any] = {}
-    if environment.compiler_specs:
-        every["compiler"] = list(environment.compiler_specs)
-    if environment.require_one_of:
-        every["require"] = [{"one_of": list(environment.require_one_of)}]
-    if environment.prefer:
-        every["prefer"] = list(environment.prefer)
-    if environment.variants:
-        every["variants"] = list(environment.variants)
+        data["concretizer"]["duplicates"] = {"strategy": environment.duplicates}
+    one_of = list(environment.require_one_of)
+    every = {
+        "compiler": list(environment.compiler_specs),
+        "require": [{"one_of": one_of}] if one_of else [],
+        "prefer": list(environment.prefer),
+        "variants": list(environment.variants),
+    }
+    every = {key: wishes for key, wishes in every.items() if wishes}
     packages: dict[str, Any] = {"all": every} if every else {}
-    requirement = environment.mpi_requirement or environment.mpi
-    if environment.splice:
-        packages["mpi"] = {"require": list(environment.splice.built_with)}
-    elif requirement:
-        packages["mpi"] = {"require": requirement}
+    splice = environment.splice
+    requirement = list(splice.built_with) if splice else environment.mpi_requirement
+    if requirement or environment.mpi:
+        packages["mpi"] = {"require": requirement or environment.mpi}
     _pin(stack, folder, packages)
     if packages:
         data["packages"] = packages
@@ -224,21 +212,17 @@ def _reuse(stack: SpackStack, folder: str) -> Any:
     """
     needed = needed_folders(stack, folder)
     built = [
-        built_folder(e.name)
+        f"{BUILT}/{e.name}"
         for e in stack.environments
-        if e.splice and environment_folder(e.name) == folder
+        if e.splice and f"{ENVIRONMENTS}/{e.name}" == folder
     ]
     if stack.generation == 1 or not (needed or built):
         return False
     sources: list[dict[str, Any]] = [
-        {
-            "type": "environment",
-            "path": f"{BUILD}/{name}",
-            "include": [name.rpartition("/")[2]],
-        }
-        for name in needed
+        {"type": "environment", "path": f"{BUILD}/{name}"} for name in (*needed, *built)
     ]
-    sources += [{"type": "environment", "path": f"{BUILD}/{name}"} for name in built]
+    for source, name in zip(sources, needed, strict=False):
+        source["include"] = [name.rpartition("/")[2]]
     return {"from": [*sources, {"type": "external"}]}
 
 
@@ -248,24 +232,12 @@ def _pin(stack: SpackStack, folder: str, packages: dict[str, Any]) -> None:
         return
     for compiler in _builders(stack, folder):
         if compiler.name == "gcc" and not compiler.external:
-            version = _version(compiler)
+            version = re.search(r"@[^\s+~%^/-]*", compiler.specs[0])
             if version:
-                packages.setdefault("gcc", {})["require"] = [version]
-
-
-def _version(compiler: Compiler) -> str:
-    """Return `@…` of a compiler's first spec, "" without one."""
-    _, at, rest = compiler.specs[0].partition("@")
-    end = next((i for i, sign in enumerate(rest) if sign in " +~%^/-" or sign.isspace()), len(rest))
-    return f"@{rest[:end]}" if at else ""
+                packages.setdefault("gcc", {})["require"] = [version[0]]
 
 
 def _view(stack: SpackStack, view: SpackView) -> dict[str, Any]:
     data: dict[str, Any] = {"root": f"{stack.mount}/env/{view.name}", "link": view.link}
-    if view.select:
-        data["select"] = list(view.select)
-    if view.exclude:
-        data["exclude"] = list(view.exclude)
-    if view.projections:
-        data["projections"] = dict(view.projections)
-    return data
+    more = {"select": view.select, "exclude": view.exclude, "projections": view.projections}
+    return data | {key: choice for key, choice in more.items() if choice}

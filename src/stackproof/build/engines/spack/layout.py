@@ -95,6 +95,7 @@ CONFIG = "config"
 """The configuration that belongs to the stack (Spack's system scope)."""
 LOCAL = "local"
 """The configuration that belongs to the machine and its user: caches, mirrors, cores."""
+# Each has a folder for each compiler or environment, by its name.
 ENVIRONMENTS = "environments"
 COMPILERS = "compilers"
 BUILT = "built"
@@ -161,23 +162,3 @@ def spack(
 def tool(*words: str, cwd: str = "/") -> Command:
     """Return a call of another program with the same environment."""
     return Command(argv=words, cwd=cwd, env=variables())
-
-
-def compiler_folder(name: str) -> str:
-    """Return the folder of a compiler's environment below the build."""
-    return f"{COMPILERS}/{name}"
-
-
-def environment_folder(name: str) -> str:
-    """Return the folder of an environment below the build."""
-    return f"{ENVIRONMENTS}/{name}"
-
-
-def built_folder(name: str) -> str:
-    """Return the folder of an environment as it is before its MPI is exchanged."""
-    return f"{BUILT}/{name}"
-
-
-def replacement_folder(name: str) -> str:
-    """Return the folder of the MPI that is put under an environment."""
-    return f"{REPLACEMENTS}/{name}"

@@ -11,11 +11,11 @@ from stackproof.build.engines.spack.configuration import render
 from stackproof.build.engines.spack.layout import (
     COMPILERS,
     CONFIG,
+    ENVIRONMENTS,
     EPOCH,
     REPOSITORIES,
     SPACK_CLONE,
     WORKER,
-    environment_folder,
     spack,
     tool,
 )
@@ -47,7 +47,7 @@ def lock_plan(
     setup = setup_step(stack, clones)
     solved: list[Step] = []
     side_by_side: dict[str, Step] = {}
-    parts = {environment_folder(e.name): locks.spliced_from(e) for e in stack.environments}
+    parts = {f"{ENVIRONMENTS}/{e.name}": locks.spliced_from(e) for e in stack.environments}
     for folder in locks.folders(stack):
         first = environments.needed_folders(stack, folder) if stack.generation == 1 else ()
         if folder in known or not known.keys() >= {*first, *parts.get(folder, ())}:

@@ -17,10 +17,10 @@ from typing import Any
 from msgspec import field
 
 from stackproof.build.engines.spack.layout import (
-    built_folder,
-    compiler_folder,
-    environment_folder,
-    replacement_folder,
+    BUILT,
+    COMPILERS,
+    ENVIRONMENTS,
+    REPLACEMENTS,
 )
 from stackproof.build.engines.spack.stack import SpackEnvironment, SpackLock, SpackStack
 from stackproof.build.plan import BUILD
@@ -64,8 +64,8 @@ def lock_files(stack: SpackStack) -> tuple[str, ...]:
 def folders(stack: SpackStack) -> tuple[str, ...]:
     """Return the folders of the stack's Spack environments, compilers that are built first."""
     return (
-        *(compiler_folder(c.name) for c in stack.compilers if not c.external),
-        *(f for e in stack.environments for f in (*spliced_from(e), environment_folder(e.name))),
+        *(f"{COMPILERS}/{c.name}" for c in stack.compilers if not c.external),
+        *(f for e in stack.environments for f in (*spliced_from(e), f"{ENVIRONMENTS}/{e.name}")),
     )
 
 
@@ -73,7 +73,7 @@ def spliced_from(environment: SpackEnvironment) -> tuple[str, ...]:
     """Return the folders that a spliced environment is put together of, none for another one."""
     if environment.splice is None:
         return ()
-    return built_folder(environment.name), replacement_folder(environment.name)
+    return f"{BUILT}/{environment.name}", f"{REPLACEMENTS}/{environment.name}"
 
 
 def nodes(content: Mapping[str, Any], mount: str) -> dict[str, SolvedPackage]:

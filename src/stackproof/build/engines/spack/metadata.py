@@ -13,7 +13,7 @@ from typing import Any
 from stackproof import __version__
 from stackproof.build import bom, tail
 from stackproof.build.engines.spack import compilers, locks
-from stackproof.build.engines.spack.layout import environment_folder, replacement_folder
+from stackproof.build.engines.spack.layout import ENVIRONMENTS, REPLACEMENTS
 from stackproof.build.engines.spack.locks import SolvedPackage
 from stackproof.build.engines.spack.mpis import FAMILIES
 from stackproof.build.engines.spack.stack import (
@@ -110,7 +110,7 @@ def _of_views(
     features_by_view: dict[str, tuple[str, ...]] = {}
     compilers_by_view: dict[str, tuple[str, ...]] = {}
     for environment in stack.environments:
-        content = lock.environments[environment_folder(environment.name)]
+        content = lock.environments[f"{ENVIRONMENTS}/{environment.name}"]
         nodes = locks.nodes(content, stack.mount)
         roots = locks.roots(content)
         packages = {node.name for node in locks.needed(roots, nodes)}
@@ -254,8 +254,8 @@ def _default_first(stack: SpackStack) -> list[SpackEnvironment]:
 def _mpi_node(
     stack: SpackStack, lock: SpackLock, environment: SpackEnvironment
 ) -> SolvedPackage | None:
-    folder = replacement_folder if environment.splice else environment_folder
-    content = lock.environments[folder(environment.name)]
+    place = REPLACEMENTS if environment.splice else ENVIRONMENTS
+    content = lock.environments[f"{place}/{environment.name}"]
     known = locks.nodes(content, stack.mount)
     wanted = {environment.mpi} if environment.mpi else set(FAMILIES)
     reachable = locks.needed(locks.roots(content), known)

@@ -115,6 +115,29 @@ def _staged(spec: str, defaults: Any) -> str:
     return f"{spec} {defaults[name]}" if name == "llvm" else f"{spec}{defaults[name]}"
 
 
+def old_compiler(
+    spec: str, paths: Mapping[str, str | None], system: str, target: str
+) -> dict[str, Any]:
+    """Return an entry of `compilers:` as Spack before 1.0 has it; `paths` are by language."""
+    return {
+        "compiler": {
+            "spec": spec,
+            "paths": {
+                "cc": paths.get("c"),
+                "cxx": paths.get("cxx"),
+                "f77": paths.get("fortran"),
+                "fc": paths.get("fortran"),
+            },
+            "flags": {},
+            "operating_system": system,
+            "target": target,
+            "modules": [],
+            "environment": {},
+            "extra_rpaths": [],
+        }
+    }
+
+
 def base(spec: str) -> tuple[str, str]:
     """Return the package and the version that a spec begins with (`gcc@12.3 +x`: gcc, 12.3)."""
     head = spec.split(maxsplit=1)[0] if spec.split() else ""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig
+from stackproof.build.engines.spack.stackinator.compilers import old_compiler
 from stackproof.core.value import Value
 from stackproof.site.model import FabricType
 
@@ -19,9 +20,10 @@ class SystemCompiler(Value):
     fortran: str | None = None
 
     @property
-    def prefix(self) -> str:
-        """Return the folder above the programs' own, `/usr` for `/usr/bin/gcc`."""
-        return self.c.rsplit("/", 2)[0] or "/"
+    def paths(self) -> dict[str, str | None]:
+        """Return its programs by language."""
+        more = {"fortran": self.fortran} if self.fortran else {}
+        return {"c": self.c, "cxx": self.cxx, **more}
 
 
 class SystemPackage(Value):
@@ -58,31 +60,19 @@ class FoundPackages(Value):
     left_out: tuple[str, ...] = ()
 
 
-class _Advice(Value):
-    """One decision of the generated network.yaml, with the reason and its public source."""
-
-    why: str
-    source: str
-
-
-_LIBFABRIC = _Advice(
-    why="libfabric 2.4.0 hangs with LNX over CXI, and 2.5.0 needs a libcxi that few have",
-    source="https://github.com/ofiwg/libfabric/issues/11900 and "
-    "https://github.com/ofiwg/libfabric/issues/12036",
-)
-_LIBCXI = _Advice(
-    why="libcxi 13.1 and 14.0 made working Open MPI jobs fail; 13.0 did not",
-    source="https://github.com/HewlettPackard/shs-libcxi/issues/18",
-)
-_OPENMPI = _Advice(
-    why="Open MPI before 5.0.8 cannot send device buffers through LNX; 5.0.9 knows LNX by the name "
-    "it has since libfabric 2.2",
-    source="https://github.com/open-mpi/ompi/issues/13048",
-)
-_MPICH = _Advice(
-    why="MPICH before 4.3 may receive wrong data over CXI with MPI_ANY_SOURCE",
-    source="https://github.com/pmodels/mpich/issues/7184",
-)
+# Why the generated network.yaml says what it does for Slingshot, and the public source of each.
+_ADVICE = {
+    "libfabric 2.4.0 hangs with LNX over CXI, and 2.5.0 needs a libcxi that few have":
+        "https://github.com/ofiwg/libfabric/issues/11900 and "
+        "https://github.com/ofiwg/libfabric/issues/12036",
+    "libcxi 13.1 and 14.0 made working Open MPI jobs fail; 13.0 did not":
+        "https://github.com/HewlettPackard/shs-libcxi/issues/18",
+    "Open MPI before 5.0.8 cannot send device buffers through LNX; 5.0.9 knows LNX by the name it "
+    "has since libfabric 2.2":
+        "https://github.com/open-mpi/ompi/issues/13048",
+    "MPICH before 4.3 may receive wrong data over CXI with MPI_ANY_SOURCE":
+        "https://github.com/pmodels/mpich/issues/7184",
+}  # fmt: skip
 _SLINGSHOT_LIBFABRIC = "libfabric@2.2:2.3,2.5.1:"
 # The providers of libfabric that reach a fabric, without those for one node.
 _FABRICS: Mapping[FabricType | None, tuple[str, ...]] = {
@@ -121,15 +111,11 @@ def _packages(facts: MachineFacts) -> dict[str, Any]:
 
 
 def _gcc(compiler: SystemCompiler) -> dict[str, Any]:
-    languages = {"c": compiler.c, "cxx": compiler.cxx}
-    names = "c,c++"
-    if compiler.fortran:
-        languages["fortran"] = compiler.fortran
-        names = "c,c++,fortran"
+    names = "c,c++,fortran" if compiler.fortran else "c,c++"
     return {
         "spec": f"gcc@{compiler.version} languages='{names}'",
-        "prefix": compiler.prefix,
-        "extra_attributes": {"compilers": languages},
+        "prefix": compiler.c.rsplit("/", 2)[0] or "/",  # `/usr` for `/usr/bin/gcc`
+        "extra_attributes": {"compilers": compiler.paths},
     }
 
 
@@ -137,25 +123,9 @@ def _compilers(facts: MachineFacts) -> tuple[Mapping[str, Any], ...]:
     """Return the compilers for Spack up to 0.23, which must know the operating system."""
     if not facts.operating_system:
         return ()
+    system, target = facts.operating_system, facts.architecture
     return tuple(
-        {
-            "compiler": {
-                "spec": f"gcc@{compiler.version}",
-                "paths": {
-                    "cc": compiler.c,
-                    "cxx": compiler.cxx,
-                    "f77": compiler.fortran,
-                    "fc": compiler.fortran,
-                },
-                "flags": {},
-                "operating_system": facts.operating_system,
-                "target": facts.architecture,
-                "modules": [],
-                "environment": {},
-                "extra_rpaths": [],
-            }
-        }
-        for compiler in facts.compilers
+        old_compiler(f"gcc@{one.version}", one.paths, system, target) for one in facts.compilers
     )
 
 
@@ -201,23 +171,21 @@ def _network_packages(facts: MachineFacts) -> dict[str, Any]:
 def cluster_documents(cluster: ClusterConfig) -> dict[str, dict[str, Any]]:
     """Return the documents of a cluster's folder as data, by file name."""
     mpi = {name: {"specs": list(specs)} for name, specs in cluster.mpis.items()}
-    found: dict[str, dict[str, Any]] = {
+    return {
         "packages.yaml": {"packages": dict(cluster.packages)},
         "network.yaml": {"mpi": mpi, "packages": dict(cluster.network_packages)},
         "compilers.yaml": {"compilers": [dict(entry) for entry in cluster.compilers]},
         "concretizer.yaml": {"concretizer": dict(cluster.concretizer)},
     }
-    return found
 
 
 def comments(facts: MachineFacts) -> dict[str, tuple[str, ...]]:
     """Return what is to be said at the head of each document, line by line."""
     first = f"What Spack does not build on {facts.name}: found there, kept as small as possible."
     network = [f"What each MPI gets on {facts.name} where a recipe does not say."]
-    advice = (_LIBFABRIC, _LIBCXI, _OPENMPI, _MPICH)
     if facts.fabric is FabricType.SLINGSHOT_11:
-        for one in advice:
-            network += [f"{one.why}:", f"  {one.source}"]
+        for why, source in _ADVICE.items():
+            network += [f"{why}:", f"  {source}"]
     old = "For recipes of version 1 (Spack up to 0.23) only."
     return {
         "packages.yaml": (first,),
