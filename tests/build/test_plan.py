@@ -20,7 +20,6 @@ from stackproof.core.noun import to_json
 COVERS = (
     "build/cli/plan.py",
     "build/options.py",
-    "build/engines/spack/effects/origins.py",
 )
 
 DOCUMENTS = Path(__file__).parents[1] / "documents"

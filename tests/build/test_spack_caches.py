@@ -19,8 +19,6 @@ from need import need
 from stackproof.build.engines.spack.effects import machine
 from stackproof.core.value import Value
 
-COVERS = ("build/engines/spack/effects/gpg_keys.py",)
-
 pytestmark = pytest.mark.machine
 
 _TIMEOUT_S = 900

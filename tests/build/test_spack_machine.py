@@ -192,7 +192,7 @@ def test_what_is_not_known_is_not_required():
 
 def test_the_gcc_of_this_machine_is_found_for_real():
     need("gcc", "g++")
-    cluster = spack_machine.this_cluster(run.run)
+    cluster = spack_machine.cluster_of(load_site("local"), run.run)
     compilers = cluster.packages["gcc"]["externals"][0]["extra_attributes"]["compilers"]
     assert os.access(compilers["c"], os.X_OK)
     assert cluster.name == "local"

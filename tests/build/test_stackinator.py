@@ -11,8 +11,11 @@ from stackproof.build.engines.spack.stack import (
     SpackStack,
     ViewChange,
 )
-from stackproof.build.engines.spack.stackinator import package_names, shadowed
-from stackproof.build.engines.spack.stackinator.cluster import local_repositories
+from stackproof.build.engines.spack.stackinator.cluster import (
+    local_repositories,
+    package_names,
+    shadowed,
+)
 from stackproof.build.engines.spack.stackinator.compilers import satisfies
 from stackproof.build.engines.spack.stackinator.config import version_of
 from stackproof.build.engines.spack.stackinator.findings import FindingsList
@@ -475,7 +478,7 @@ def test_packages_of_the_recipe():
     assert sorted(repository.files) == [
         "packages/a/package.py", "packages/a/x/fix.patch", "packages/b/readme",
     ]  # fmt: skip
-    assert package_names(repository) == ("a",)
+    assert package_names(repository.files) == ("a",)
     assert ["`b`" in note.message for note in findings.notes] == [True]
 
 

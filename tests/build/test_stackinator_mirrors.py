@@ -46,12 +46,9 @@ def test_every_key():
     assert mirrors["near"].settings["signed"] is False
     assert mirrors["far"].settings["fetch"] == {"url": "/fjord/sources"}
     assert [m.kind for m in found.caches.mirrors] == ["buildcache", "source", "source", "bootstrap"]
-    assert found.caches.autopush is True
     assert found.caches.source_cache == "/fjord/cache"
     assert found.caches.concretizer_cache == "/scratch/solutions"
-    assert found.private_key.text == "keys/private.gpg"
-    assert found.public_key is None
-    assert found.folders == ()
+    assert found.named == {("buildcache", "private_key"): "keys/private.gpg"}
 
 
 def test_smallest_build_cache():
@@ -81,16 +78,15 @@ def test_old_form():
     assert len(findings.notes) == 1
     (mirror,) = found.caches.mirrors
     assert mirror.settings["push"] == {"url": "file:///fjord/cache/user-environment"}
-    assert found.private_key is None
-    assert [folder.path for folder in found.folders] == ["/fjord/cache"]
+    assert found.named == {("root",): "/fjord/cache"}
     found, _ = understand("root: /a\nkey: ${HOME}/k\n", {"HOME": "/me"})
-    assert found.private_key.text == "/me/k"
+    assert found.named["key",] == "/me/k"
 
 
 def test_a_local_bootstrap_mirror_must_be_there():
     for url in ("/mirror", "file:///mirror"):
         found, _ = understand(f"bootstrap: {{url: '{url}'}}")
-        assert [folder.path for folder in found.folders] == ["/mirror"]
+        assert found.named == {("bootstrap", "url"): "/mirror"}
         assert found.caches.mirrors[0].settings == {"url": "/mirror"}
 
 

@@ -156,9 +156,9 @@ def _print_json(
 
 def _show(loaded: Loaded, options: RecipeOptions, key: str, *, as_json: bool) -> None:
     """Print every value under a key, with its place and history."""
-    from stackproof.build.engines.spack.effects import origins  # noqa: PLC0415 - not for plans
+    from stackproof.build.engines.spack.effects import recipe_files  # noqa: PLC0415 - not for plans
 
-    settings = origins.origins_of(loaded, options, key)
+    settings = recipe_files.origins_of(loaded, options, key)
     if as_json:
         print(noun.to_json([noun.to_data(setting) for setting in settings]), end="")
     else:

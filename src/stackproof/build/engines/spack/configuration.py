@@ -149,10 +149,10 @@ def cache_settings(stack: SpackStack, caches: Caches, *, jobs: int | None = None
     if mirrors:
         content[f"{LOCAL}/mirrors.yaml"] = {"mirrors": mirrors}
     binds += more
-    bootstrap = [mirror for mirror in caches.mirrors if mirror.kind == "bootstrap"]
-    if bootstrap:
-        content[f"{LOCAL}/bootstrap.yaml"], more = _bootstrap(bootstrap)
-        binds += more
+    for mirror in caches.mirrors:
+        if mirror.kind == "bootstrap":
+            content[f"{LOCAL}/bootstrap.yaml"], more = _bootstrap(mirror)
+            binds += more
     keys = key_files(caches)
     binds += [Bind(source=path, target=target) for path, target in keys.items()]
     return CacheSettings(
@@ -248,21 +248,17 @@ def _mirrors(caches: Caches) -> tuple[dict[str, Any], list[Bind]]:
     return section, binds
 
 
-def _bootstrap(mirrors: list[Mirror]) -> tuple[dict[str, Any], list[Bind]]:
+def _bootstrap(mirror: Mirror) -> tuple[dict[str, Any], list[Bind]]:
     """Return where Spack finds its own tools: folders of a mirror that `spack bootstrap` made."""
+    folder = _folder(base := _url(mirror))
     binds = []
-    sources = []
-    for mirror in mirrors:
-        url = _url(mirror)
-        folder = _folder(url)
-        inside = f"{BUILD}/{_MIRRORS}/{mirror.name}"
-        if folder is not None:
-            binds.append(Bind(source=folder, target=inside))
-        base = inside if folder is not None else url
-        sources += [
-            {"name": f"{mirror.name}-{kind}", "metadata": f"{base}/metadata/{kind}"}
-            for kind in ("binaries", "sources")
-        ]
+    if folder is not None:
+        base = f"{BUILD}/{_MIRRORS}/{mirror.name}"
+        binds = [Bind(source=folder, target=base)]
+    sources = [
+        {"name": f"{mirror.name}-{kind}", "metadata": f"{base}/metadata/{kind}"}
+        for kind in ("binaries", "sources")
+    ]
     trusted = {source["name"]: True for source in sources}
     return {"bootstrap": {"sources": sources, "trusted": trusted}}, binds
 

@@ -117,9 +117,9 @@ def _form_problems(document: Document, generation: int) -> Iterator[Problem]:
     language = LANGUAGES[generation]
     inner = split(document)
     for name, schema in (
-        ("config.yaml", language.config),
-        ("compilers.yaml", language.compilers),
-        ("environments.yaml", language.environments),
+        ("config.yaml", language.schema("config")),
+        ("compilers.yaml", language.schema("compilers")),
+        ("environments.yaml", language.schema("environments")),
         ("packages.yaml", "stackinator-packages"),
         ("modules.yaml", "stackinator-modules"),
     ):

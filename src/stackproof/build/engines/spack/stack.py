@@ -227,7 +227,6 @@ class Caches(Value):
     mirrors: tuple[Mirror, ...] = ()
     private_key: str | None = None
     public_keys: tuple[str, ...] = ()
-    autopush: bool = False
     source_cache: str | None = None
     concretizer_cache: str | None = None
 

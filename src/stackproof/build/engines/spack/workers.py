@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from msgspec import field
 
 from stackproof.core.command import Command
-from stackproof.core.errors import Problem, Reason, StackproofError
+from stackproof.core.errors import Problem, Reason
 from stackproof.core.value import Value, replace
 
 MARK = "stackproof-worker:"
@@ -84,11 +84,8 @@ def srun_argv(
 
     Outside of a job srun(1) gets the nodes itself, whole ones; `in_job` they are those of the job
     around. A worker that fails, or whose node dies, does not end the others. `name` is the name of
-    job or step. Raises `StackproofError` (USAGE) with every option that cannot be.
+    job or step.
     """
-    wrong = problems(workers)
-    if wrong:
-        raise StackproofError(*wrong)
     count = workers.nodes
     # For a step `--exclusive` would mean one CPU.
     more = {**({} if in_job else {"exclusive": ""}), **workers.options}

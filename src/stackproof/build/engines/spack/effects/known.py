@@ -10,8 +10,8 @@ from pathlib import Path
 from stackproof.build.effects.loaded import Loaded
 from stackproof.build.engines.spack import conflicts, environment_file
 from stackproof.build.engines.spack.effects import stackinator
-from stackproof.build.engines.spack.stack import LocalRepository, SpackLock, SpackStack
-from stackproof.build.engines.spack.stackinator.cluster import RECIPE, SITE, package_names, shadowed
+from stackproof.build.engines.spack.stack import SpackLock, SpackStack
+from stackproof.build.engines.spack.stackinator.cluster import SITE, package_names, shadowed
 from stackproof.core.effects import documents, shipped
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, did_you_mean
 
@@ -95,12 +95,8 @@ def shadow_notes(loaded: Loaded, lock: SpackLock | None) -> Iterator[Problem]:
 
 def _own_packages(stack: SpackStack) -> tuple[str, ...]:
     """Return the packages that travel with a recipe; its `repo` is among its files."""
-    below = {
-        path.removeprefix("repo/"): entry
-        for path, entry in stack.recipe_files.items()
-        if path.startswith("repo/packages/")
-    }
-    return package_names(LocalRepository(namespace=RECIPE, files=below))
+    own = (path for path in stack.recipe_files if path.startswith("repo/packages/"))
+    return package_names(path.removeprefix("repo/") for path in own)
 
 
 def _other_packages(
@@ -114,7 +110,7 @@ def _other_packages(
     else:
         for local in stack.local_repositories:
             if local.namespace == SITE:
-                yield SITE, package_names(local)
+                yield SITE, package_names(local.files)
     for repository in stack.package_repositories:
         ref = commits.get(repository.name, repository.source.commit)
         names = _listed(repository.source.url, ref, f"{repository.path}/packages")

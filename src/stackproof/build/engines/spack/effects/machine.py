@@ -39,11 +39,6 @@ _PROVIDERS = frozenset(
 _NUMBERED = re.compile(r"\d+(\.\d+)*")
 
 
-def this_cluster(runner: Runner = run.run) -> ClusterConfig:
-    """Return the cluster configuration of this machine, made of what is found on it."""
-    return default_cluster_config(facts_of(probe.load_site(probe.LOCAL, runner), runner)[0])
-
-
 def cluster_of(site: Site, runner: Runner = run.run) -> ClusterConfig:
     """Return a cluster configuration for a site; the compilers are always this machine's."""
     return default_cluster_config(facts_of(site, runner)[0])

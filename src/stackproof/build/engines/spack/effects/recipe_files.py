@@ -26,7 +26,7 @@ from stackproof.build.engines.spack.stackinator.facts import (
     facts_of_site,
 )
 from stackproof.build.engines.spack.stackinator.findings import Folder
-from stackproof.build.engines.spack.stackinator.reader import HOOKS
+from stackproof.build.engines.spack.stackinator.reader import DOCUMENTS, HOOKS
 from stackproof.core.document import Document
 from stackproof.core.effects import shipped
 from stackproof.core.errors import Location, Problem, Reason, StackproofError
@@ -36,7 +36,10 @@ from stackproof.site.effects import toolchain
 from stackproof.site.model import Site
 
 if TYPE_CHECKING:  # of no use to a folder
+    from stackproof.build.effects.loaded import Loaded
+    from stackproof.build.options import RecipeOptions
     from stackproof.recipe.composition import Composed
+    from stackproof.recipe.origins import ValueOrigin
 
 
 class RecipeContext(Value):
@@ -191,11 +194,8 @@ def load_place(site: str | None, generation: int = 2) -> RecipeContext:
         return RecipeContext(facts=facts, cluster=cluster, blobs=blobs, folder=site)
     found: Site = probe.load_site(site or probe.LOCAL)
     facts = facts_of_site(found)
-    if found.spack is None:
-        own = machine.cluster_of(found)
-    elif found.spack.cluster_config is None:
-        own = cluster_of_site(found)
     if found.spack is None or found.spack.cluster_config is None:
+        own = machine.cluster_of(found) if found.spack is None else cluster_of_site(found)
         return RecipeContext(facts=facts, cluster=replace(own, site_file=site or found.name))
     folder = _beside_site(site, found.spack.cluster_config)
     cluster, blobs = stackinator.load_cluster(folder, generation)
@@ -238,3 +238,24 @@ def _found_here(cluster: ClusterConfig) -> dict[str, Document]:
     return {
         name: Document(file="this machine", data=body, positions={}) for name, body in data.items()
     }
+
+
+def origins_of(loaded: Loaded, options: RecipeOptions, key: str) -> tuple[ValueOrigin, ...]:
+    """Return every value under a key, with its place and history.
+
+    Raises `StackproofError` (USAGE) for a key that is neither set nor has a default.
+    """
+    from stackproof.build.effects import stacks  # noqa: PLC0415 - to explain values alone
+    from stackproof.build.engines.spack.effects import stackinator  # noqa: PLC0415 - as above
+    from stackproof.recipe import origins  # noqa: PLC0415 - as above
+
+    root = (
+        loaded.composed.root
+        if loaded.composed is not None
+        else origins.recipe_tree(stackinator.load_documents(str(loaded.path), DOCUMENTS))
+    )
+    if loaded.with_site:
+        site, given = load_site_documents(options.site), stacks.given_facts(options.fact)
+        root = origins.with_site(root, site, options.site or "this machine")
+        root = origins.with_facts(root, known_facts(options.site), given, site)
+    return tuple(origins.explain(root, key, spack=loaded.with_site))

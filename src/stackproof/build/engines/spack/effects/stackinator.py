@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import field
 
@@ -17,17 +18,19 @@ from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig
 from stackproof.build.engines.spack.stackinator.config import note_older_spack, read_config
 from stackproof.build.engines.spack.stackinator.findings import FindingsList, Folder
 from stackproof.build.engines.spack.stackinator.reader import REFRAME, read_recipe
+from stackproof.core import limits
 from stackproof.core.document import Document
+from stackproof.core.effects import cache_kinds, files
 from stackproof.core.effects import documents as core_documents
 from stackproof.core.errors import Location, Problem, Reason, StackproofError
 from stackproof.core.value import Value, replace
-from stackproof.site.effects import toolchain
-
-if TYPE_CHECKING:  # few name a mirror
-    from stackproof.build.engines.spack.stackinator.mirrors import Mirrors
+from stackproof.site.effects import probe, toolchain
 
 # Folders of a recipe whose files are copied and never read here.
 _COPIED = ("repo/", "extra/")
+_ARMOUR = b"-----BEGIN PGP "
+# Packet tags of a key: secret key and public key (RFC 9580, section 5).
+_KEY_TAGS = (5, 6)
 
 
 class LoadedRecipe(Value):
@@ -117,7 +120,7 @@ def _cluster(
     if isinstance(site, ClusterConfig):
         return site, {}
     if site is None:
-        return machine.this_cluster(), {}
+        return machine.cluster_of(probe.load_site(probe.LOCAL)), {}
     if not os.path.isdir(site):
         findings.problem(
             Reason.FILE_MISSING, f"there is no folder `{site}`", where=Location(file=site)
@@ -189,12 +192,21 @@ def _caches(path: str | None, mount: str, findings: FindingsList) -> Caches:
     except StackproofError as error:
         findings.problems += error.problems
         return Caches()
-    from stackproof.build.engines.spack.stackinator.mirrors import read_mirrors  # noqa: PLC0415 - as above
+    from stackproof.build.engines.spack.stackinator.mirrors import read_mirrors  # noqa: PLC0415 - few name one
 
-    found = read_mirrors(document, mount, os.environ, findings)
-    return (
-        _with_keys(found, os.path.dirname(os.path.abspath(path)), findings) if found else Caches()
-    )
+    read = read_mirrors(document, mount, os.environ, findings)
+    if read is None:
+        return Caches()
+    keys: dict[str, str | None] = {}
+    folder = os.path.dirname(os.path.abspath(path))
+    for at, text in read.named.items():
+        where = document.where(*at)
+        if at[-1] in {"root", "url"}:
+            _check_folder(text, at[-1] == "url", where, findings)
+        else:
+            keys[str(at[-1])] = _find_key(text, folder, where, findings)
+    private, public = keys.get("private_key", keys.get("key")), keys.get("public_key")
+    return replace(read.caches, private_key=private, public_keys=(public,) if public else ())
 
 
 def _source_mirror(folder: str, findings: FindingsList) -> Caches:
@@ -211,31 +223,60 @@ def _source_mirror(folder: str, findings: FindingsList) -> Caches:
     return Caches(mirrors=(Mirror(name="mirror", kind="source", settings=settings),))
 
 
-def _with_keys(found: Mirrors, folder: str, findings: FindingsList) -> Caches:
-    """Return the caches with the paths of their keys; keys and folders must be there."""
-    for needed in found.folders:
-        if not os.path.isdir(needed.path) and "$" not in needed.path:
-            findings.problem(
-                Reason.FILE_MISSING,
-                f"the {needed.what} `{needed.path}` is no folder",
-                where=needed.where,
-            )
-        elif needed.what == "bootstrap mirror" and not os.path.isdir(
-            os.path.join(needed.path, "metadata")
-        ):
-            findings.problem(
-                Reason.INVALID_VALUE,
-                f"`{needed.path}` is no bootstrap mirror: it has no folder `metadata`",
-                where=needed.where,
-                hint="make one with `spack bootstrap mirror --binary-packages FOLDER`",
-            )
-    from stackproof.build.engines.spack.effects import gpg_keys  # noqa: PLC0415 - as above
+def _check_folder(path: str, bootstrap: bool, where: Location, findings: FindingsList) -> None:  # noqa: FBT001 - a fact
+    if not os.path.isdir(path) and "$" not in path:
+        what = "bootstrap mirror" if bootstrap else "build cache"
+        message = f"the {what} `{path}` is no folder"
+        findings.problem(Reason.FILE_MISSING, message, where=where)
+    elif bootstrap and not os.path.isdir(os.path.join(path, "metadata")):
+        findings.problem(
+            Reason.INVALID_VALUE,
+            f"`{path}` is no bootstrap mirror: it has no folder `metadata`",
+            where=where,
+            hint="make one with `spack bootstrap mirror --binary-packages FOLDER`",
+        )
 
-    paths: list[str | None] = []
-    for key in (found.private_key, found.public_key):
-        path, problem = gpg_keys.find_key(key, folder) if key else (None, None)
-        if problem:
-            findings.problems.append(problem)
-        paths.append(path)
-    private, public = paths
-    return replace(found.caches, private_key=private, public_keys=(public,) if public else ())
+
+def _find_key(text: str, folder: str, where: Location, findings: FindingsList) -> str | None:
+    """Return the path of a GPG key that a document names; that it is none is found.
+
+    A key is a path (relative to `folder`) or base64. What is base64 is written below the cache,
+    readable by its owner only.
+    """
+    path = os.path.join(folder, text)
+    if os.path.isfile(path):
+        try:
+            with open(path, "rb") as stream:
+                content = stream.read(limits.KEYS.bytes)
+        except OSError as error:
+            findings.problems += files.translate(error, path).problems
+            return None
+        if _is_key(content):
+            return os.path.abspath(path)
+    else:
+        try:
+            content = base64.b64decode("".join(text.split()), validate=True)
+        except ValueError:
+            content = b""
+        if _is_key(content):
+            name = f"{hashlib.sha256(content).hexdigest()[:32]}.gpg"
+            target = cache_kinds.home("keys") / name
+            files.write(target, content, mode=0o600)
+            return str(target)
+    findings.problem(
+        Reason.INVALID_VALUE,
+        "the key is no GPG key" if len(text) > 100 else f"`{path}` is no GPG key",
+        where=where,
+        hint="name a file made by `spack gpg export` or `gpg --export`, or give it in base64",
+    )
+    return None
+
+
+def _is_key(content: bytes) -> bool:
+    """Return whether bytes begin as a GPG key does, in armour or without."""
+    if content.startswith(_ARMOUR):
+        return True
+    if len(content) < 2 or not content[0] & 0x80:
+        return False
+    new_form = content[0] & 0x40
+    return (content[0] & 0x3F if new_form else content[0] >> 2 & 0x0F) in _KEY_TAGS

@@ -4,13 +4,3 @@ The documents of a recipe's folder and of a cluster's configuration become a `Sp
 in meaning; what the versions of the language differ in is in `versions.py`. Nothing here touches
 the machine: `stackproof.build.engines.spack.effects.stackinator` reads the folders.
 """
-
-from stackproof.build.engines.spack.stackinator.cluster import (
-    ClusterConfig,
-    package_names,
-    shadowed,
-)
-from stackproof.build.engines.spack.stackinator.findings import FindingsList, Folder
-from stackproof.build.engines.spack.stackinator.reader import read_recipe
-
-__all__ = ["ClusterConfig", "FindingsList", "Folder", "package_names", "read_recipe", "shadowed"]

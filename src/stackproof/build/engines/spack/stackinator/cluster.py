@@ -14,7 +14,6 @@ from stackproof.build.engines.spack.stackinator.findings import (
     mapping,
     strings,
 )
-from stackproof.core.document import Document
 from stackproof.core.errors import Location, Reason
 from stackproof.core.value import Value
 
@@ -78,9 +77,9 @@ def shadowed(local_names: Iterable[str], builtin_names: Iterable[str]) -> tuple[
     return tuple(sorted({name for name in local_names if _canonical(name) in known}))
 
 
-def package_names(repository: LocalRepository) -> tuple[str, ...]:
-    """Return the folders of a repository that are packages, sorted."""
-    parts = (path.split("/") for path in repository.files)
+def package_names(paths: Iterable[str]) -> tuple[str, ...]:
+    """Return the folders that are packages, sorted, of the files of a repository."""
+    parts = (path.split("/") for path in paths)
     return tuple(sorted({p[1] for p in parts if len(p) == 3 and p[2] == "package.py"}))
 
 
@@ -182,37 +181,27 @@ def _packages(folder: Folder, generation: int, findings: FindingsList) -> dict[s
     if document is None or not findings.check(document, "stackinator-packages"):
         return {}
     packages: dict[str, Any] = document.data["packages"]
-    if generation > 1:
-        _check_gcc(document, packages, findings)
+    fault = _fault_of_gcc(mapping(packages.get("gcc"))) if generation > 1 else ""
+    if fault:
+        hint = (
+            "add an external of gcc with its `extra_attributes: compilers:`, as "
+            "`stackproof site spack-config` writes it"
+        )
+        where = document.where("packages", "gcc")
+        findings.problem(Reason.MISSING_KEY, fault, where=where, hint=hint)
     return packages
 
 
-def _check_gcc(document: Document, packages: Mapping[str, Any], findings: FindingsList) -> None:
-    """Find out whether the cluster says which gcc it has, with the paths of its programs."""
-    hint = (
-        "add an external of gcc with its `extra_attributes: compilers:`, as "
-        "`stackproof site spack-config` writes it"
-    )
-    gcc = mapping(packages.get("gcc"))
+def _fault_of_gcc(gcc: Mapping[str, Any]) -> str:
+    """Return what a cluster does not say of its gcc and of the paths of its programs."""
     if not gcc:
-        findings.problem(
-            Reason.MISSING_KEY,
-            "the cluster does not say which gcc it has",
-            where=document.where("packages"),
-            hint=hint,
-        )
-        return
+        return "the cluster does not say which gcc it has"
     externals = gcc.get("externals")
     for external in externals if isinstance(externals, list) else []:
         compilers = mapping(mapping(mapping(external).get("extra_attributes")).get("compilers"))
         if {"c", "cxx"} <= compilers.keys():
-            return
-    findings.problem(
-        Reason.MISSING_KEY,
-        "the cluster's gcc has no external that names its `c` and `cxx` programs",
-        where=document.where("packages", "gcc"),
-        hint=hint,
-    )
+            return ""
+    return "the cluster's gcc has no external that names its `c` and `cxx` programs"
 
 
 def _network(

@@ -31,7 +31,8 @@ def read_compilers(
 ) -> tuple[Compiler, ...] | None:
     """Return the compilers in the order they are built; None when the document is not valid."""
     document = findings.parse_needed(folder, "compilers.yaml", "a recipe")
-    if document is None or not findings.check(document, language.compilers, language.version):
+    schema = language.schema("compilers")
+    if document is None or not findings.check(document, schema, language.version):
         return None
     read = _stages if language.version == 1 else _by_kind
     return read(Entry(document, findings), document.data, language)

@@ -14,7 +14,7 @@ from stackproof.build.engines.spack.stackinator.findings import (
 )
 from stackproof.build.engines.spack.stackinator.versions import LANGUAGES, Language, SpackVersion
 from stackproof.core.document import KEY, Document
-from stackproof.core.errors import Location, Reason
+from stackproof.core.errors import Reason
 from stackproof.core.mountlist import bad_mount_point, normal
 from stackproof.core.value import Value
 
@@ -31,8 +31,7 @@ _REPOSITORY_NAME = re.compile(r"[A-Za-z0-9][\w-]*", re.ASCII)
 class Config(Value):
     """What `config.yaml` says, with its defaults.
 
-    `modules` is None where the file does not say; `modules_at`, `default_view_at` and `spack_at`
-    are the places of those values.
+    `modules` is None where the file does not say.
     """
 
     language: Language
@@ -44,9 +43,7 @@ class Config(Value):
     description: str
     default_view: str | None
     cleanup: str
-    modules_at: Location
-    default_view_at: Location
-    spack_at: Location
+    document: Document
 
     @property
     def spack_version(self) -> SpackVersion | None:
@@ -68,7 +65,7 @@ def read_config(folder: Folder, mount: str | None, findings: FindingsList) -> Co
     language = _language(document, findings)
     if language is None:
         return None
-    valid = findings.check(document, language.config, language.version)
+    valid = findings.check(document, language.schema("config"), language.version)
     data = mapping(document.data)
     if mount is not None:
         data = {**data, "store": mount}
@@ -92,7 +89,7 @@ def read_config(folder: Folder, mount: str | None, findings: FindingsList) -> Co
 def _language(document: Document, findings: FindingsList) -> Language | None:
     """Return the language of the version a recipe says; without one it is 1."""
     if not isinstance(document.data, dict):
-        findings.check(document, LANGUAGES[1].config)
+        findings.check(document, LANGUAGES[1].schema("config"))
         return None
     version = document.data.get("version", 1)
     if isinstance(version, int | float) and not isinstance(version, bool) and version in LANGUAGES:
@@ -136,9 +133,7 @@ def _config(
         description=data.get("description") or "",
         default_view=data.get("default-view"),
         cleanup=data.get("cleanup") or "none",
-        modules_at=document.where("modules"),
-        default_view_at=document.where("default-view"),
-        spack_at=document.where("spack", "commit"),
+        document=document,
     )
 
 
@@ -211,7 +206,7 @@ def note_older_spack(config: Config, findings: FindingsList) -> None:
             f"Stackinator builds recipes of version {language.version} with Spack "
             f"{_dotted(language.spack_meant)} and newer; `{config.spack.commit}` is older, which "
             "works here",
-            where=config.spack_at,
+            where=config.document.where("spack", "commit"),
         )
 
 

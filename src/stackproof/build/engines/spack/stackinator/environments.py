@@ -153,7 +153,8 @@ def read_environments(
     """Return the environments in the order of the file."""
     document = findings.parse_needed(folder, "environments.yaml", "a recipe")
     language = config.language
-    if document is None or not findings.check(document, language.environments, language.version):
+    schema = language.schema("environments")
+    if document is None or not findings.check(document, schema, language.version):
         return ()
     result = []
     for name, body in document.data.items():

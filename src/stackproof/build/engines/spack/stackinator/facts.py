@@ -15,29 +15,25 @@ from stackproof.site.model import FabricType, Site
 # Source: cuda.py (cuda_arch_values) and rocm.py (amdgpu_targets) of
 # https://github.com/spack/spack-packages, and the makers' tables of compute capabilities.
 _GPUS = {
-    "GH200": ("cuda", "90"),
-    "H100": ("cuda", "90"),
-    "H200": ("cuda", "90"),
-    "A100": ("cuda", "80"),
     "V100": ("cuda", "70"),
+    "A100": ("cuda", "80"),
+    **dict.fromkeys(("H100", "H200", "GH200"), ("cuda", "90")),
     "MI100": ("rocm", "gfx908"),
-    "MI200": ("rocm", "gfx90a"),
-    "MI210": ("rocm", "gfx90a"),
-    "MI250": ("rocm", "gfx90a"),
-    "MI250X": ("rocm", "gfx90a"),
-    "MI300A": ("rocm", "gfx942"),
-    "MI300X": ("rocm", "gfx942"),
+    **dict.fromkeys(("MI200", "MI210", "MI250", "MI250X"), ("rocm", "gfx90a")),
+    **dict.fromkeys(("MI300A", "MI300X"), ("rocm", "gfx942")),
 }
 _MAKERS = {"NVIDIA": "cuda", "AMD": "rocm", "INTEL": "level-zero"}
 _TARGET = re.compile(r"(?:^|\s)target=([a-z][a-z0-9_]*)")
 # Beginnings of Spack's target names that are not of x86_64.
 # Source: microarchitectures.json of https://github.com/archspec/archspec-json.
-_FAMILIES = (
-    ("neoverse", "aarch64"), ("armv", "aarch64"), ("a64fx", "aarch64"), ("aarch64", "aarch64"),
-    ("thunderx", "aarch64"), ("cortex_a", "aarch64"), ("m1", "aarch64"), ("m2", "aarch64"),
-    ("graviton", "aarch64"), ("ampere", "aarch64"), ("power", "ppc64le"), ("ppc64le", "ppc64le"),
-    ("riscv64", "riscv64"), ("u74mc", "riscv64"),
-)  # fmt: skip
+_FAMILIES = {
+    "aarch64": (
+        "neoverse", "armv", "a64fx", "aarch64", "thunderx", "cortex_a", "m1", "m2", "graviton",
+        "ampere",
+    ),
+    "ppc64le": ("power", "ppc64le"),
+    "riscv64": ("riscv64", "u74mc"),
+}  # fmt: skip
 
 
 def facts_of_site(site: Site) -> dict[str, str]:
@@ -122,4 +118,4 @@ def _wishes(packages: Mapping[str, Any], names: tuple[str, ...]) -> Iterator[str
 
 def architecture_of(target: str) -> str:
     """Return the machine name of one of Spack's targets: aarch64 for neoverse_v2."""
-    return next((family for start, family in _FAMILIES if target.startswith(start)), "x86_64")
+    return next((f for f, starts in _FAMILIES.items() if target.startswith(starts)), "x86_64")

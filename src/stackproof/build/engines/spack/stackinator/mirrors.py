@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
+
+from msgspec import field
 
 from stackproof.build.engines.spack.stack import Caches, Mirror
-from stackproof.build.engines.spack.stackinator.findings import FindingsList, mapping
-from stackproof.core.document import Document
-from stackproof.core.errors import Location, Reason
+from stackproof.build.engines.spack.stackinator.findings import (
+    Entry,
+    FindingsList,
+    KeyPath,
+    mapping,
+)
+from stackproof.core.document import KEY, Document
+from stackproof.core.errors import Reason
 from stackproof.core.value import Value
 
 # Spack's own keys of how a mirror is reached.
@@ -21,28 +28,15 @@ _REMOTE = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]*://[^/]", re.ASCII)
 BUILD_CACHE = "buildcache"
 
 
-class Key(Value):
-    """A GPG key as a document names it: a path or base64, and where it says so."""
-
-    text: str
-    where: Location
-
-
-class LocalFolder(Value):
-    """A folder that must be there, what for, and where the document names it."""
-
-    path: str
-    what: str
-    where: Location
-
-
 class Mirrors(Value):
-    """What a document says; the keys and folders are still to be looked at on the machine."""
+    """What a document says; keys and folders are still to be looked at on the machine.
+
+    `named` are those by the path of where the document names them: GPG keys, as a path or in
+    base64, and folders that must be there (`root`, `url`).
+    """
 
     caches: Caches
-    private_key: Key | None = None
-    public_key: Key | None = None
-    folders: tuple[LocalFolder, ...] = ()
+    named: Mapping[KeyPath, str] = field(default_factory=dict)
 
 
 def read_mirrors(
@@ -52,86 +46,62 @@ def read_mirrors(
 
     `mount` is the recipe's mount point, `environment` has the variables that paths may name.
     """
-    data = mapping(document.data)
-    if "root" in data:
-        return _old(document, mount, environment, findings)
     if document.data is None:
         return Mirrors(caches=Caches())
-    if not findings.check(document, "stackinator-mirrors"):
+    old = "root" in mapping(document.data)
+    if not findings.check(document, "stackinator-cache" if old else "stackinator-mirrors"):
         return None
-    return _Reader(document, mount, environment, findings).read()
+    reader = _Reader(Entry(document, findings), mount, environment)
+    return reader.read_old(document.data) if old else reader.read(document.data)
 
 
-def _old(
-    document: Document, mount: str, environment: Mapping[str, str], findings: FindingsList
-) -> Mirrors | None:
-    """Return the build cache of a cache.yaml; every mount point has its own folder in it."""
-    if not findings.check(document, "stackinator-cache"):
-        return None
-    reader = _Reader(document, mount, environment, findings)
-    root = reader.absolute(document.data["root"], "root")
-    entry = {"url": f"file://{root}", "mount_specific": True}
-    key = document.data.get("key")
-    findings.note(
-        "cache.yaml is the old form: `buildcache:` in a mirrors.yaml does the same and more",
-        where=document.where(),
-    )
-    return Mirrors(
-        caches=Caches(mirrors=(reader.build_cache(entry),)),
-        private_key=Key(text=reader.absolute(key, "key"), where=document.where("key"))
-        if key
-        else None,
-        folders=(LocalFolder(path=root, what="build cache", where=document.where("root")),),
-    )
+class _Reader(NamedTuple):
+    entry: Entry
+    mount: str
+    environment: Mapping[str, str]
 
+    def read_old(self, data: Mapping[str, Any]) -> Mirrors:
+        """Return the build cache of a cache.yaml; every mount point has its own folder in it."""
+        named: dict[KeyPath, str] = {("root",): self._absolute(data["root"], "root")}
+        if data.get("key"):
+            named["key",] = self._absolute(data["key"], "key")
+        self.entry.note(
+            (), "cache.yaml is the old form: `buildcache:` in a mirrors.yaml does the same and more"
+        )
+        cache = self._build_cache({"url": f"file://{named['root',]}", "mount_specific": True})
+        return Mirrors(caches=Caches(mirrors=(cache,)), named=named)
 
-class _Reader:
-    def __init__(
-        self,
-        document: Document,
-        mount: str,
-        environment: Mapping[str, str],
-        findings: FindingsList,
-    ) -> None:
-        self.document = document
-        self.data: dict[str, Any] = document.data
-        self.mount = mount
-        self.environment = environment
-        self.findings = findings
-
-    def read(self) -> Mirrors:
+    def read(self, data: Mapping[str, Any]) -> Mirrors:
         """Return what a mirrors.yaml says."""
         mirrors: list[Mirror] = []
-        folders: list[LocalFolder] = []
-        build = self.data.get("buildcache")
+        named: dict[KeyPath, str] = {}
+        build = data.get("buildcache")
         if build is not None and self._reachable(build, "buildcache"):
-            mirrors.append(self.build_cache(build))
-        for name, body in mapping(self.data.get("sourcemirror")).items():
+            mirrors.append(self._build_cache(build))
+        for name, body in mapping(data.get("sourcemirror")).items():
             if self._reachable(body, "sourcemirror", name):
                 settings = self._settings(body, source=True, binary=False)
                 mirrors.append(Mirror(name=name, kind="source", settings=settings))
-        bootstrap = self.data.get("bootstrap")
-        if bootstrap is not None:
+        if (bootstrap := data.get("bootstrap")) is not None:
             url = self._expanded(bootstrap["url"], "bootstrap", "url")
             if not _REMOTE.match(url):
-                url = url.removeprefix("file://")
-                where = self.document.where("bootstrap", "url")
-                folders.append(LocalFolder(path=url, what="bootstrap mirror", where=where))
+                url = named["bootstrap", "url"] = url.removeprefix("file://")
             mirrors.append(Mirror(name="bootstrap", kind="bootstrap", settings={"url": url}))
-        build = mapping(build)
-        return Mirrors(
-            caches=Caches(
-                mirrors=tuple(mirrors),
-                autopush=build.get("autopush", False),
-                source_cache=self._local("sourcecache"),
-                concretizer_cache=self._local("concretizer"),
-            ),
-            private_key=self._key(build, "private_key"),
-            public_key=self._key(build, "public_key"),
-            folders=tuple(folders),
+        for key in ("private_key", "public_key"):
+            if (text := mapping(build).get(key)) is not None:
+                named["buildcache", key] = _replaced(text, self.environment)[0]
+        folders = {
+            key: self._absolute(data[key]["path"], key, "path") if data.get(key) else None
+            for key in ("sourcecache", "concretizer")
+        }
+        caches = Caches(
+            mirrors=tuple(mirrors),
+            source_cache=folders["sourcecache"],
+            concretizer_cache=folders["concretizer"],
         )
+        return Mirrors(caches=caches, named=named)
 
-    def build_cache(self, body: Mapping[str, Any]) -> Mirror:
+    def _build_cache(self, body: Mapping[str, Any]) -> Mirror:
         """Return the build cache, in its own folder for the mount point where it says so."""
         settings = self._settings(body, source=False, binary=True)
         if body.get("mount_specific", False):
@@ -145,12 +115,9 @@ class _Reader:
         """Return whether a mirror says where it is, in one way or another."""
         if any(key in body for key in ("url", *_WAYS)):
             return True
-        self.findings.problem(
-            Reason.MISSING_KEY,
-            "the mirror does not say where it is",
-            where=self.document.where_key(*at),
-            hint="give it `url`, or `fetch` and `push`",
-        )
+        hint = "give it `url`, or `fetch` and `push`"
+        message = "the mirror does not say where it is"
+        self.entry.problem((*at, KEY), message, hint, Reason.MISSING_KEY)
         return False
 
     def _settings(self, body: Mapping[str, Any], *, source: bool, binary: bool) -> dict[str, Any]:
@@ -176,40 +143,20 @@ class _Reader:
             return {}
         return {**own, "url": _replaced(own["url"], self.environment)[0]}
 
-    def _key(self, body: Mapping[str, Any], name: str) -> Key | None:
-        text = body.get(name)
-        if text is None:
-            return None
-        text = _replaced(text, self.environment)[0]
-        return Key(text=text, where=self.document.where("buildcache", name))
-
-    def _local(self, key: str) -> str | None:
-        """Return the folder of a cache on this machine."""
-        body = self.data.get(key)
-        return self.absolute(body["path"], key, "path") if body else None
-
     def _expanded(self, text: str, *at: str) -> str:
         """Return a text with environment variables replaced; an unset one is a problem."""
         result, unset = _replaced(text, self.environment)
         for name in unset:
-            self.findings.problem(
-                Reason.INVALID_VALUE,
-                f"the environment variable `{name}` is not set",
-                where=self.document.where(*at),
-                hint="set it, or write the path itself",
-            )
+            message = f"the environment variable `{name}` is not set"
+            self.entry.problem(at, message, "set it, or write the path itself")
         return result
 
-    def absolute(self, text: str, *at: str) -> str:
+    def _absolute(self, text: str, *at: str) -> str:
         """Return an absolute path; another one is a problem."""
         path = self._expanded(text, *at)
         if not path.startswith("/") and "$" not in path:
-            self.findings.problem(
-                Reason.INVALID_VALUE,
-                f"`{path}` is not an absolute path",
-                where=self.document.where(*at),
-                hint="begin it with `/`; variables such as $SCRATCH are replaced",
-            )
+            hint = "begin it with `/`; variables such as $SCRATCH are replaced"
+            self.entry.problem(at, f"`{path}` is not an absolute path", hint)
         return path
 
 

@@ -10,11 +10,16 @@ from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig, lo
 from stackproof.build.engines.spack.stackinator.compilers import read_compilers
 from stackproof.build.engines.spack.stackinator.config import Config
 from stackproof.build.engines.spack.stackinator.environments import Offer, read_environments
-from stackproof.build.engines.spack.stackinator.findings import FindingsList, Folder, mapping
+from stackproof.build.engines.spack.stackinator.findings import (
+    Entry,
+    FindingsList,
+    Folder,
+    mapping,
+)
 from stackproof.build.engines.spack.stackinator.network import site_facts
 from stackproof.build.plan import BUILD
 from stackproof.core import limits
-from stackproof.core.errors import Location, Problem, Reason, StackproofError
+from stackproof.core.errors import Location, Reason, StackproofError, fail
 
 # --------------------------------------------------------------------------------------------------
 # Hooks: scripts of a recipe that run before or after the build, with Jinja2 in them.
@@ -122,24 +127,17 @@ def _text(folder: Folder, name: str) -> str:
     raw = folder.texts[name]
     where = Location(file=folder.place(name))
     if len(raw) > limits.DOCUMENT.bytes:
-        problem = Problem(
-            reason=Reason.TOO_LARGE,
-            message=f"the hook has {len(raw)} bytes; it may have {limits.DOCUMENT.bytes}",
-            where=where,
-            hint="put what it needs into `extra/` or download it",
-        )
-        raise StackproofError(problem)
+        message = f"the hook has {len(raw)} bytes; it may have {limits.DOCUMENT.bytes}"
+        hint = "put what it needs into `extra/` or download it"
+        raise fail(Reason.TOO_LARGE, message, where=where, hint=hint)
     try:
         text = raw.decode()
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
-        message = "a hook must be text in UTF-8"
         where = Location(file=where.file, line=line, column=1)
-        problem = Problem(reason=Reason.WRONG_TYPE, message=message, where=where)
-        raise StackproofError(problem) from None
+        raise fail(Reason.WRONG_TYPE, "a hook must be text in UTF-8", where=where) from None
     if "\0" in text or _BRACE in text:
-        problem = Problem(reason=Reason.WRONG_TYPE, message="a hook must be text", where=where)
-        raise StackproofError(problem)
+        raise fail(Reason.WRONG_TYPE, "a hook must be text", where=where)
     return text
 
 
@@ -157,20 +155,14 @@ def _syntax(error: Any, folder: Folder, name: str) -> StackproofError:
         else "hooks are rendered with Jinja2: {{ env.mount }}, {{ env.build }}, …"
     )
     column = text.index(mark) + 1 if mark else 1
-    return StackproofError(
-        Problem(
-            reason=Reason.INVALID_VALUE,
-            message=f"the hook cannot be rendered: {str(error.message).rstrip('.').lower()}",
-            where=Location(file=folder.place(file), line=line, column=column),
-            hint=hint,
-        )
-    )
+    where = Location(file=folder.place(file), line=line, column=column)
+    message = f"the hook cannot be rendered: {str(error.message).rstrip('.').lower()}"
+    return fail(Reason.INVALID_VALUE, message, where=where, hint=hint)
 
 
 def _failed(why: str, place: str) -> StackproofError:
     message = f"the hook cannot be rendered: {' '.join(why.split())[:200]}"
-    where = Location(file=place)
-    return StackproofError(Problem(reason=Reason.INVALID_VALUE, message=message, where=where))
+    return fail(Reason.INVALID_VALUE, message, where=Location(file=place))
 
 
 def _find(folder: Folder, name: str, variable: str) -> Location:
@@ -264,15 +256,14 @@ def _check_reframe(folder: Folder, findings: FindingsList) -> None:
     if document is None:
         return
     whole = document.data if isinstance(document.data, dict) else {"": None}
+    hint = (
+        "write `NAME: {features: [mpi], cc: mpicc, views: [default]}`, or leave the file out: it "
+        "is made then"
+    )
     for name, environment in whole.items():
         if not isinstance(environment, dict):
-            findings.problem(
-                Reason.WRONG_TYPE,
-                "an environment for ReFrame is a mapping",
-                where=document.where(name),
-                hint="write `NAME: {features: [mpi], cc: mpicc, views: [default]}`, or leave the "
-                "file out: it is made then",
-            )
+            message, where = "an environment for ReFrame is a mapping", document.where(name)
+            findings.problem(Reason.WRONG_TYPE, message, where=where, hint=hint)
 
 
 def _packages(folder: Folder, findings: FindingsList) -> dict[str, Any]:
@@ -296,12 +287,10 @@ def _check_default_view(
     names = [view.name for environment in environments for view in environment.views]
     names += [*(["modules"] if modules is not None else []), "spack"]
     if environments and config.default_view not in names:
-        findings.problem(
-            Reason.UNKNOWN_VIEW,
-            f"the default view `{config.default_view}` is no view of this recipe",
-            where=config.default_view_at,
-            hint=f"it has: {', '.join(names)}",
-        )
+        message = f"the default view `{config.default_view}` is no view of this recipe"
+        hint = f"it has: {', '.join(names)}"
+        entry = Entry(config.document, findings)
+        entry.problem(("default-view",), message, hint, Reason.UNKNOWN_VIEW)
 
 
 _MODULES = "modules.yaml"
@@ -348,11 +337,9 @@ def _check_agreement(config: Config, there: bool, findings: FindingsList) -> Non
     """Compare the old `modules:` of config.yaml with the presence of modules.yaml."""
     if config.modules is None:
         return
+    entry, at = Entry(config.document, findings), ("modules",)
     if config.modules == there:
-        findings.note(
-            "`modules` is not needed: the presence of modules.yaml decides",
-            where=config.modules_at,
-        )
+        entry.note(at, "`modules` is not needed: the presence of modules.yaml decides")
         return
     message = (
         "`modules: true` asks for module files, and there is no modules.yaml"
@@ -361,6 +348,6 @@ def _check_agreement(config: Config, there: bool, findings: FindingsList) -> Non
     )
     hint = "remove `modules`: the presence of modules.yaml decides"
     if config.language.version == 2:
-        findings.problem(Reason.INVALID_VALUE, message, where=config.modules_at, hint=hint)
+        entry.problem(at, message, hint)
     else:
-        findings.note(f"{message}: the file decides", where=config.modules_at, hint=hint)
+        entry.note(at, f"{message}: the file decides", hint)

@@ -19,25 +19,26 @@ SpackVersion = tuple[int, int]
 class Language(Value):
     """One version of the recipe language.
 
-    `config`, `compilers` and `environments` are schemas. Spack versions are from `spack_from`
-    (included) to `spack_before` (excluded); `spack_meant` is the oldest that Stackinator itself
-    builds this version with. `compiler_defaults` are the variants of a compiler's spec where the
-    recipe names none, `gcc_variants` what gcc prefers while it is built.
+    Spack versions are from `spack_from` (included) to `spack_before` (excluded); `spack_meant` is
+    the oldest that Stackinator itself builds this version with. `compiler_defaults` are the
+    variants of a compiler's spec where the recipe names none, `gcc_variants` what gcc prefers while
+    it is built.
     """
 
     version: int
-    config: str
-    compilers: str
-    environments: str
     spack_from: SpackVersion
-    spack_before: SpackVersion | None
     spack_meant: SpackVersion
+    spack_before: SpackVersion | None = None
     compiler_defaults: Mapping[str, str] = field(default_factory=dict)
     gcc_variants: tuple[str, ...] = ()
     prefers_exact_compiler: bool = False
     system_gcc: bool = False
     reserved_environments: tuple[str, ...] = ()
     finds_externals: bool = True
+
+    def schema(self, topic: str) -> str:
+        """Return the schema of `config`, `compilers` or `environments`."""
+        return f"stackinator-{topic}-{min(self.version, 2 if topic == 'environments' else 3)}"
 
 
 SPLICES_SINCE: SpackVersion = (0, 23)
@@ -57,9 +58,6 @@ _SINCE_SPACK_1 = {
 LANGUAGES: Mapping[int, Language] = {
     1: Language(
         version=1,
-        config="stackinator-config-1",
-        compilers="stackinator-compilers-1",
-        environments="stackinator-environments-1",
         spack_from=(0, 21),
         spack_before=(1, 0),
         spack_meant=(0, 21),
@@ -72,11 +70,7 @@ LANGUAGES: Mapping[int, Language] = {
     ),
     2: Language(
         version=2,
-        config="stackinator-config-2",
-        compilers="stackinator-compilers-2",
-        environments="stackinator-environments-2",
         spack_from=(1, 0),
-        spack_before=None,
         spack_meant=(1, 0),
         compiler_defaults=_SINCE_SPACK_1,
         gcc_variants=("build_type=Release", "+bootstrap", "+profiled", "+strip", "~binutils"),
@@ -84,11 +78,7 @@ LANGUAGES: Mapping[int, Language] = {
     ),
     3: Language(
         version=3,
-        config="stackinator-config-3",
-        compilers="stackinator-compilers-3",
-        environments="stackinator-environments-2",
         spack_from=(1, 0),
-        spack_before=None,
         spack_meant=(1, 2),
         compiler_defaults=_SINCE_SPACK_1,
         gcc_variants=("build_type=Release", "+bootstrap", "+strip", "~binutils"),
