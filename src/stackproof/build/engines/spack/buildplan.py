@@ -28,7 +28,7 @@ from stackproof.build.engines.spack.layout import (
     spack,
     tool,
 )
-from stackproof.build.engines.spack.lockplan import no_packages_found, setup_step
+from stackproof.build.engines.spack.lockplan import setup_step
 from stackproof.build.engines.spack.stack import (
     PATH_VARIABLES,
     Caches,
@@ -194,12 +194,7 @@ def solution_files(stack: SpackStack, lock: SpackLock) -> dict[str, str]:
     found = {}
     for folder, content in lock.environments.items():
         found[f"{folder}/spack.lock"] = ids.canonical_json(content).decode()
-        found |= environments.spliced(stack, folder, lock.environments)
-        if environments.find_external(stack, folder):
-            found[f"{folder}/{environments.FOUND}/packages.yaml"] = no_packages_found()
-        text = environments.compilers_yaml(stack, folder, lock.environments)
-        if text is not None:
-            found[f"{folder}/compilers.yaml"] = text
+        found |= environments.solved_files(stack, folder, lock.environments)
     return found
 
 

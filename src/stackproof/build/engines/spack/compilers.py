@@ -17,7 +17,7 @@ from stackproof.build.engines.spack import locks
 from stackproof.build.engines.spack.layout import COMPILERS
 from stackproof.build.engines.spack.locks import SolvedPackage
 from stackproof.build.engines.spack.stack import Compiler, SpackEnvironment, SpackLock, SpackStack
-from stackproof.build.engines.spack.stackinator.compilers import old_compiler
+from stackproof.build.engines.spack.stackinator.compilers import old_compiler, satisfies
 from stackproof.core.value import Value
 
 # The programs of a compiler package for C, C++ and Fortran, below its folder of programs.
@@ -113,16 +113,11 @@ def outside(stack: SpackStack, package: str) -> tuple[Programs, ...]:
 
 def matching(found: tuple[Programs, ...], specs: tuple[str, ...]) -> tuple[Programs, ...]:
     """Return the compilers that specs such as `gcc@12.3` ask for; all of them without specs."""
-    wanted = [spec.split()[0].partition("@") for spec in specs if spec.split()]
+    wanted = [spec for spec in specs if spec.split()]
     return tuple(
         one
         for one in found
-        if not wanted
-        or any(
-            name == one.package
-            and f"{one.version}.".startswith(f"{version.strip('=')}.".lstrip("."))
-            for name, _, version in wanted
-        )
+        if not wanted or any(satisfies(f"{one.package}@{one.version}", spec) for spec in wanted)
     )
 
 

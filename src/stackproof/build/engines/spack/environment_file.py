@@ -6,13 +6,18 @@ What is known not to work is known of them, too, before anybody rewrites them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stackproof.build.engines.spack import conflicts
 from stackproof.build.engines.spack.conflicts import Conflict, ConflictAnswer
 from stackproof.build.engines.spack.stack import GitSource, SpackEnvironment, SpackStack
-from stackproof.build.engines.spack.stackinator.findings import mapping, strings
+from stackproof.build.engines.spack.stackinator.findings import (
+    Entry,
+    FindingsList,
+    mapping,
+    strings,
+)
 from stackproof.build.engines.spack.stackinator.network import missing_external, package_of
 from stackproof.core.document import Document
 from stackproof.core.errors import Problem
@@ -30,8 +35,8 @@ def judge_spack(
     It is a spack.yaml, or a packages.yaml or compilers.yaml; `others` stand beside it.
     """
     top = mapping(document.data)
-    start = ("spack",) if "spack" in top else ()
-    body = mapping(top.get("spack")) if start else top
+    entry = Entry(document, FindingsList(), ("spack",) if "spack" in top else ())
+    body = mapping(top["spack"]) if entry.at else top
     packages = mapping(_section(body, "packages"))
     # Those of a definition stand for several.
     specs = tuple(spec for spec in strings(body.get("specs")) if not spec.startswith("$"))
@@ -42,17 +47,19 @@ def judge_spack(
         environments=(SpackEnvironment(name=NAME, compilers=(), specs=specs, mpi=mpi),),
         packages=packages,
     )  # fmt: skip
-    findings = conflicts.find(stack, None, known)
-    there = [finding for finding in findings if finding.answer is ConflictAnswer.THERE]
+    found = conflicts.find(stack, None, known)
+    there = [finding for finding in found if finding.answer is ConflictAnswer.THERE]
     problems, notes = conflicts.split(there, (), {NAME: document.where("spack", "specs")})
-    externals = [
-        problem
-        for name, package in packages.items()
-        for problem in _external_problems(document, start, name, mapping(package), specs)
-    ]
-    compilers = _compilers(body, *(mapping(other.data) for other in others))
-    unfit = () if externals else _mpi_problems(document, start, packages, compilers)
-    return (*_form_problems(document, start, body), *problems, *externals, *unfit, *notes)
+    _check_form(entry, body)
+    entry.findings.problems += problems
+    before = len(entry.findings.problems)
+    for name, package in packages.items():
+        at = entry.below("packages", name, "externals")
+        _check_externals(at, name.rstrip(":"), mapping(package), specs)
+    if len(entry.findings.problems) == before:
+        compilers = _compilers(body, *(mapping(other.data) for other in others))
+        _check_mpi(entry, packages, compilers)
+    return (*entry.findings.problems, *notes)
 
 
 def _section(body: Mapping[str, Any], name: str) -> Any:
@@ -68,45 +75,36 @@ def _compilers(*bodies: Mapping[str, Any]) -> list[str]:
     return [spec for spec in specs if isinstance(spec, str)]
 
 
-def _form_problems(
-    document: Document, start: tuple[str, ...], body: Mapping[str, Any]
-) -> Iterator[Problem]:
-    """Yield sections that stand in themselves, and compilers whose keys stand beside them."""
+def _check_form(entry: Entry, body: Mapping[str, Any]) -> None:
+    """Find sections that stand in themselves, and compilers whose keys stand beside them."""
     for name, section in body.items():
         if isinstance(section, Mapping) and name in section:
-            yield document.problem(
-                (*start, name, name),
+            entry.problem(
+                (name, name),
                 f"`{name}` stands inside `{name}`, where Spack takes it for a name",
                 "take one of them off, and move its keys to the left",
             )
         if name.rstrip(":") == "compilers" and isinstance(section, list):
-            for number, entry in enumerate(section):
-                if not mapping(mapping(entry).get("compiler")).get("spec"):
-                    yield document.problem(
-                        (*start, name, number),
+            for number, compiler in enumerate(section):
+                if not mapping(mapping(compiler).get("compiler")).get("spec"):
+                    entry.problem(
+                        (name, number),
                         "this compiler has no `spec`: its keys have to stand below `compiler:`",
                         "indent them two blanks more than `compiler`",
                     )
 
 
-def _mpi_problems(
-    document: Document, start: tuple[str, ...], packages: Mapping[str, Any], compilers: list[str]
-) -> Iterator[Problem]:
-    """Yield that no MPI may be built and no external is one that the compilers here can take."""
+def _check_mpi(entry: Entry, packages: Mapping[str, Any], compilers: list[str]) -> None:
+    """Find that no MPI may be built and no external is one that the compilers here can take."""
     name = next((name for name in ("mpi", "mpi:") if name in packages), "")
     if mapping(packages.get(name)).get("buildable", True) is not False:
         return
-    listed = [
-        mapping(package).get("externals")
+    externals = [
+        str(mapping(external).get("spec", ""))
         for owner, package in packages.items()
         if _is_mpi(owner.rstrip(":"), packages)
+        for external in _externals(mapping(package))
     ]
-    entries = [
-        entry
-        for entry_list in listed
-        for entry in (entry_list if isinstance(entry_list, list) else ())
-    ]
-    externals = [str(mapping(entry).get("spec", "")) for entry in entries]
     of_others = [spec for spec in externals if not _takes_any(spec, compilers)]
     if len(of_others) < len(externals):
         return
@@ -121,7 +119,12 @@ def _mpi_problems(
             f"name an external for {compilers[0]}, take the compiler out of its spec, or let an "
             "MPI be built; otherwise Spack gives up, or builds without MPI where it is optional"
         )
-    yield document.problem((*start, "packages", name), message, hint)
+    entry.problem(("packages", name), message, hint)
+
+
+def _externals(package: Mapping[str, Any]) -> list[Any]:
+    entries = package.get("externals")
+    return entries if isinstance(entries, list) else []
 
 
 def _is_mpi(name: str, packages: Mapping[str, Any]) -> bool:
@@ -145,24 +148,17 @@ def _takes_any(external: str, compilers: Sequence[str]) -> bool:
     )
 
 
-def _external_problems(
-    document: Document,
-    start: tuple[str, ...],
-    name: str,
-    package: Mapping[str, Any],
-    specs: Sequence[str],
-) -> Iterator[Problem]:
-    """Yield externals of other packages, and that none is what is asked for."""
-    path = (*start, "packages", name, "externals")
-    name = name.rstrip(":")  # `NAME::` takes the place of what other files say
-    entries = package.get("externals")
-    texts = [mapping(entry).get("spec") for entry in (entries if isinstance(entries, list) else ())]
+def _check_externals(
+    entry: Entry, name: str, package: Mapping[str, Any], specs: Sequence[str]
+) -> None:
+    """Find externals of other packages, and that none is what is asked for."""
+    texts = [mapping(external).get("spec") for external in _externals(package)]
     parsed = {text: parse_spec(text)[:1] for text in texts if isinstance(text, str)}
     owners = {text: spec.name for text, found in parsed.items() for spec in found}
     strange = [text for text, owner in owners.items() if owner not in ("", name)]
     for text in strange:
-        yield document.problem(
-            (*path, texts.index(text), "spec"),
+        entry.problem(
+            (texts.index(text), "spec"),
             f"the external below `{name}` is `{text}`, which Spack never takes for it",
             f"move it below `{owners[text]}`",
         )
@@ -171,7 +167,7 @@ def _external_problems(
         fault = missing_external(spec, {name: package}, NAME) if texts and not strange else None
         if fault is not None:
             message = f"`{spec}` may not be built (`buildable: false`), and no external fits"
-            yield document.problem(path, message, fault[1])
+            entry.problem((), message, fault[1])
 
 
 def judge_old(packages: Document, compilers: Document) -> tuple[Problem, ...]:
@@ -182,7 +178,7 @@ def judge_old(packages: Document, compilers: Document) -> tuple[Problem, ...]:
         for name, body in toolchains.items()
         for spec in strings(mapping(body).get("specs"))
     }
-    found = []
+    entry = Entry(packages, FindingsList())
     for name, body in mapping(mapping(packages.data).get("packages")).items():
         compiler = mapping(mapping(body).get("compiler"))
         spec, toolchain = compiler.get("spec"), compiler.get("toolchain")
@@ -190,5 +186,5 @@ def judge_old(packages: Document, compilers: Document) -> tuple[Problem, ...]:
         if home is not None and toolchain in toolchains and home not in (toolchain, "bootstrap"):
             message = f"`{spec}` stands under the toolchain `{toolchain}`, and is one of `{home}`"
             hint = f"compilers.yaml lists it under `{home}`"
-            found.append(packages.problem(("packages", name, "compiler", "spec"), message, hint))
-    return tuple(found)
+            entry.problem(("packages", name, "compiler", "spec"), message, hint)
+    return tuple(entry.findings.problems)

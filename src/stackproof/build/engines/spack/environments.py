@@ -65,10 +65,22 @@ def spack_yaml(
     return render({"spack": data})
 
 
-def spliced(stack: SpackStack, folder: str, contents: Mapping[str, Any]) -> dict[str, str]:
+def _spliced(stack: SpackStack, folder: str, contents: Mapping[str, Any]) -> dict[str, str]:
     """Return the `spack.yaml` of a folder by its path, where lock files make it another one."""
     text = spack_yaml(stack, folder, contents)
     return {f"{folder}/spack.yaml": text} if text != spack_yaml(stack, folder) else {}
+
+
+def solved_files(stack: SpackStack, folder: str, contents: Mapping[str, Any]) -> dict[str, str]:
+    """Return the files that a folder needs besides lock files, where some of these are there."""
+    files = _spliced(stack, folder, contents)
+    if find_external(stack, folder):
+        # Once the lock names them itself nothing stands for the packages found on the machine.
+        files[f"{folder}/{FOUND}/packages.yaml"] = render({"packages": {}})
+    text = compilers_yaml(stack, folder, contents)
+    if text is not None:
+        files[f"{folder}/compilers.yaml"] = text
+    return files
 
 
 def find_external(stack: SpackStack, folder: str) -> tuple[str, ...]:

@@ -7,7 +7,6 @@ from typing import Any
 
 from stackproof.build import tail
 from stackproof.build.engines.spack import compilers, configuration, environments, layout, locks
-from stackproof.build.engines.spack.configuration import render
 from stackproof.build.engines.spack.layout import (
     COMPILERS,
     CONFIG,
@@ -145,26 +144,16 @@ def setup_step(stack: SpackStack, clones: tuple[LockedClone, ...]) -> Step:
     )
 
 
-def no_packages_found() -> str:
-    """Return what stands for the packages found on the machine once the lock names them itself."""
-    return render({"packages": {}})
-
-
 def _concretize(stack: SpackStack, folder: str, known: Mapping[str, Any]) -> Step:
     build_files = {
         f"{name}/spack.lock": ids.canonical_json(content).decode()
         for name, content in known.items()
     }
-    build_files |= environments.spliced(stack, folder, known)
-    commands = []
+    build_files |= environments.solved_files(stack, folder, known)
     found = environments.find_external(stack, folder)
-    if found:
-        build_files[f"{folder}/{environments.FOUND}/packages.yaml"] = no_packages_found()
-        commands.append(_find(folder, found))
+    commands = [_find(folder, found)] if found else []
     files: dict[str, str] = {}
-    compilers_yaml = environments.compilers_yaml(stack, folder, known)
-    if compilers_yaml is not None:
-        build_files[f"{folder}/compilers.yaml"] = compilers_yaml
+    if f"{folder}/compilers.yaml" in build_files:
         for needed in environments.needed_folders(stack, folder):
             files |= compilers.scripts(stack, compilers.from_content(stack, known[needed]))
     return Step(

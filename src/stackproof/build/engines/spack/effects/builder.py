@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,11 +19,11 @@ from stackproof.build.plan import Plan
 from stackproof.build.swap import Swapper
 from stackproof.core.errors import Problem, Reason, StackproofError, fail
 from stackproof.core.monitor import Event, Monitor
+from stackproof.core.value import replace
 
 if TYPE_CHECKING:  # `check` and `plan` build nothing
     from stackproof.build.effects.workspace import BuildSetup
     from stackproof.build.engines.spack.effects.build import Request
-    from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig
     from stackproof.build.engines.spack.workers import Workers
     from stackproof.recipe.composition import Composed
 
@@ -183,28 +184,15 @@ def _folder(reading: Reading) -> Loaded:
     from stackproof.build.engines.spack.effects import recipe_files, stackinator  # noqa: PLC0415
 
     options, facts = reading.options, reading.facts
-    site: str | ClusterConfig | None = options.site
-    architecture = facts.get("architecture")
-    blobs: Mapping[str, Path] = {}
-    name = ""
-    if options.site is not None:
-        place = recipe_files.load_place(options.site, 1)
-        name = place.facts["site"]
-        site = place.folder or place.cluster  # a folder is read as the recipe's version has it
-        blobs = {} if place.folder else place.blobs
-        architecture = architecture or place.facts.get("architecture")
-    found = stackinator.load(
-        str(reading.path), site=site, mirrors=options.mirror, architecture=architecture
+    load = partial(stackinator.load, str(reading.path), mirrors=options.mirror)
+    if options.site is None:
+        return load(architecture=facts.get("architecture"))
+    place = recipe_files.load_place(options.site, 1)
+    found = load(
+        site=place.folder or place.cluster,  # a folder is read as the recipe's version has it
+        architecture=facts.get("architecture") or place.facts.get("architecture"),
     )
-    return Loaded(
-        path=reading.path,
-        stack=found.stack,
-        blobs={**blobs, **found.blobs},
-        given_caches=found.caches,
-        notes=found.notes,
-        site=name,
-        with_site=True,
-    )
+    return replace(found, site=place.facts["site"])
 
 
 def _file(reading: Reading, composed: Composed) -> Loaded:

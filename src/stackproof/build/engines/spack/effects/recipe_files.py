@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import field
 
 from stackproof.build.engines.spack.effects import folders
+from stackproof.build.engines.spack.effects.folders import Tree
 from stackproof.build.engines.spack.stack import FileEntry
 from stackproof.build.engines.spack.stackinator import cluster as clusters
 from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig
@@ -66,14 +67,9 @@ def load_files(composed: Composed, chain: tuple[Document, ...]) -> tuple[Folder,
     reader.take_all()
     if reader.problems:
         raise StackproofError(*reader.problems)
-    folder = Folder(
-        path=composed.document.file,
-        files=reader.files,
-        texts=reader.texts,
-        places=reader.places,
-        parts={},
-    )
-    return folder, reader.blobs
+    tree, path = reader.tree, composed.document.file
+    folder = Folder(path=path, files=tree.files, texts=tree.texts, places=reader.places, parts={})
+    return folder, tree.blobs
 
 
 def _name_in_image(document: Document, recipe: Document) -> str:
@@ -91,10 +87,8 @@ class _Files:
     def __init__(self, document: Document, root: str) -> None:
         self.document = document
         self.root = root
-        self.files: dict[str, FileEntry] = {}
-        self.texts: dict[str, bytes] = {}
+        self.tree = Tree()
         self.places: dict[str, str] = {}
-        self.blobs: dict[str, Path] = {}
         self.problems: list[Problem] = []
 
     def take_all(self) -> None:
@@ -116,7 +110,7 @@ class _Files:
         hooks = self.document.data.get("hooks") or {}
         for name in HOOKS:
             if isinstance(hooks.get(name), str):
-                self.texts[name] = hooks[name].encode()
+                self.tree.texts[name] = hooks[name].encode()
                 self.places[name] = self.document.where("hooks", name).file
 
     def _missing(self, message: str, where: Location) -> None:
@@ -146,21 +140,22 @@ class _Files:
         read_texts = target not in {"repo", "extra"}
         tree = folders.read_tree(folder, root=None, wanted=lambda _: read_texts)
         prefix = "" if target == "." else f"{target}/"
-        self.files |= {f"{prefix}{path}": entry for path, entry in tree.files.items()}
-        self.texts |= {f"{prefix}{path}": text for path, text in tree.texts.items()}
-        self.places |= {f"{prefix}{path}": posixpath.join(folder, path) for path in tree.files}
-        self.blobs |= tree.blobs
+        for path, entry in tree.files.items():
+            self.tree.files[f"{prefix}{path}"] = entry
+            self.places[f"{prefix}{path}"] = posixpath.join(folder, path)
+        self.tree.texts.update({f"{prefix}{path}": text for path, text in tree.texts.items()})
+        self.tree.blobs.update(tree.blobs)
 
     def take_file(self, target: str, path: str, *, keep: bool = False) -> None:
         """Take one file; with `keep` its bytes can be read as a hook or by one."""
         content = folders.read_file(path)
         digest = hashlib.sha256(content).hexdigest()
         executable = bool(os.stat(path).st_mode & 0o100)
-        self.files[target] = FileEntry(sha256=digest, executable=executable)
-        self.blobs[digest] = Path(path)
+        self.tree.files[target] = FileEntry(sha256=digest, executable=executable)
+        self.tree.blobs[digest] = Path(path)
         self.places[target] = path
         if keep:
-            self.texts[target] = content
+            self.tree.texts[target] = content
 
 
 def known_facts(site: str | None, stated: Mapping[str, Any] | None = None) -> dict[str, str]:
@@ -215,6 +210,7 @@ def load_site_documents(site: str | None) -> dict[str, Document]:
     machine is in documents that are called so. Raises `StackproofError` as `load_place` does.
     """
     from stackproof.build.engines.spack.effects import stackinator  # noqa: PLC0415 - what it needs
+    from stackproof.build.engines.spack.stackinator.defaults import cluster_documents  # noqa: PLC0415 - as above
     from stackproof.site.effects import probe  # noqa: PLC0415 - what it needs
 
     if site is not None and os.path.isdir(site):
@@ -224,20 +220,13 @@ def load_site_documents(site: str | None) -> dict[str, Document]:
     if "cluster-config" in spack:
         folder = _beside_site(site, spack["cluster-config"])
         return {"site": document, **stackinator.load_documents(folder, clusters.DOCUMENTS)}
-    return {"site": document, **({} if spack else _found_here(load_place(site).cluster))}
-
-
-def _found_here(cluster: ClusterConfig) -> dict[str, Document]:
-    data = {
-        "packages.yaml": {"packages": cluster.packages},
-        "network.yaml": {
-            "packages": cluster.network_packages,
-            "mpi": {name: {"specs": list(specs)} for name, specs in cluster.mpis.items()},
-        },
+    data = {} if spack else cluster_documents(load_place(site).cluster)
+    found: dict[str, Document] = {
+        name: Document(file="this machine", data=data[name], positions={})
+        for name in ("packages.yaml", "network.yaml")
+        if name in data
     }
-    return {
-        name: Document(file="this machine", data=body, positions={}) for name, body in data.items()
-    }
+    return {"site": document, **found}
 
 
 def origins_of(loaded: Loaded, options: RecipeOptions, key: str) -> tuple[ValueOrigin, ...]:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
-from collections.abc import Mapping
 from pathlib import Path
 
-from msgspec import field
-
+from stackproof.build.effects.loaded import Loaded
 from stackproof.build.engines.spack.effects import folders, machine
 from stackproof.build.engines.spack.effects.folders import Tree
-from stackproof.build.engines.spack.stack import Caches, Mirror, SpackStack
+from stackproof.build.engines.spack.stack import Caches, Mirror
 from stackproof.build.engines.spack.stackinator import cluster as clusters
 from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig
 from stackproof.build.engines.spack.stackinator.config import note_older_spack, read_config
@@ -23,7 +21,7 @@ from stackproof.core.document import Document
 from stackproof.core.effects import cache_kinds, files
 from stackproof.core.effects import documents as core_documents
 from stackproof.core.errors import Location, Problem, Reason, StackproofError
-from stackproof.core.value import Value, replace
+from stackproof.core.value import replace
 from stackproof.site.effects import probe, toolchain
 
 # Folders of a recipe whose files are copied and never read here.
@@ -31,19 +29,6 @@ _COPIED = ("repo/", "extra/")
 _ARMOUR = b"-----BEGIN PGP "
 # Packet tags of a key: secret key and public key (RFC 9580, section 5).
 _KEY_TAGS = (5, 6)
-
-
-class LoadedRecipe(Value):
-    """A Stackinator recipe on a cluster: the stack, where the bytes of its files lie, the rest.
-
-    `blobs` maps digests of the stack's files to files of this machine. `notes` are problems that
-    keep nobody from going on.
-    """
-
-    stack: SpackStack
-    blobs: Mapping[str, Path] = field(default_factory=dict)
-    caches: Caches = field(default_factory=Caches)
-    notes: tuple[Problem, ...] = ()
 
 
 def load(
@@ -54,8 +39,8 @@ def load(
     mount: str | None = None,
     root: str | None = None,
     architecture: str | None = None,
-) -> LoadedRecipe:
-    """Return the stack of a recipe's folder on a cluster.
+) -> Loaded:
+    """Return a recipe's folder with the stack that it means on a cluster.
 
     `site` is the folder of a cluster's configuration, or the configuration itself; None is this
     machine's. `mirrors` is a mirrors.yaml or cache.yaml, `mount` a mount point in the place of the
@@ -81,8 +66,13 @@ def load(
     stack = read_recipe(folder, config, cluster, architecture or toolchain.architecture(), findings)
     caches = _caches(mirrors, config.mount, findings)
     findings.raise_problems()
-    return LoadedRecipe(
-        stack=stack, blobs={**blobs, **tree.blobs}, caches=caches, notes=tuple(findings.notes)
+    return Loaded(
+        path=Path(recipe),
+        stack=stack,
+        blobs={**blobs, **tree.blobs},
+        given_caches=caches,
+        notes=tuple(findings.notes),
+        with_site=True,
     )
 
 
