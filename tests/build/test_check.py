@@ -10,7 +10,7 @@ import pytest
 
 from stackproof import cli
 
-COVERS = ("build/cli/check.py", "build/engines/spack/problems.py")
+COVERS = ("build/cli/check.py", "build/engines/spack/engine.py")
 
 DOCUMENTS = Path(__file__).parents[1] / "documents"
 FJORD = DOCUMENTS / "stackinator" / "clusters" / "fjord"

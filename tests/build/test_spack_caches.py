@@ -81,7 +81,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     compiler = next(machine.find_compilers())
     (folder / "site").mkdir()
     (folder / "site" / "packages.yaml").write_text(
-        tinysources.SITE.format(version=compiler.version, c=compiler.c, cxx=compiler.cxx)
+        tinysources.SITE.format(
+            version=compiler.version, c=compiler.paths["c"], cxx=compiler.paths["cxx"]
+        )
     )
     for name in ("good", "evil"):
         write_keys(folder / "keys", name)

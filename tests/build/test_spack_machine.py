@@ -9,12 +9,12 @@ import pytest
 import yaml
 
 from need import need
+from stackproof.build.engines.spack.compilers import Programs
 from stackproof.build.engines.spack.effects import machine as spack_machine
 from stackproof.build.engines.spack.stackinator import defaults
 from stackproof.build.engines.spack.stackinator.cluster import read_cluster
 from stackproof.build.engines.spack.stackinator.defaults import (
     MachineFacts,
-    SystemCompiler,
     SystemPackage,
     default_cluster_config,
 )
@@ -24,7 +24,10 @@ from stackproof.core.effects import run
 from stackproof.site.effects.probe import load_site
 from stackproof.site.model import FabricType, parse_site
 
-GCC = SystemCompiler(version="12.3.0", c="/usr/bin/gcc-12", cxx="/usr/bin/g++-12")
+GCC = Programs(
+    package="gcc", version="12.3.0", prefix="/usr", ours=False,
+    paths={"c": "/usr/bin/gcc-12", "cxx": "/usr/bin/g++-12"},
+)  # fmt: skip
 
 
 def program(folder: Path, name: str, script: str) -> None:
@@ -53,12 +56,11 @@ def test_compilers_each_version_once(programs: Path):
     program(programs, "gfortran-13", "exit 1")
     program(programs, "gcc-11", "echo 11.4.0")  # without a C++ compiler
     found = list(spack_machine.find_compilers())
-    assert [(c.version, Path(c.c).name, c.fortran is None) for c in found] == [
+    assert [(c.version, Path(c.paths["c"]).name, "fortran" not in c.paths) for c in found] == [
         ("12.3.0", "gcc", True),
         ("13.2.1", "gcc-13", False),
     ]
-    gcc = default_cluster_config(MachineFacts(name="x", architecture="x", compilers=tuple(found)))
-    assert gcc.packages["gcc"]["externals"][0]["prefix"] == str(programs.parent)
+    assert found[0].prefix == str(programs.parent)
 
 
 def test_a_gcc_without_its_cxx_is_left_out_with_the_reason(programs: Path):
@@ -77,8 +79,8 @@ def test_a_gcc_without_its_cxx_is_left_out_with_the_reason(programs: Path):
 
 def test_a_machine_without_anything(programs: Path):
     assert list(spack_machine.find_compilers()) == []
-    found = spack_machine.find_packages()
-    assert {p.name for p in found.packages} <= {"cray-mpich", "libfabric"}
+    packages, _ = spack_machine.find_packages()
+    assert {p.name for p in packages} <= {"cray-mpich", "libfabric"}
 
 
 def test_packages(programs: Path, tmp_path: Path):
@@ -99,7 +101,7 @@ def test_packages(programs: Path, tmp_path: Path):
         '"--modversion cray-xpmem") echo 2.9.6;;\n'
         "--variable*) echo /usr;;\n*) exit 1;;\nesac",
     )
-    found = {p.name: (p.spec, p.prefix) for p in spack_machine.find_packages().packages}
+    found = {p.name: (p.spec, p.prefix) for p in spack_machine.find_packages()[0]}
     assert found["slurm"] == ("slurm@24-05-4", str(programs.parent))
     assert found["xpmem"] == ("xpmem@2.9.6", "/usr")
     assert found["rdma-core"] == ("rdma-core@44.0", "/usr")
@@ -108,9 +110,9 @@ def test_packages(programs: Path, tmp_path: Path):
 
 def test_slurm_that_does_not_answer_is_left_out_with_the_reason(programs: Path):
     program(programs, "srun", "exit 1")
-    found = spack_machine.find_packages()
-    assert "slurm" not in {p.name for p in found.packages}
-    assert any(line.startswith("slurm: ") for line in found.left_out)
+    packages, left_out = spack_machine.find_packages()
+    assert "slurm" not in {p.name for p in packages}
+    assert any(line.startswith("slurm: ") for line in left_out)
 
 
 def test_cray_mpich_with_the_newest_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -122,7 +124,7 @@ def test_cray_mpich_with_the_newest_compiler(tmp_path: Path, monkeypatch: pytest
     ):
         (tmp_path / path).mkdir(parents=True)
     monkeypatch.setattr(spack_machine, "_CRAY_MPICH", str(tmp_path))
-    found = [p for p in spack_machine.find_packages().packages if p.name == "cray-mpich"]
+    found = [p for p in spack_machine.find_packages()[0] if p.name == "cray-mpich"]
     assert [(p.spec, p.prefix) for p in found] == [
         ("cray-mpich@8.1.32", f"{tmp_path}/8.1.32/ofi/gnu/12.3")
     ]

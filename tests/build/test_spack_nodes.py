@@ -171,7 +171,9 @@ def test_spack_itself_on_two_nodes(cluster: ClusterState, tmp_path: Path) -> Non
     compiler = next(machine.find_compilers())
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "packages.yaml").write_text(
-        tinysources.SITE.format(version=compiler.version, c=compiler.c, cxx=compiler.cxx)
+        tinysources.SITE.format(
+            version=compiler.version, c=compiler.paths["c"], cxx=compiler.paths["cxx"]
+        )
     )
     argv = [sys.executable, "-m", "stackproof", "build", os.fspath(recipe), "--site", "site",
             "--mirror", "mirror"]  # fmt: skip

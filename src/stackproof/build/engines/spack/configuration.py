@@ -9,17 +9,8 @@ from typing import Any
 import yaml
 from msgspec import field
 
-from stackproof.build.engines.spack import compilers
+from stackproof.build.engines.spack import compilers, layout
 from stackproof.build.engines.spack.compilers import Programs
-from stackproof.build.engines.spack.layout import (
-    CACHE,
-    CONFIG,
-    LOCAL,
-    MODULES,
-    PROJECTION,
-    REPOSITORIES,
-    STAGE,
-)
 from stackproof.build.engines.spack.stack import Caches, Mirror, SpackLock, SpackStack
 from stackproof.build.plan import BUILD
 from stackproof.core.command import Bind, EnvPatch
@@ -36,7 +27,7 @@ _KEYS = "keys"
 _GPG = "gpg"
 _MIRRORS = "mirrors"
 _CONCRETIZATIONS = "concretizations"
-_SOURCES = f"{CACHE}/source"
+_SOURCES = f"{layout.CACHE}/source"
 
 
 class CacheSettings(Value):
@@ -56,13 +47,13 @@ class CacheSettings(Value):
 def files(stack: SpackStack) -> dict[str, str]:
     """Return the configuration of the stack, by path below the build."""
     found = {
-        f"{CONFIG}/config.yaml": render(_config(stack)),
-        f"{CONFIG}/concretizer.yaml": render(_concretizer(stack)),
-        f"{CONFIG}/packages.yaml": render({"packages": stack.packages}),
-        f"{CONFIG}/repos.yaml": repos_yaml(stack),
+        f"{layout.CONFIG}/config.yaml": render(_config(stack)),
+        f"{layout.CONFIG}/concretizer.yaml": render(_concretizer(stack)),
+        f"{layout.CONFIG}/packages.yaml": render({"packages": stack.packages}),
+        f"{layout.CONFIG}/repos.yaml": repos_yaml(stack),
     }
     if stack.generation == 1 and stack.compilers_yaml:
-        found[f"{CONFIG}/compilers.yaml"] = render({"compilers": stack.compilers_yaml})
+        found[f"{layout.CONFIG}/compilers.yaml"] = render({"compilers": stack.compilers_yaml})
     return found
 
 
@@ -77,7 +68,8 @@ def module_files(stack: SpackStack) -> dict[str, str]:
         "enable": list(kinds),
         "arch_folder": False,
     }
-    return {f"{MODULES}/modules.yaml": render({"modules": {**stack.modules, "default": default}})}
+    modules = {**stack.modules, "default": default}
+    return {f"{layout.MODULES}/modules.yaml": render({"modules": modules})}
 
 
 def module_kinds(stack: SpackStack) -> tuple[str, ...]:
@@ -93,10 +85,9 @@ def repos_yaml(stack: SpackStack) -> str:
 
     Spack before 1.0 brings its packages itself and takes a list of folders.
     """
-    names = repository_names(stack)
-    if stack.generation == 1:
-        return render({"repos": [f"{stack.mount}/{REPOSITORIES}/{name}" for name in names]})
-    return render({"repos": {name: f"{stack.mount}/{REPOSITORIES}/{name}" for name in names}})
+    root = f"{stack.mount}/{layout.REPOSITORIES}"
+    folders = {name: f"{root}/{name}" for name in repository_names(stack)}
+    return render({"repos": list(folders.values()) if stack.generation == 1 else folders})
 
 
 def repository_names(stack: SpackStack) -> tuple[str, ...]:
@@ -135,23 +126,23 @@ def user_files(stack: SpackStack, lock: SpackLock) -> dict[str, str]:
 
 def cache_settings(stack: SpackStack, caches: Caches, *, jobs: int | None = None) -> CacheSettings:
     """Return what a user's caches, and a machine of `jobs` cores, add to the build of a stack."""
-    content: dict[str, Any] = {f"{LOCAL}/config.yaml": _local_config(stack, jobs)}
+    content: dict[str, Any] = {f"{layout.LOCAL}/config.yaml": _local_config(stack, jobs)}
     binds: list[Bind] = []
     if caches.source_cache:
         binds.append(Bind(source=caches.source_cache, target=f"{BUILD}/{_SOURCES}", writable=True))
     if caches.concretizer_cache and stack.generation > 1:
         target = f"{BUILD}/{_CONCRETIZATIONS}"
         binds.append(Bind(source=caches.concretizer_cache, target=target, writable=True))
-        content[f"{LOCAL}/concretizer.yaml"] = {
+        content[f"{layout.LOCAL}/concretizer.yaml"] = {
             "concretizer": {"concretization_cache": {"enable": True, "url": target}}
         }
     mirrors, more = _mirrors(caches)
     if mirrors:
-        content[f"{LOCAL}/mirrors.yaml"] = {"mirrors": mirrors}
+        content[f"{layout.LOCAL}/mirrors.yaml"] = {"mirrors": mirrors}
     binds += more
     for mirror in caches.mirrors:
         if mirror.kind == "bootstrap":
-            content[f"{LOCAL}/bootstrap.yaml"], more = _bootstrap(mirror)
+            content[f"{layout.LOCAL}/bootstrap.yaml"], more = _bootstrap(mirror)
             binds += more
     keys = key_files(caches)
     binds += [Bind(source=path, target=target) for path, target in keys.items()]
@@ -173,11 +164,11 @@ def key_files(caches: Caches) -> dict[str, str]:
 def _config(stack: SpackStack) -> dict[str, Any]:
     return {
         "config": {
-            "install_tree": {"root": stack.mount, "projections": {"all": PROJECTION}},
-            "build_stage": [STAGE],
+            "install_tree": {"root": stack.mount, "projections": {"all": layout.PROJECTION}},
+            "build_stage": [layout.STAGE],
             "test_stage": f"{BUILD}/test",
             "source_cache": f"{BUILD}/{_SOURCES}",
-            "misc_cache": f"{BUILD}/{CACHE}/misc",
+            "misc_cache": f"{BUILD}/{layout.CACHE}/misc",
             "install_hash_length": 32,
             "db_lock_timeout": 120,
             "url_fetch_method": "urllib",

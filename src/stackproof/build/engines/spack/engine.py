@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from stackproof.build.engine import OWN, Container, Findings, Rows, Sources, Where
-from stackproof.build.engines.spack import locks
-from stackproof.build.engines.spack.problems import problems
+from stackproof.build.engines.spack import compilers, locks
 from stackproof.build.engines.spack.stack import (
     Caches,
     GitSource,
@@ -16,6 +15,8 @@ from stackproof.build.engines.spack.stack import (
     SpackLock,
     SpackStack,
 )
+from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig
+from stackproof.build.engines.spack.stackinator.network import not_stated, unstated_vendors
 from stackproof.build.plan import Plan
 from stackproof.core.errors import Problem, Reason
 from stackproof.core.ids import short
@@ -40,7 +41,7 @@ class SpackEngine:
 
     def problems(self, stack: SpackStack, lock: SpackLock | None, where: Where) -> Findings:
         """See `Engine`."""
-        found = tuple(problems(stack))
+        found = tuple(_problems(stack))
         if lock is None or not stack.transports:
             return Findings(problems=found)
         from stackproof.build.engines.spack import metadata  # noqa: PLC0415 - for transports alone
@@ -90,6 +91,28 @@ def repositories(stack: SpackStack) -> Iterator[tuple[str, GitSource, str]]:
     yield "spack", stack.spack, "spack"
     for one in stack.package_repositories:
         yield one.name, one.source, f"repos/{one.name}"
+
+
+def _problems(stack: SpackStack) -> Iterator[Problem]:
+    """Yield why the stack cannot be built."""
+    for compiler in stack.compilers:
+        if compiler.external and not compilers.outside(stack, compiler.name):
+            yield Problem(
+                reason=Reason.INVALID_VALUE,
+                message=f"the site has no `{compiler.name}` of its own that could be used",
+                hint="its `packages.yaml` needs an external with `extra_attributes: compilers:`",
+            )
+    if not stack.environments:
+        message, hint = "the stack has no environment", "add one with specs"
+        yield Problem(reason=Reason.MISSING_KEY, message=message, hint=hint)
+    for environment in stack.environments:
+        if not environment.specs:
+            message = f"environment `{environment.name}` has nothing to install"
+            yield Problem(reason=Reason.INVALID_VALUE, message=message, hint="")
+    cluster = ClusterConfig(name=stack.site_facts.get("cluster", "the site"))
+    for _, name in unstated_vendors(stack):
+        message, hint = not_stated(name, cluster)
+        yield Problem(reason=Reason.SITE_INCOMPLETE, message=message, hint=hint)
 
 
 def _from_the_system(stack: SpackStack, lock: SpackLock) -> tuple[Problem, ...]:

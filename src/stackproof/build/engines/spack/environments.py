@@ -17,14 +17,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from stackproof.build.engines.spack import compilers, locks
+from stackproof.build.engines.spack import compilers, layout, locks
 from stackproof.build.engines.spack.configuration import render
-from stackproof.build.engines.spack.layout import (
-    BUILT,
-    COMPILERS,
-    ENVIRONMENTS,
-    REPLACEMENTS,
-)
 from stackproof.build.engines.spack.stack import (
     Compiler,
     SpackEnvironment,
@@ -90,7 +84,7 @@ def find_external(stack: SpackStack, folder: str) -> tuple[str, ...]:
 
 def needed_folders(stack: SpackStack, folder: str) -> tuple[str, ...]:
     """Return the folders of the compilers whose locks this folder's solution depends on."""
-    return tuple(f"{COMPILERS}/{c.name}" for c in _builders(stack, folder) if not c.external)
+    return tuple(f"{layout.COMPILERS}/{c.name}" for c in _builders(stack, folder) if not c.external)
 
 
 def compilers_yaml(stack: SpackStack, folder: str, contents: Mapping[str, Any]) -> str | None:
@@ -149,16 +143,16 @@ def _of_folder(stack: SpackStack, folder: str) -> Compiler | SpackEnvironment:
     Of one that is spliced there are the environment as it would be without, and the MPI alone.
     """
     for compiler in compilers.built(stack):
-        if f"{COMPILERS}/{compiler.name}" == folder:
+        if f"{layout.COMPILERS}/{compiler.name}" == folder:
             return compiler
     for environment in stack.environments:
         name, splice = environment.name, environment.splice
-        if folder == f"{ENVIRONMENTS}/{name}":
+        if folder == f"{layout.ENVIRONMENTS}/{name}":
             return environment
-        if splice and folder == f"{BUILT}/{name}":
+        if splice and folder == f"{layout.BUILT}/{name}":
             specs = (*environment.specs, *splice.built_with)
             return replace(environment, specs=specs, mpi=splice.mpi, splice=None, views=())
-        if splice and folder == f"{REPLACEMENTS}/{name}":
+        if splice and folder == f"{layout.REPLACEMENTS}/{name}":
             return replace(environment, specs=splice.specs, splice=None, views=())
     raise ValueError(f"{folder} is no folder of the stack")
 
@@ -170,7 +164,7 @@ def _splice(data: dict[str, Any], name: str, splice: Splice, contents: Mapping[s
     as they were solved. Sources: https://spack.readthedocs.io/en/latest/build_settings.html
     (splicing), https://spack.readthedocs.io/en/latest/environments.html (include_concrete).
     """
-    folder = f"{REPLACEMENTS}/{name}"
+    folder = f"{layout.REPLACEMENTS}/{name}"
     if folder not in contents:
         return
     known = locks.nodes(contents[folder], "/")
@@ -224,9 +218,9 @@ def _reuse(stack: SpackStack, folder: str) -> Any:
     """
     needed = needed_folders(stack, folder)
     built = [
-        f"{BUILT}/{e.name}"
+        f"{layout.BUILT}/{e.name}"
         for e in stack.environments
-        if e.splice and f"{ENVIRONMENTS}/{e.name}" == folder
+        if e.splice and f"{layout.ENVIRONMENTS}/{e.name}" == folder
     ]
     if stack.generation == 1 or not (needed or built):
         return False

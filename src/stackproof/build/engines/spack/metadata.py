@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from stackproof import __version__
-from stackproof.build import bom, tail
+from stackproof.build import bom, tail, transport_views
 from stackproof.build.engines.spack import compilers, locks
 from stackproof.build.engines.spack.layout import ENVIRONMENTS, REPLACEMENTS
 from stackproof.build.engines.spack.locks import SolvedPackage
@@ -22,7 +22,6 @@ from stackproof.build.engines.spack.stack import (
     SpackLock,
     SpackStack,
 )
-from stackproof.build.transport_views import TransportViews, description, transport_views
 from stackproof.core import ids, noun
 from stackproof.image.model import MpiFacts
 from stackproof.mpi import families
@@ -51,36 +50,32 @@ def env_json(stack: SpackStack, lock: SpackLock, programs: Mapping[str, str]) ->
     """Return `meta/env.json` as far as it is known before anything is installed."""
     has, _ = _of_views(stack, lock)
     views: dict[str, Any] = {
-        view.name: {
-            "root": f"{stack.mount}/env/{view.name}",
-            "activate": f"{stack.mount}/env/{view.name}/activate.sh",
-            "description": view.description,
-            "type": "spack-view",
-            "features": list(has[view.name]),
-        }
+        view.name: _view(
+            f"{stack.mount}/env/{view.name}",
+            view.description,
+            type="spack-view",
+            features=list(has[view.name]),
+        )
         for environment in stack.environments
         for view in environment.views
     }
     if stack.modules is not None:
-        views["modules"] = _fixed_view(
-            f"{stack.mount}/modules",
-            "activate modules",
-            lists={"MODULEPATH": [{"op": "prepend", "value": [f"{stack.mount}/modules"]}]},
-        )
-    views["spack"] = _fixed_view(
-        f"{stack.mount}/config", "configure spack upstream", scalars=_spack_variables(stack, lock)
-    )
+        lists = {"MODULEPATH": [{"op": "prepend", "value": [f"{stack.mount}/modules"]}]}
+        env = _env(lists, {})
+        views["modules"] = _view(f"{stack.mount}/modules", "activate modules", "/dev/null", env=env)
+    env = _env({}, _spack_variables(stack, lock))
+    description = "configure spack upstream"
+    views["spack"] = _view(f"{stack.mount}/config", description, "/dev/null", env=env)
     changes = transports_of(stack, lock).required()
     for name, change in changes.items():
-        views[name] = {
-            "root": f"{stack.mount}/env/{name}",
-            "activate": f"{stack.mount}/env/{name}/activate.sh",
-            "description": description(name),
-            "type": "augment",
+        views[name] = _view(
+            f"{stack.mount}/env/{name}",
+            transport_views.description(name),
+            type="augment",
             # The worker puts it on top of what this view changes, which is not known before.
-            "on": stack.default_view,
-            "set": dict(sorted(change.set.items())),
-        }
+            on=stack.default_view,
+            set=dict(sorted(change.set.items())),
+        )
     data: dict[str, Any] = {
         "name": stack.name,
         "description": stack.description,
@@ -190,12 +185,12 @@ def _repositories(lock: SpackLock) -> Iterator[bom.BillEntry]:
         )
 
 
-def transports_of(stack: SpackStack, lock: SpackLock) -> TransportViews:
+def transports_of(stack: SpackStack, lock: SpackLock) -> transport_views.TransportViews:
     """Return the changes by views of the recipe's transports, and those that cannot be views."""
     own = (view.name for environment in stack.environments for view in environment.views)
     libfabric = libfabric_of(render_bom(stack, lock) if stack.transports else "")
     taken = ("modules", "spack", *own)
-    return transport_views(stack, mpi_facts(stack, lock), libfabric, taken=taken)
+    return transport_views.transport_views(stack, mpi_facts(stack, lock), libfabric, taken=taken)
 
 
 def configure_json(stack: SpackStack, lock: SpackLock) -> dict[str, Any]:
@@ -287,23 +282,14 @@ def _source_variables(prefix: str, source: GitSource, commit: str) -> dict[str, 
     }
 
 
-def _fixed_view(
-    root: str,
-    description: str,
-    *,
-    lists: Mapping[str, Any] | None = None,
-    scalars: Mapping[str, str] | None = None,
-) -> dict[str, Any]:
-    return {
-        "root": root,
-        "activate": "/dev/null",
-        "description": description,
-        "env": {
-            "version": 1,
-            "type": "augment",
-            "values": {"list": dict(lists or {}), "scalar": dict(sorted((scalars or {}).items()))},
-        },
-    }
+def _view(root: str, description: str, activate: str = "", **more: Any) -> dict[str, Any]:
+    script = activate or f"{root}/activate.sh"
+    return {"root": root, "activate": script, "description": description, **more}
+
+
+def _env(lists: Mapping[str, Any], scalars: Mapping[str, str]) -> dict[str, Any]:
+    values = {"list": lists, "scalar": dict(sorted(scalars.items()))}
+    return {"version": 1, "type": "augment", "values": values}
 
 
 def _json(data: Any) -> str:

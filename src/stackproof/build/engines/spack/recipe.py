@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from stackproof.build.engines.spack import mpis
-from stackproof.build.engines.spack.problems import unstated_vendors
 from stackproof.build.engines.spack.stack import SpackEnvironment, SpackStack, Splice
 from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig
 from stackproof.build.engines.spack.stackinator.config import read_config
@@ -27,6 +26,7 @@ from stackproof.build.engines.spack.stackinator.network import (
     missing_external,
     not_stated,
     package_of,
+    unstated_vendors,
 )
 from stackproof.build.engines.spack.stackinator.reader import read_recipe
 from stackproof.build.engines.spack.stackinator.versions import LANGUAGES

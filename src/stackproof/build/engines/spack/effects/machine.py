@@ -7,11 +7,10 @@ import re
 import shutil
 from collections.abc import Iterator
 
+from stackproof.build.engines.spack.compilers import Programs
 from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig
 from stackproof.build.engines.spack.stackinator.defaults import (
-    FoundPackages,
     MachineFacts,
-    SystemCompiler,
     SystemPackage,
     default_cluster_config,
 )
@@ -51,7 +50,7 @@ def facts_of(site: Site, runner: Runner = run.run) -> tuple[MachineFacts, tuple[
     compilers and the operating system are this machine's, since it is this machine that builds.
     """
     is_here = site.name == probe.LOCAL
-    found = find_packages(runner) if is_here else packages_of_site(site)
+    packages, left_out = find_packages(runner) if is_here else packages_of_site(site)
     known = facts_of_site(site)
     gpu = known.get("gpu")
     facts = MachineFacts(
@@ -61,13 +60,13 @@ def facts_of(site: Site, runner: Runner = run.run) -> tuple[MachineFacts, tuple[
         fabric=FabricType(site.fabric.type) if site.fabric.type else None,
         gpu=gpu if gpu in {"cuda", "rocm"} else None,
         compilers=tuple(find_compilers(runner)),
-        packages=found.packages,
+        packages=tuple(packages),
     )
-    return facts, (*found.left_out, *(() if facts.compilers else (_without_compilers(),)))
+    return facts, (*left_out, *(() if facts.compilers else (_without_compilers(),)))
 
 
-def packages_of_site(site: Site) -> FoundPackages:
-    """Return the software that a site file names with path and version."""
+def packages_of_site(site: Site) -> tuple[list[SystemPackage], list[str]]:
+    """Return the software that a site file names with path and version, and what it leaves open."""
     packages, left_out = [], []
     for name, external in site.externals.items():
         if name not in {CRAY_MPICH.name, "libfabric", "slurm", "xpmem", "rdma-core"}:
@@ -89,21 +88,23 @@ def packages_of_site(site: Site) -> FoundPackages:
             packages.append(found)
         else:
             left_out.append("cray-mpich: not installed on this machine, and its path is not known")
-    return FoundPackages(packages=tuple(packages), left_out=tuple(left_out))
+    return packages, left_out
 
 
-def find_compilers(runner: Runner = run.run) -> Iterator[SystemCompiler]:
+def find_compilers(runner: Runner = run.run) -> Iterator[Programs]:
     """Yield the gcc of this machine that compile C and C++, each version once."""
     seen = set()
     for suffix in _SUFFIXES:
-        programs = [shutil.which(f"{name}{suffix}") for name in ("gcc", "g++", "gfortran")]
-        c, cxx, fortran = programs
-        if c is None or cxx is None:
+        names = {"c": "gcc", "cxx": "g++", "fortran": "gfortran"}
+        places = {language: shutil.which(f"{name}{suffix}") for language, name in names.items()}
+        paths = {language: path for language, path in places.items() if path}
+        if not {"c", "cxx"} <= paths.keys():
             continue
-        version = _first_line(runner, c, "-dumpfullversion", "-dumpversion")
+        version = _first_line(runner, paths["c"], "-dumpfullversion", "-dumpversion")
         if _NUMBERED.fullmatch(version) and version not in seen:
             seen.add(version)
-            yield SystemCompiler(version=version, c=c, cxx=cxx, fortran=fortran)
+            prefix = paths["c"].rsplit("/", 2)[0] or "/"  # `/usr` for `/usr/bin/gcc`
+            yield Programs(package="gcc", version=version, prefix=prefix, paths=paths, ours=False)
 
 
 def _without_compilers() -> str:
@@ -115,8 +116,11 @@ def _without_compilers() -> str:
     return "gcc: this machine has none that answers, and recipes need one, with g++"
 
 
-def find_packages(runner: Runner = run.run) -> FoundPackages:
-    """Return the software of this machine that stacks should use instead of building it."""
+def find_packages(runner: Runner = run.run) -> tuple[list[SystemPackage], list[str]]:
+    """Return the software of this machine that stacks should use instead of building it.
+
+    With it comes what was seen but cannot be offered, with the reason.
+    """
     packages: list[SystemPackage] = []
     left_out: list[str] = []
     srun = shutil.which("srun")
@@ -137,8 +141,8 @@ def find_packages(runner: Runner = run.run) -> FoundPackages:
         elif name == "xpmem" and os.path.exists("/dev/xpmem"):
             left_out.append("xpmem: the kernel has it, its headers and pkg-config file are missing")
     packages += _libfabric(runner)
-    packages += list(_cray_mpich(None))
-    return FoundPackages(packages=tuple(packages), left_out=tuple(left_out))
+    packages += _cray_mpich(None)
+    return packages, left_out
 
 
 def _libfabric(runner: Runner) -> list[SystemPackage]:

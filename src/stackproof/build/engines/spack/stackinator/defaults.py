@@ -5,25 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from stackproof.build.engines.spack.compilers import Programs
 from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig
 from stackproof.build.engines.spack.stackinator.compilers import old_compiler
 from stackproof.core.value import Value
 from stackproof.site.model import FabricType
-
-
-class SystemCompiler(Value):
-    """A gcc of the machine; without `fortran` it compiles C and C++ only."""
-
-    version: str
-    c: str
-    cxx: str
-    fortran: str | None = None
-
-    @property
-    def paths(self) -> dict[str, str | None]:
-        """Return its programs by language."""
-        more = {"fortran": self.fortran} if self.fortran else {}
-        return {"c": self.c, "cxx": self.cxx, **more}
 
 
 class SystemPackage(Value):
@@ -45,19 +31,12 @@ class MachineFacts(Value):
     operating_system: str = ""
     fabric: FabricType | None = None
     gpu: str | None = None
-    compilers: tuple[SystemCompiler, ...] = ()
+    compilers: tuple[Programs, ...] = ()
     packages: tuple[SystemPackage, ...] = ()
 
     def has(self, name: str) -> bool:
         """Return whether the machine has a package."""
         return any(package.name == name for package in self.packages)
-
-
-class FoundPackages(Value):
-    """Software found on a machine, and what was seen but cannot be offered, with the reason."""
-
-    packages: tuple[SystemPackage, ...] = ()
-    left_out: tuple[str, ...] = ()
 
 
 # Why the generated network.yaml says what it does for Slingshot, and the public source of each.
@@ -110,12 +89,12 @@ def _packages(facts: MachineFacts) -> dict[str, Any]:
     return packages
 
 
-def _gcc(compiler: SystemCompiler) -> dict[str, Any]:
-    names = "c,c++,fortran" if compiler.fortran else "c,c++"
+def _gcc(compiler: Programs) -> dict[str, Any]:
+    names = "c,c++,fortran" if "fortran" in compiler.paths else "c,c++"
     return {
         "spec": f"gcc@{compiler.version} languages='{names}'",
-        "prefix": compiler.c.rsplit("/", 2)[0] or "/",  # `/usr` for `/usr/bin/gcc`
-        "extra_attributes": {"compilers": compiler.paths},
+        "prefix": compiler.prefix,
+        "extra_attributes": {"compilers": dict(compiler.paths)},
     }
 
 

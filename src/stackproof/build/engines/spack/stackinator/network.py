@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from stackproof.build.engines.spack.stack import SpackStack
 from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig
 from stackproof.build.engines.spack.stackinator.findings import Entry, mapping, strings
 from stackproof.core.errors import Reason
@@ -115,6 +116,24 @@ def not_stated(name: str, cluster: ClusterConfig) -> tuple[str, str]:
     hint = "name it under `mpi:` of its network.yaml, and its place in its packages.yaml"
     has = f"; else it has: {', '.join(cluster.mpis)}" if cluster.mpis else ""
     return message, f"{hint}{has}"
+
+
+def unstated_vendors(stack: SpackStack) -> Iterator[tuple[str, str]]:
+    """Yield environments and what a site would have to have: Spack's packages cannot build it."""
+    own = {
+        path.split("/")[1].replace("_", "-")
+        for repository in stack.local_repositories
+        for path in repository.files
+        if "/" in path
+    }
+    # Other repositories of packages, as sites have them, may repackage it.
+    if own & VENDOR_MPIS or any(one.name != "builtin" for one in stack.package_repositories):
+        return
+    for environment in stack.environments:
+        named = {spec.split("@")[0].split()[0] for spec in environment.specs if spec.split()}
+        for name in sorted(VENDOR_MPIS & named):
+            if not mapping(stack.packages.get(name)).get("externals"):
+                yield environment.name, name
 
 
 def package_of(spec: str) -> str:
