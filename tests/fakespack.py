@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -187,6 +188,27 @@ class Folder(Value, kw_only=False):
     @property
     def recipe(self) -> Path:
         return self.path / "small"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {**os.environ, "STACKPROOF_CACHE": str(self.path / "cache")}
+
+    def argv(self, *words: object) -> list[str]:
+        """Return a call of `build` for the recipe and the site."""
+        place = [] if "--in-memory" in words or "--build-dir" in words else ["--in-memory", "no"]
+        return [sys.executable, "-m", "stackproof", "build", str(self.recipe), "--site",
+                str(self.path / "site"), *map(str, words), *place]  # fmt: skip
+
+    def build(
+        self, *words: object, ok: int = 0, **environment: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Build, and expect an exit code."""
+        done = subprocess.run(
+            self.argv(*words), cwd=self.path, env={**self.environment, **environment},
+            capture_output=True, text=True, check=False, timeout=600,
+        )  # fmt: skip
+        assert done.returncode == ok, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done
 
     @property
     def builds(self) -> list[Path]:

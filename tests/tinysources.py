@@ -10,6 +10,7 @@ import zlib
 from pathlib import Path
 
 from need import SPACK_TAGS
+from stackproof.build.engines.spack.effects import machine
 
 LIBRARY = {
     "two.c": "int two(void) { return 2; }\n",
@@ -55,7 +56,7 @@ _PROGRAM = """\
         install("four", prefix.bin)
 """
 
-SITE = """\
+_SITE = """\
 packages:
   gcc:
     buildable: false
@@ -121,7 +122,7 @@ def fill(mirror: Path) -> dict[str, str]:
 
 
 def write_recipes(folder: Path, packages: dict[str, str]) -> tuple[Path, Path]:
-    """Write the same stack as a recipe of stackproof's own and as one of Stackinator's."""
+    """Write one stack as a recipe of stackproof's own and as one of Stackinator's, and a site."""
     own, theirs = folder / "own" / "tiny.yaml", folder / "tiny"
     for base in (own.parent, theirs):
         for path, text in packages.items():
@@ -136,4 +137,9 @@ def write_recipes(folder: Path, packages: dict[str, str]) -> tuple[Path, Path]:
     (theirs / "config.yaml").write_text(f"name: tiny\nversion: 3\n{_CONFIG}")
     (theirs / "compilers.yaml").write_text("gcc: {version: system}\n")
     (theirs / "environments.yaml").write_text(_ENVIRONMENTS)
+    gcc = next(machine.find_compilers())
+    (folder / "site").mkdir()
+    (folder / "site" / "packages.yaml").write_text(
+        _SITE.format(version=gcc.version, c=gcc.paths["c"], cxx=gcc.paths["cxx"])
+    )
     return own, theirs

@@ -24,11 +24,7 @@ from stackproof.core.versions import Range
 FILE = Path(__file__).parents[2] / "knowledge" / "conflicts.yaml"
 KNOWN = parse_conflicts(parse(FILE.read_text(), file=FILE.name))
 BY_ID = {conflict.id: conflict for conflict in KNOWN}
-THERE, NOT_THERE, CANNOT_TELL = (
-    ConflictAnswer.THERE,
-    ConflictAnswer.NOT_THERE,
-    ConflictAnswer.CANNOT_TELL,
-)
+NOT_THERE, CANNOT_TELL, THERE = ConflictAnswer
 
 SMALL = """\
 sources:
@@ -53,10 +49,6 @@ def answer(conflict: str, *specs: str, packages=None, lock=None, **changes) -> C
     return found[0].answer if found else NOT_THERE
 
 
-def names(conflict: str) -> set[str]:
-    return {package.name for package in BY_ID[conflict].packages}
-
-
 # the list
 
 
@@ -66,20 +58,16 @@ def test_every_entry_has_its_own_words_and_public_sources():
         assert conflict.sources
         assert all(re.fullmatch(r"https://[\w./#-]+", url) for url in conflict.sources)
         assert conflict.reason != conflict.remedy
-        assert all(package.versions.known for package in conflict.packages)
+        for package in conflict.packages:
+            assert package.versions.known
+            for one in package.versions.ranges:  # none is upside down
+                assert one.low is None or one.high is None or Range(one.low, one.high).meets(one)
 
 
 def test_every_source_is_used():
     document = parse(FILE.read_text(), file=FILE.name)
     used = {name for entry in document.data["conflicts"] for name in entry["sources"]}
     assert used == set(document.data["sources"])
-
-
-def test_no_range_is_upside_down():
-    for conflict in KNOWN:
-        for package in conflict.packages:
-            for one in package.versions.ranges:
-                assert one.low is None or one.high is None or Range(one.low, one.high).meets(one)
 
 
 @pytest.mark.parametrize(
@@ -202,11 +190,13 @@ def test_each_mpi(conflict, specs, mpi, expected):
     assert answer(conflict, *specs, mpi=mpi) is expected
 
 
-def test_settings_of_another_mpi_do_not_bring_it():
+def test_settings_of_another_mpi_or_of_what_nobody_asks_for_do_not_bring_it():
     packages = {"mpich": {"require": "@4.2"}}
     specs = ("openmpi@5.0.9", "libfabric@2.3 fabrics=cxi")
     found = answer("mpich-cxi-any-source", *specs, mpi="openmpi", packages=packages)
     assert found is NOT_THERE
+    packages = {"libfabric": {"require": "@2.4.0 fabrics=cxi,lnx"}}
+    assert answer("libfabric-2.4.0-lnx-cxi", "cmake", packages=packages) is NOT_THERE
 
 
 def test_every_conflict_was_tried():
@@ -238,11 +228,6 @@ def test_every_conflict_was_tried():
 def test_settings_of_packages(body, expected):
     packages = {"libfabric": body}
     assert answer("libfabric-2.4.0-lnx-cxi", "libfabric", packages=packages) is expected
-
-
-def test_settings_of_a_package_that_nobody_asks_for_are_no_conflict():
-    packages = {"libfabric": {"require": "@2.4.0 fabrics=cxi,lnx"}}
-    assert answer("libfabric-2.4.0-lnx-cxi", "cmake", packages=packages) is NOT_THERE
 
 
 def test_variants_of_the_environment_are_those_of_its_packages():
@@ -281,18 +266,15 @@ def test_a_lock_decides():
     assert found[0].versions == ("openmpi@5.0.7", "libfabric@2.3.1")
 
 
-def test_a_lock_without_the_package_rules_it_out():
+@pytest.mark.parametrize(
+    ("kind", "version", "names"), [("link", "2.3.1", ("shm",)), ("build", "2.4.0", ("lnx", "cxi"))]
+)
+def test_a_lock_without_the_package_rules_it_out_and_what_only_builds_does_not_count(
+    kind, version, names
+):
     found = locked(
-        node("openmpi", "5.0.7", ("libfabric", "link"), variants={"cuda": False}),
-        node("libfabric", "2.3.1", **fabrics("shm")),
-    )
-    assert found == ()
-
-
-def test_what_only_builds_something_does_not_count():
-    found = locked(
-        node("openmpi", "5.0.9", ("libfabric", "build"), variants={"cuda": False}),
-        node("libfabric", "2.4.0", **fabrics("lnx", "cxi")),
+        node("openmpi", "5.0.9", ("libfabric", kind), variants={"cuda": False}),
+        node("libfabric", version, **fabrics(*names)),
     )
     assert found == ()
 
@@ -333,14 +315,18 @@ def test_a_branch_cannot_be_told():
 # what is said
 
 
+def said(*specs: str, accepted=(), where=None, known=KNOWN):
+    """Return problems and notes of a stack of these specs before there is a lock."""
+    asked = stack(environments=(environment(specs=specs),), packages={})
+    return split(find(asked, None, known), accepted, where or {})
+
+
+GDRCOPY = "libfabric@2.1.0 fabrics=lnx,cxi +gdrcopy"
+
+
 def test_errors_are_problems_warnings_are_notes_and_both_name_all():
     place = Location(file="recipe.yaml", line=7, column=3)
-    asked = stack(
-        environments=(environment(specs=("libfabric@2.1.0 fabrics=lnx,cxi +gdrcopy",)),),
-        packages={},
-    )
-    found = find(asked, None, KNOWN)
-    problems, notes = split(found, (), {"apps": place})
+    problems, notes = said(GDRCOPY, where={"apps": place})
     assert [p.where for p in problems] == [place]
     text = str(problems[0])
     conflict = BY_ID["libfabric-lnx-gdrcopy"]
@@ -351,35 +337,22 @@ def test_errors_are_problems_warnings_are_notes_and_both_name_all():
 
 
 def test_what_is_accepted_is_no_problem():
-    asked = stack(
-        environments=(environment(specs=("libfabric@2.1.0 fabrics=lnx,cxi +gdrcopy",)),),
-        packages={},
-    )
-    found = find(asked, None, KNOWN)
-    problems, notes = split(found, ("libfabric-lnx-gdrcopy", "libfabric-lnx-probe"), {})
+    problems, notes = said(GDRCOPY, accepted=("libfabric-lnx-gdrcopy", "libfabric-lnx-probe"))
     assert problems == ()
     assert any(note.message.startswith("accepted: ") for note in notes)
     assert not any("libfabric-lnx-probe" in note.message for note in notes)
 
 
-def test_what_cannot_be_told_is_one_note():
-    asked = stack(environments=(environment(specs=("libfabric@2: fabrics=lnx,cxi",)),), packages={})
-    problems, notes = split(find(asked, None, KNOWN), (), {})
+def test_what_cannot_be_told_is_one_note_where_a_version_is_named():
+    problems, notes = said("libfabric@2: fabrics=lnx,cxi")
     assert problems == ()
     (note,) = [n for n in notes if "cannot be told" in n.message]
     assert "libfabric-2.4.0-lnx-cxi" in note.message
     assert "lock" in (note.hint or "")
-
-
-def test_a_package_without_a_version_gives_no_note():
-    asked = stack(environments=(environment(specs=("openmpi", "libfabric")),), packages={})
-    assert split(find(asked, None, KNOWN), (), {}) == ((), ())
+    assert said("openmpi", "libfabric") == ((), ())
 
 
 def test_severity_decides():
     warning = replace(BY_ID["libfabric-lnx-gdrcopy"], severity=ConflictSeverity.WARNING)
-    asked = stack(
-        environments=(environment(specs=("libfabric@2.1.0 fabrics=lnx +gdrcopy",)),), packages={}
-    )
-    problems, notes = split(find(asked, None, [warning]), (), {})
+    problems, notes = said(GDRCOPY, known=[warning])
     assert (len(problems), len(notes)) == (0, 1)

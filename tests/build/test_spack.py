@@ -19,7 +19,6 @@ import pytest
 import tinysources
 from need import need
 from stackproof.build.effects import git, source_mirror
-from stackproof.build.engines.spack.effects import machine
 from stackproof.build.engines.spack.stack import SpackLock
 from stackproof.core.noun import from_json
 from stackproof.core.value import Value
@@ -77,13 +76,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     folder = tmp_path_factory.mktemp("spack")
     packages = tinysources.fill(folder / "mirror")
     own, theirs = tinysources.write_recipes(folder, packages)
-    compiler = next(machine.find_compilers())
-    (folder / "site").mkdir()
-    (folder / "site" / "packages.yaml").write_text(
-        tinysources.SITE.format(
-            version=compiler.version, c=compiler.paths["c"], cxx=compiler.paths["cxx"]
-        )
-    )
     made = Made(folder=folder, own=own, theirs=theirs, said={})
     for recipe, image in ((own, "own.squashfs"), (theirs, "theirs.squashfs")):
         options = ("--site", "site", "--mirror", "mirror")

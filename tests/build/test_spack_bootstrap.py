@@ -6,10 +6,8 @@ what is in the image. The recipe is of the form of version 1, as in the CUG 2023
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -60,13 +58,7 @@ def folder(tmp_path: Path) -> Folder:
 
 
 def test_each_is_built_by_the_one_before_and_has_its_module(folder: Folder) -> None:
-    argv = [sys.executable, "-m", "stackproof", "build", str(folder.recipe), "--jobs", "2",
-            "--site", str(folder.path / "site"), "--in-memory", "no"]  # fmt: skip
-    done = subprocess.run(
-        argv, cwd=folder.path, capture_output=True, text=True, check=False, timeout=600,
-        env={**os.environ, "STACKPROOF_CACHE": str(folder.path / "cache")},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    done = folder.build("--jobs", "2")
     order = re.findall(r"ok \[\d+/\d+\] (install\S+|modules)", done.stderr)
     assert order == [
         "install-compiler-bootstrap", "install-compiler-gcc", "install-environments", "modules",

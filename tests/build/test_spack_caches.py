@@ -16,7 +16,6 @@ import pytest
 
 import tinysources
 from need import need
-from stackproof.build.engines.spack.effects import machine
 from stackproof.core.value import Value
 
 pytestmark = pytest.mark.machine
@@ -78,13 +77,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
         pytest.skip("no gpg, which signs a cache, here")
     folder = tmp_path_factory.mktemp("caches")
     _, recipe = tinysources.write_recipes(folder, tinysources.fill(folder / "mirror"))
-    compiler = next(machine.find_compilers())
-    (folder / "site").mkdir()
-    (folder / "site" / "packages.yaml").write_text(
-        tinysources.SITE.format(
-            version=compiler.version, c=compiler.paths["c"], cxx=compiler.paths["cxx"]
-        )
-    )
     for name in ("good", "evil"):
         write_keys(folder / "keys", name)
     (folder / "signed").mkdir()

@@ -22,7 +22,6 @@ import pytest
 import tinysources
 from clusters import inside, told, wait_until
 from need import need
-from stackproof.build.engines.spack.effects import machine
 from stackproof.build.engines.spack.effects import nodes as spack_nodes
 from stackproof.build.engines.spack.workers import Workers
 from stackproof.cluster.effects import up as cluster_up
@@ -168,13 +167,6 @@ def test_in_a_job_its_nodes_are_used(cluster: ClusterState, tmp_path: Path) -> N
 def test_spack_itself_on_two_nodes(cluster: ClusterState, tmp_path: Path) -> None:
     need("spack", "bubblewrap", "mksquashfs", "gcc")
     _, recipe = tinysources.write_recipes(tmp_path, tinysources.fill(tmp_path / "mirror"))
-    compiler = next(machine.find_compilers())
-    (tmp_path / "site").mkdir()
-    (tmp_path / "site" / "packages.yaml").write_text(
-        tinysources.SITE.format(
-            version=compiler.version, c=compiler.paths["c"], cxx=compiler.paths["cxx"]
-        )
-    )
     argv = [sys.executable, "-m", "stackproof", "build", os.fspath(recipe), "--site", "site",
             "--mirror", "mirror"]  # fmt: skip
     nodes = ["--on", "slurm", "--nodes", "2", "--cluster", cluster.name]

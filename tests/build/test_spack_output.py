@@ -16,7 +16,9 @@ from stackproof.build.engines.spack.output import (
     failures,
     first_error,
     signatures,
+    source_problems,
 )
+from stackproof.core.errors import Reason
 
 A, B = "aiuc72g6jbbektrrrwpvaw5smnrpstou", "komznkgmd6mmlnzijkpcnemyza6ehmmi"
 STORE = "/user-environment/linux-debian12-zen3"
@@ -159,3 +161,48 @@ def test_the_lines_since_spack_1_2() -> None:
     first, *_ = failures(NEWER + NEWER_BAD)
     assert (first.package, first.version, first.hash) == ("tiny-two", "1.0", B)
     assert first.log == f"/build/stage/me/spack-stage-tiny-two-1.0-{B}-3s2nm5rg.log"
+
+
+# Sources that could not be had.
+
+HASH = "n4vh7yry32qai6lulag2htxft4zr3fsb"
+AWAY = f"""\
+==> Fetching https://example.org/tiny-four-1.0.tar.gz
+==> Warning: Error while fetching tiny-four@1.0
+  All fetchers failed for spack-stage-tiny-four-1.0-{HASH}
+    https://a.example.org/aa.tar.gz: DetailedURLError: GET https://a.example.org/aa.tar.gz errored \
+with: [Errno -2] Name or service not known
+    https://example.org/tiny-four-1.0.tar.gz: DetailedURLError: GET x errored with: 404
+==> Warning: Error while fetching py-x@2.1rc1
+  All fetchers failed for resource-y-spack-stage-py-x-2.1rc1-{HASH}
+==> Error: Failed downloads:
+  tiny-four@1.0  py-x@2.1rc1
+"""
+CHANGED = f"""\
+==> Error: sha256 checksum failed for /build/stage/spack-stage-xz-5.2-{HASH}/xz-5.2.tar.gz
+Expected aa45 but got 73cb. File size = 2 bytes. Contents = b'x\\n'. URL = file:///m/aa45.tar.gz
+"""
+
+
+def test_sources_that_cannot_be_had_are_named_with_what_was_tried():
+    one, other = source_problems(AWAY)
+    assert one.reason is other.reason is Reason.NO_NETWORK
+    assert "tiny-four@1.0" in one.message
+    assert one.detail
+    assert one.detail.splitlines()[1] == "https://example.org/tiny-four-1.0.tar.gz: 404"
+    assert "py-x@2.1rc1" in other.message
+    assert source_problems(AWAY + AWAY) == (one, other)
+
+
+def test_a_source_that_changed_is_another_matter():
+    [problem] = source_problems(CHANGED)
+    assert problem.reason is Reason.DIGEST_MISMATCH
+    assert "xz@5.2" in problem.message
+    assert problem.detail == (
+        "Expected aa45 but got 73cb. File size = 2 bytes. URL = file:///m/aa45.tar.gz"
+    )
+
+
+@pytest.mark.parametrize("text", ["", "==> Error: No compilers\n", "All fetchers failed"])
+def test_other_failures_say_nothing_of_sources(text: str):
+    assert source_problems(text) == ()

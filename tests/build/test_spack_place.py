@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from spackstacks import locked, stack
+from spackstacks import lock_files, locked, stack
 from stackproof.build.effects import workspace
 from stackproof.build.engines.spack import buildplan, configuration
 from stackproof.build.engines.spack.effects import build as spack_build
@@ -155,3 +155,15 @@ def test_what_unfinished_builds_keep_in_memory_is_named() -> None:
     finally:
         kept.rmdir()
     assert kept.name in caught.value.problems[0].message
+
+
+def test_a_mirror_is_filled_from_everything_that_is_locked():
+    of = stack()
+    lock = locked(of)
+    plan = buildplan.mirror_plan(of, lock)
+    step = plan.steps[-1]
+    assert step.network
+    calls = [command.argv for command in step.commands if "create" in command.argv]
+    assert len(calls) == len(lock_files(of))
+    assert all(buildplan.MIRROR in call for call in calls)
+    assert set(lock_files(of)) <= set(step.build_files)

@@ -289,29 +289,18 @@ def folder(tmp_path: Path) -> Folder:
     return fakespack.make(tmp_path)
 
 
-def build(folder: Folder, *words: str, ok: int = 0) -> str:
-    argv = [sys.executable, "-m", "stackproof", "build", str(folder.recipe), "--site",
-            str(folder.path / "site"), "--in-memory", "no", *words]  # fmt: skip
-    done = subprocess.run(
-        argv, cwd=folder.path, capture_output=True, text=True, check=False, timeout=600,
-        env={**os.environ, "STACKPROOF_CACHE": str(folder.path / "cache")},
-    )  # fmt: skip
-    assert done.returncode == ok, f"{done.stdout}\n{done.stderr}"
-    return done.stderr
-
-
 @pytest.mark.battery
 def test_a_build_of_two_environments(folder: Folder) -> None:
     """Each meets the other while it is solved, and while it is installed."""
     folder.write("meet-one", more={"others": ("meet-two",)})
-    assert "install-environments" in build(folder, "--jobs", "2")
+    assert "install-environments" in folder.build("--jobs", "2").stderr
     assert (folder.path / "small.squashfs").exists()
 
 
 @pytest.mark.battery
 def test_a_failure_in_one_environment_leaves_the_other(folder: Folder) -> None:
     folder.write("meet-one", "broken", more={"others": ("meet-two", "good")})
-    said = build(folder, "--jobs", "2", ok=5)
+    said = folder.build("--jobs", "2", ok=5).stderr
     assert "first.c:3:1: error: expected ';'" in said
     assert "`broken@1.0` was not installed" in said
     assert "spack -e /build/environments/tools install" in said
@@ -319,4 +308,4 @@ def test_a_failure_in_one_environment_leaves_the_other(folder: Folder) -> None:
     kept = {path.parent.name.rpartition("-1.0")[0] for path in home.glob("store/*/*/done")}
     assert kept == {"meet-one", "meet-two", "good"}
     folder.write("meet-one", more={"others": ("meet-two", "good")})
-    build(folder)
+    folder.build()

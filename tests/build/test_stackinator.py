@@ -9,7 +9,6 @@ from stackproof.build.engines.spack.stack import (
     GitSource,
     PackageRepository,
     SpackStack,
-    ViewChange,
 )
 from stackproof.build.engines.spack.stackinator.cluster import (
     local_repositories,
@@ -106,11 +105,10 @@ def test_cleanup_of_version_3():
     assert stack_of(config(3, "cleanup: build"), version=3).cleanup == "build"
 
 
-def test_default_view_is_a_view_or_one_of_every_image():
-    assert stack_of(config(2, "default-view: all")).default_view == "all"
-    assert stack_of(config(2, "default-view: spack")).default_view == "spack"
-    texts = {**config(2, "default-view: modules"), "modules.yaml": "modules: {}\n"}
-    assert stack_of(texts).default_view == "modules"
+@pytest.mark.parametrize("name", ["all", "spack", "modules"])
+def test_default_view_is_a_view_or_one_of_every_image(name):
+    texts = {**config(2, f"default-view: {name}"), "modules.yaml": "modules: {}\n"}
+    assert stack_of(texts).default_view == name
 
 
 # compilers
@@ -213,54 +211,46 @@ def test_the_first_compiler_is_preferred():
     assert "c=oneapi@2025.1" in three.prefer[0]
 
 
-def test_own_preferences():
-    assert stack_of(environment("prefer: [+shared]")).environments[0].prefer == ("+shared",)
-    assert stack_of(environment("prefer: []")).environments[0].prefer == ()
-    assert "c=gcc " in stack_of(environment("prefer: null")).environments[0].prefer[0]
+FIRST_C = "%[when=%c] c=gcc %[when=%cxx] cxx=gcc %[when=%fortran] fortran=gcc"
 
 
-@pytest.mark.parametrize("version", [1, 2, 3])
 @pytest.mark.parametrize(
-    ("written", "meant"), [("true", "true"), ("false", "false"), ("when_possible", "when_possible")]
-)
-def test_unify(version, written, meant):
-    texts = environment(f"unify: {written}", version)
-    assert stack_of(texts, version=version).environments[0].unify == meant
-
-
-@pytest.mark.parametrize("strategy", ["minimal", "full", "none"])
-def test_duplicates(strategy):
-    found = stack_of(environment(f"duplicates: {{strategy: {strategy}}}"))
-    assert found.environments[0].duplicates == strategy
-
-
-@pytest.mark.parametrize("version", [1, 2, 3])
-def test_variants_deprecated_and_externals(version):
-    texts = environment(
-        "deprecated: true\nvariants: [+mpi, cuda_arch=90]\npackages: [perl]", version
-    )
-    stack, findings = understand(texts, version=version)
-    found = stack.environments[0]
-    assert (found.deprecated, found.variants) == (True, ("+mpi", "cuda_arch=90"))
-    assert found.find_external == (() if version == 3 else ("perl",))
-    assert len(findings.notes) == (1 if version == 3 else 0)
-
-
-def test_the_mpi_brings_what_the_cluster_says():
-    found = stack_of(environment("network: {mpi: openmpi@5 +cuda}")).environments[0]
-    assert found.specs == ("cmake", "openmpi@5 +cuda", "libfabric@2.2: fabrics=lnx,shm")
-    assert (found.mpi, found.mpi_requirement) == ("openmpi", "openmpi")
-
-
-def test_own_specs_take_the_place_of_the_clusters():
-    texts = environment("network: {mpi: openmpi, specs: [libfabric@1.22]}")
-    assert stack_of(texts).environments[0].specs == ("cmake", "openmpi", "libfabric@1.22")
-
-
-def test_an_empty_list_stands_for_the_defaults_and_says_so():
-    stack, findings = understand(environment("network: {mpi: mpich, specs: []}"))
-    assert stack.environments[0].specs == ("cmake", "mpich", "libfabric@2.2:")
-    assert len(findings.notes) == 1
+    ("versions", "body", "expected", "notes"),
+    [
+        ("2", "prefer: [+shared]", {"prefer": ("+shared",)}, 0),
+        ("2", "prefer: []", {"prefer": ()}, 0),
+        ("2", "prefer: null", {"prefer": (FIRST_C,)}, 0),
+        ("123", "unify: true", {"unify": "true"}, 0),
+        ("123", "unify: false", {"unify": "false"}, 0),
+        ("123", "unify: when_possible", {"unify": "when_possible"}, 0),
+        ("23", "duplicates: {strategy: minimal}", {"duplicates": "minimal"}, 0),
+        ("23", "duplicates: {strategy: full}", {"duplicates": "full"}, 0),
+        ("23", "duplicates: {strategy: none}", {"duplicates": "none"}, 0),
+        ("123", "deprecated: true", {"deprecated": True}, 0),
+        ("123", "variants: [+mpi, cuda_arch=90]", {"variants": ("+mpi", "cuda_arch=90")}, 0),
+        ("12", "packages: [perl]", {"find_external": ("perl",)}, 0),
+        ("3", "packages: [perl]", {"find_external": ()}, 1),
+        # What the cluster says comes along, unless there are specs; an empty list is none.
+        ("23", "network: {mpi: openmpi@5 +cuda}", {
+            "specs": ("cmake", "openmpi@5 +cuda", "libfabric@2.2: fabrics=lnx,shm"),
+            "mpi": "openmpi", "mpi_requirement": "openmpi"}, 0),
+        ("23", "network: {mpi: openmpi, specs: [libfabric@1.22]}",
+         {"specs": ("cmake", "openmpi", "libfabric@1.22")}, 0),
+        ("23", "network: {mpi: mpich, specs: []}", {"specs": ("cmake", "mpich", "libfabric@2.2:")}, 1),
+        ("23", "network: {mpi: fjord-mpi}", {"specs": ("cmake", "fjord-mpi")}, 0),
+        ("23", "network: {}", {"mpi": None, "specs": ("cmake",)}, 0),
+        ("23", "network: {mpi: null, specs: null}", {"mpi": None, "specs": ("cmake",)}, 0),
+        ("1", "mpi: null", {"mpi": None, "specs": ("cmake",)}, 0),
+        ("1", "mpi: false", {"mpi": None}, 0),
+        ("1", "mpi: {}", {"mpi": None}, 0),
+    ],
+)  # fmt: skip
+def test_keys_of_an_environment(versions, body, expected, notes):
+    for version in map(int, versions):
+        stack, findings = understand(environment(body, version), version=version)
+        found = stack.environments[0]
+        assert {name: getattr(found, name) for name in expected} == expected
+        assert (findings.problems, len(findings.notes)) == ([], notes)
 
 
 @pytest.mark.parametrize(
@@ -274,17 +264,6 @@ def test_forms_of_an_mpi(spec, name):
     found = stack_of(environment(f"network: {{mpi: '{spec}'}}")).environments[0]
     assert found.mpi == name
     assert spec.strip() in found.specs
-
-
-def test_an_mpi_of_which_the_cluster_says_nothing_more():
-    texts = environment("network: {mpi: fjord-mpi}")
-    assert stack_of(texts).environments[0].specs == ("cmake", "fjord-mpi")
-
-
-@pytest.mark.parametrize("body", ["network: {}", "network: {mpi: null, specs: null}"])
-def test_no_mpi(body):
-    found = stack_of(environment(body)).environments[0]
-    assert (found.mpi, found.specs) == (None, ("cmake",))
 
 
 @pytest.mark.parametrize(
@@ -304,11 +283,6 @@ def test_mpi_of_version_1(mpi, spec, requirement):
     assert found.specs == ("cmake", spec)
     assert found.mpi_requirement == requirement
     assert found.mpi == requirement.partition("@")[0].partition("%")[0]
-
-
-@pytest.mark.parametrize("body", ["mpi: null", "mpi: false", "mpi: {}"])
-def test_no_mpi_in_version_1(body):
-    assert stack_of(environment(body, 1), version=1).environments[0].mpi is None
 
 
 def test_several_compilers_of_version_1():
@@ -361,83 +335,60 @@ def test_every_key_of_a_view(version):
     assert found.prefix_paths == {"LD_LIBRARY_PATH": ("lib", "lib64")}
 
 
-def changes(text: str) -> list[tuple[str, str, str]]:
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("{append_path: [PATH: /a, PATH: /b/], prepend_path: [CPATH: /c//d/../e], set: [A: '1', B: null]}",
+         [("set", "A", "1"), ("unset", "B", ""), ("prepend", "CPATH", "/c/e"),
+          ("append", "PATH", "/a"), ("append", "PATH", "/b")]),
+        # The last value of a variable counts; a list of paths that is null is unset.
+        ("{set: [A: '1', B: x, A: null]}", [("set", "B", "x"), ("unset", "A", "")]),
+        ("{set: [PYTHONPATH: null]}", [("unset", "PYTHONPATH", "")]),
+        ("{set: [A: '$@mount@ $@view_name@ $@view_path@ ${@HOME@}']}",
+         [("set", "A", "/user-environment mine /user-environment/env/mine ${@HOME@}")]),
+    ],
+)  # fmt: skip
+def test_variables_of_a_view(text, expected):
     found = view(f"uenv: {{env_vars: {text}}}").changes
-    assert all(isinstance(change, ViewChange) for change in found)
-    return [(change.op, change.variable, change.value) for change in found]
-
-
-def test_variables_of_a_view():
-    assert changes(
-        "{append_path: [PATH: /a, PATH: /b/], prepend_path: [CPATH: /c//d/../e], set: [A: '1', B: null]}"
-    ) == [
-        ("set", "A", "1"), ("unset", "B", ""), ("prepend", "CPATH", "/c/e"),
-        ("append", "PATH", "/a"), ("append", "PATH", "/b"),
-    ]  # fmt: skip
-
-
-def test_the_last_value_of_a_variable_counts():
-    assert changes("{set: [A: '1', B: x, A: null]}") == [("set", "B", "x"), ("unset", "A", "")]
-
-
-def test_a_list_of_paths_that_is_null_is_unset():
-    assert changes("{set: [PYTHONPATH: null]}") == [("unset", "PYTHONPATH", "")]
-
-
-def test_placeholders_of_a_view():
-    assert changes("{set: [A: '$@mount@ $@view_name@ $@view_path@ ${@HOME@}']}") == [
-        ("set", "A", "/user-environment mine /user-environment/env/mine ${@HOME@}")
-    ]
+    assert [(change.op, change.variable, change.value) for change in found] == expected
 
 
 # modules
 
 
-def modules(text: str | None, version: int = 2, *lines: str):
-    texts = config(version, *lines)
-    if text is not None:
-        texts["modules.yaml"] = text
-    return stack_of(texts, version=version).modules
-
-
 WHERE = "/user-environment/modules"
 
 
-@pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize(
-    ("default", "roots"),
+    ("versions", "text", "lines", "expected"),
     [
-        ("{}", {"tcl": WHERE}),
-        ("{enable: [lmod]}", {"lmod": WHERE}),
-        ("{enable: [lmod, tcl]}", {"lmod": WHERE, "tcl": WHERE}),
-        ("{roots: {lmod: /x}}", {"lmod": WHERE}),
-        ("{roots: {}, enable: []}", {"tcl": WHERE}),
+        ("23", "{default: {}}", (), {"roots": {"tcl": WHERE}, "arch_folder": False}),
+        ("23", "{default: {enable: [lmod]}}", (), {"roots": {"lmod": WHERE}}),
+        ("23", "{default: {enable: [lmod, tcl]}}", (), {"roots": {"lmod": WHERE, "tcl": WHERE}}),
+        ("23", "{default: {roots: {lmod: /x}}}", (), {"roots": {"lmod": WHERE}}),
+        ("23", "{default: {roots: {}, enable: []}}", (), {"roots": {"tcl": WHERE}}),
+        ("23", "{default: {tcl: {all: {}}}}", (), {"tcl": {"all": {}}}),
+        ("23", None, (), None),
+        ("1", None, (), {"roots": {"tcl": WHERE}}),
+        ("1", "{default: {roots: {tcl: /x}, tcl: {}}}", (), {"roots": {"tcl": WHERE}, "tcl": {}}),
+        ("1", "{}", (), {"roots": {"tcl": WHERE}}),
+        ("1", "{}", ("modules: false",), None),
     ],
 )
-def test_kinds_of_modules(version, default, roots):
-    found = modules(f"modules: {{default: {default}}}\n", version)
-    assert found["default"]["roots"] == roots
-    assert found["default"]["arch_folder"] is False
+def test_modules(versions, text, lines, expected):
+    for version in map(int, versions):
+        texts = config(version, *lines)
+        if text is not None:
+            texts["modules.yaml"] = f"modules: {text}\n"
+        found = stack_of(texts, version=version).modules
+        assert (found is None) is (expected is None)
+        assert found is None or expected.items() <= found["default"].items()
 
 
 def test_other_settings_of_modules_stay():
-    found = modules("modules: {prefix_inspections: {bin: [PATH]}, default: {tcl: {all: {}}}}\n")
+    text = "modules: {prefix_inspections: {bin: [PATH]}, default: {tcl: {all: {}}}}\n"
+    found = stack_of({**config(2), "modules.yaml": text}).modules
     assert found["prefix_inspections"] == {"bin": ["PATH"]}
-    assert found["default"]["tcl"] == {"all": {}}
-
-
-def test_without_a_file_there_are_no_modules_since_version_2():
-    assert modules(None, 2) is None
-    assert modules(None, 3) is None
-
-
-def test_modules_of_version_1():
-    assert modules(None, 1) == {"default": {"roots": {"tcl": WHERE}}}
-    assert modules("modules: {default: {roots: {tcl: /x}, tcl: {}}}\n", 1) == {
-        "default": {"roots": {"tcl": WHERE}, "tcl": {}}
-    }
-    assert modules("modules: {}\n", 1)["default"]["roots"] == {"tcl": WHERE}
-    assert modules("modules: {}\n", 1, "modules: false") is None
 
 
 def test_version_3_notes_modules_that_do_not_agree():

@@ -14,7 +14,7 @@ import pytest
 from stackinators import DOCUMENTS, SMALL
 from stackproof.build.engines.spack.effects.stackinator import load, load_caches, load_cluster
 from stackproof.core import limits
-from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.errors import Problem, Reason, StackproofError
 from stackproof.recipe.effects import inheritance
 
 FJORD = str(DOCUMENTS / "clusters" / "fjord")
@@ -69,10 +69,15 @@ def test_every_blob_of_a_stack_is_there(collection: Path):
     assert [r.namespace for r in stack.local_repositories] == ["alps"]
 
 
-@pytest.mark.parametrize("target", ["/etc", "/etc/passwd", "../../../..", "/proc/self/environ"])
+@pytest.mark.parametrize(
+    "target",
+    ["/etc", "/etc/passwd", "../../../..", "/proc/self/environ", "../away", ".", "..", "extra", "../small"],
+)  # fmt: skip
 def test_a_link_that_leaves_is_refused(collection: Path, target: str):
+    """Or one to where it stands, or to nothing; of others it counts where they end."""
+    (collection / "away").symlink_to("/etc")
     (collection / "small" / "extra").symlink_to(target)
-    assert reasons(str(collection / "small"), site=FJORD) == [Reason.INVALID_VALUE]
+    assert set(reasons(str(collection / "small"), site=FJORD)) == {Reason.INVALID_VALUE}
 
 
 def test_a_link_within_the_collection_needs_a_checkout(collection: Path):
@@ -80,12 +85,6 @@ def test_a_link_within_the_collection_needs_a_checkout(collection: Path):
     (collection / "small" / "repo").symlink_to("../shared/repo")
     assert reasons(str(collection / "small"), site=FJORD) == [Reason.INVALID_VALUE]
     assert load(str(collection / "small"), site=FJORD, root=str(collection)).blobs
-
-
-def test_links_through_other_links_are_judged_by_where_they_end(collection: Path):
-    (collection / "away").symlink_to("/etc")
-    (collection / "small" / "extra").symlink_to("../away")
-    assert reasons(str(collection / "small"), site=FJORD) == [Reason.INVALID_VALUE]
 
 
 def test_a_name_that_begins_as_the_root_is_outside_of_it(tmp_path: Path):
@@ -100,12 +99,6 @@ def test_links_into_git_are_refused(collection: Path):
     (collection / "small" / "extra").symlink_to("../../.git")
     (collection / "small" / "more").symlink_to("../../.git/config")
     assert reasons(str(collection / "small"), site=FJORD) == [Reason.INVALID_VALUE] * 2
-
-
-@pytest.mark.parametrize("target", [".", "..", "self", "../small"])
-def test_circles_and_links_to_nothing(collection: Path, target: str):
-    (collection / "small" / "self").symlink_to(target)
-    assert Reason.INVALID_VALUE in reasons(str(collection / "small"), site=FJORD)
 
 
 def test_a_home_that_is_a_checkout_allows_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -235,28 +228,28 @@ def test_a_key_in_base64_is_kept_from_others(tmp_path: Path, monkeypatch: pytest
 
 @pytest.mark.parametrize("key", ["nothing.gpg", "text", "aGVsbG8="])
 def test_what_is_no_key(tmp_path: Path, key: str):
+    document = f"buildcache: {{url: /c, public_key: {key}}}\n"
+    problem = refused(tmp_path, document, text=b"hello\n")
+    assert (problem.reason, problem.where.column) == (Reason.INVALID_VALUE, 35)
+
+
+def refused(folder: Path, document: str, **files: bytes) -> Problem:
     with pytest.raises(StackproofError) as raised:
-        caches(tmp_path, f"buildcache: {{url: /c, public_key: {key}}}\n", text=b"hello\n")
-    assert raised.value.reason is Reason.INVALID_VALUE
-    assert raised.value.problems[0].where.column == 35
+        caches(folder, document, **files)
+    return raised.value.problems[0]
 
 
 def test_a_bootstrap_mirror_on_this_machine(tmp_path: Path):
-    with pytest.raises(StackproofError) as raised:
-        caches(tmp_path, f"bootstrap: {{url: {tmp_path}/boot}}\n")
-    assert raised.value.reason is Reason.FILE_MISSING
+    document = f"bootstrap: {{url: {tmp_path}/boot}}\n"
+    assert refused(tmp_path, document).reason is Reason.FILE_MISSING
     (tmp_path / "boot").mkdir()
-    with pytest.raises(StackproofError) as raised:
-        caches(tmp_path, f"bootstrap: {{url: {tmp_path}/boot}}\n")
-    assert raised.value.reason is Reason.INVALID_VALUE
+    assert refused(tmp_path, document).reason is Reason.INVALID_VALUE
     (tmp_path / "boot" / "metadata").mkdir()
-    assert caches(tmp_path, f"bootstrap: {{url: {tmp_path}/boot}}\n").mirrors
+    assert caches(tmp_path, document).mirrors
 
 
 def test_old_cache(tmp_path: Path):
-    with pytest.raises(StackproofError) as raised:
-        caches(tmp_path, f"root: {tmp_path}/cache\n")
-    assert raised.value.reason is Reason.FILE_MISSING
+    assert refused(tmp_path, f"root: {tmp_path}/cache\n").reason is Reason.FILE_MISSING
     (tmp_path / "cache").mkdir()
     found = caches(tmp_path, f"root: {tmp_path}/cache\nkey: {tmp_path}/key\n", key=PUBLIC_KEY)
     assert found.private_key == str(tmp_path / "key")
