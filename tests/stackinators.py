@@ -7,7 +7,7 @@ from pathlib import Path
 
 from stackproof.build.engines.spack.stack import FileEntry, SpackStack
 from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig, read_cluster
-from stackproof.build.engines.spack.stackinator.config import note_older_spack, read_config
+from stackproof.build.engines.spack.stackinator.config import read_config
 from stackproof.build.engines.spack.stackinator.findings import FindingsList, Folder
 from stackproof.build.engines.spack.stackinator.reader import read_recipe
 
@@ -75,16 +75,14 @@ def understand(
     *,
     version: int = 2,
     others: tuple[str, ...] = (),
-    mount: str | None = None,
     on: ClusterConfig | None = None,
 ) -> tuple[SpackStack | None, FindingsList]:
     """Return the stack of the small recipe of a version with some files in the place of its own."""
     findings = FindingsList()
     recipe = folder("recipe", {**SMALL[version], **texts}, others)
-    config = read_config(recipe, mount, findings)
+    config = read_config(recipe, findings)
     if config is None:
         return None, findings
-    note_older_spack(config, findings)
     place = on or cluster(config.language.version)
     return read_recipe(recipe, config, place, "x86_64", findings), findings
 

@@ -67,9 +67,8 @@ def test_version_is_a_number(number):
     assert stack_of({"config.yaml": text}).generation == 2
 
 
-def test_mount_point_of_the_recipe_or_of_the_command_line():
+def test_mount_point_of_the_recipe():
     assert stack_of(config(2, "store: /user-tools/")).mount == "/user-tools"
-    assert stack_of(config(2, "store: /user-tools"), mount="/opt/mine").mount == "/opt/mine"
 
 
 def test_spack_and_its_packages():

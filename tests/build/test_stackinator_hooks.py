@@ -27,8 +27,9 @@ def problem(text: str | bytes, **others: str):
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_variables(version):
     text = "{{ env.mount }} {{env.config}} {{ env['build'] }} {{ env.spack }} {{ verbose }}\n"
-    stack, _ = understand({"pre-install": text}, version=version, mount="/user-tools")
-    assert stack.pre_install == "/user-tools /user-tools/config /build /build/spack False\n"
+    stack, _ = understand({"pre-install": text}, version=version)
+    mount = "/user-environment"
+    assert stack.pre_install == f"{mount} {mount}/config /build /build/spack False\n"
     assert stack.post_install is None
 
 

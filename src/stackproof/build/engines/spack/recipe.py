@@ -42,17 +42,11 @@ DEFAULT_GENERATION = 2
 FORMAT = "stackproof recipe"
 """How `SpackStack.source` begins for recipes of this format."""
 
-# Where the documents of a Stackinator recipe are in ours: path there -> path here.
-_CONFIG: Mapping[str, str] = {
-    "name": "name",
-    "store": "mount",
-    "spack": "spack",
-    "version": "generation",
-    "description": "description",
-    "default-view": "default-view",
-    "cleanup": "cleanup",
-    "modules": "modules",
-}
+# The keys of config.yaml as they are called here, and what is called differently there.
+_CONFIG = (
+    "name", "mount", "spack", "generation", "description", "default-view", "cleanup", "modules",
+)  # fmt: skip
+_THERE = {"mount": "store", "generation": "version"}
 
 
 def generation_of(data: Mapping[str, Any]) -> int:
@@ -153,7 +147,8 @@ def _config(document: Document) -> Document:
     own = mapping(document.data)
     data: dict[str, Any] = {"version": generation_of(own)}
     positions: dict[Path, Location] = {(): document.where()}
-    for there, here in _CONFIG.items():
+    for here in _CONFIG:
+        there = _THERE.get(here, here)
         if here in own and here not in {"generation", "modules"}:
             data[there] = own[here]
         positions |= _moved(document, (here,), (there,))
@@ -187,7 +182,7 @@ def read(
     data = document.data
     findings = FindingsList(one_file=True)
     whole = replace(folder, parts=split(document))
-    config = read_config(whole, None, findings)
+    config = read_config(whole, findings)
     if config is None:
         raise AssertionError("a recipe of good form has a generation")
     stack = read_recipe(whole, config, cluster, facts["architecture"], findings)

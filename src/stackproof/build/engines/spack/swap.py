@@ -8,12 +8,12 @@ from typing import Any
 
 from stackproof.build.engines.spack import mpis
 from stackproof.build.engines.spack.recipe import generation_of
+from stackproof.build.engines.spack.stackinator.network import package_of
 from stackproof.build.swap import MPI, Depth, RecipeOverlay, SwapKind, SwapWord
 from stackproof.core.document import Document
 from stackproof.core.errors import Problem, Reason, StackproofError, did_you_mean
 from stackproof.mpi import families
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _VERSION = re.compile(r"@=?[A-Za-z0-9][A-Za-z0-9._:,=-]*")
 _INSIDE = re.compile(r"\^\s*([A-Za-z0-9][A-Za-z0-9_-]*)")
 
@@ -28,7 +28,7 @@ def swap(document: Document, word: SwapWord) -> RecipeOverlay:
     data = environments if isinstance(environments, dict) else {}
     if word.package == MPI:
         return _mpi(document, data, word)
-    if not _NAME.fullmatch(word.package) or (word.name and not _NAME.fullmatch(word.name)):
+    if any(package_of(name) != name for name in (word.package, word.name)):
         raise StackproofError(word.problem("this is no name of a package of Spack"))
     if word.name in {"", word.package}:
         found = _released(data, word)
@@ -62,7 +62,7 @@ def _mpi(document: Document, environments: Mapping[str, Any], word: SwapWord) ->
         at, spec = _mpi_of(body)
         if not spec:
             continue
-        old = _name_of(spec)
+        old = package_of(spec)
         olds.add(old)
         new = mpis.PACKAGES.get(word.name, word.name) or old
         if (new, word.version) == (old, _version_of(spec)):
@@ -103,7 +103,7 @@ def _mpi_of(body: Any) -> tuple[str, str]:
     for key, inner in (("network", "mpi"), ("mpi", "spec")):
         there = body.get(key) if isinstance(body, dict) else None
         if isinstance(there, dict) and isinstance(there.get(inner), str):
-            return key, there[inner]
+            return key, there[inner].strip()
     return "", ""
 
 
@@ -113,7 +113,7 @@ def _conflicts(
     """Yield specs of an environment that are about the MPI that goes."""
     for at, specs in _spec_lists(body):
         for index, spec in enumerate(specs):
-            if isinstance(spec, str) and old in {_name_of(spec), *_INSIDE.findall(spec)}:
+            if isinstance(spec, str) and old in {package_of(spec), *_INSIDE.findall(spec)}:
                 yield document.problem(
                     ("environments", name, *at, index),
                     f"`{spec}` is about the MPI that `{word.text}` takes out",
@@ -128,7 +128,7 @@ def _released(environments: Mapping[str, Any], word: SwapWord) -> dict[str, Any]
         for at, specs in _spec_lists(body):
             changed = [
                 _with_version(spec, word.version or "")
-                if isinstance(spec, str) and _name_of(spec) == word.package
+                if isinstance(spec, str) and package_of(spec) == word.package
                 else spec
                 for spec in specs
             ]
@@ -150,16 +150,11 @@ def _spec_lists(body: Any) -> Iterator[tuple[tuple[str, ...], list[Any]]]:
 
 
 def _with_version(spec: str, version: str) -> str:
-    name = _name_of(spec)
-    rest = _VERSION.sub("", spec[len(name) :], count=1)
+    name = package_of(spec)
+    rest = _VERSION.sub("", spec.strip()[len(name) :], count=1)
     return f"{name}{f'@{version}' if version else ''}{rest}"
 
 
 def _version_of(spec: str) -> str:
-    match = _VERSION.match(spec[len(_name_of(spec)) :])
+    match = _VERSION.match(spec[len(package_of(spec)) :])
     return match[0].lstrip("@=") if match else ""
-
-
-def _name_of(spec: str) -> str:
-    match = _NAME.match(spec)
-    return match[0] if match else ""

@@ -31,12 +31,23 @@ def conflict_problems(
     have no word for that: there every conflict is a note.
     """
     known = _conflicts()
-    accepted = _accepted(loaded)
+    document = loaded.document
+    accepted = () if document is None else tuple(document.data.get("accept", ()))
     found = conflicts.find(loaded.stack, lock, known)
     problems, notes = conflicts.split(found, accepted, _places(loaded))
-    if loaded.document is None:
+    if document is None:
         return (), (*problems, *notes)
-    return (*problems, *_unknown(loaded, accepted, known)), notes
+    ids = [conflict.id for conflict in known]
+    unknown = (
+        document.problem(
+            ("accept", index),
+            f"`{name}` is not a known conflict",
+            did_you_mean(name, ids).strip() or f"they are: {', '.join(ids)}",
+        )
+        for index, name in enumerate(accepted)
+        if name not in ids
+    )
+    return (*problems, *unknown), notes
 
 
 def environment_problems(path: str) -> tuple[Problem, ...]:
@@ -135,24 +146,6 @@ def _packages_place(loaded: Loaded, name: str) -> str:
         return str(loaded.path / "repo" / "packages" / name)
     folder = loaded.document.data.get("repo") or "repo"
     return str(loaded.path.parent / folder / "packages" / name)
-
-
-def _accepted(loaded: Loaded) -> tuple[str, ...]:
-    return () if loaded.document is None else tuple(loaded.document.data.get("accept", ()))
-
-
-def _unknown(
-    loaded: Loaded, accepted: tuple[str, ...], known: tuple[conflicts.Conflict, ...]
-) -> Iterator[Problem]:
-    """Yield accepted conflicts that nobody knows."""
-    ids = [conflict.id for conflict in known]
-    for index, name in enumerate(accepted):
-        if name not in ids and loaded.document is not None:
-            yield loaded.document.problem(
-                ("accept", index),
-                f"`{name}` is not a known conflict",
-                did_you_mean(name, ids).strip() or f"they are: {', '.join(ids)}",
-            )
 
 
 def _places(loaded: Loaded) -> dict[str, Location]:

@@ -13,7 +13,7 @@ from stackproof.build.engines.spack.effects.folders import Tree
 from stackproof.build.engines.spack.stack import Caches, Mirror
 from stackproof.build.engines.spack.stackinator import cluster as clusters
 from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig
-from stackproof.build.engines.spack.stackinator.config import note_older_spack, read_config
+from stackproof.build.engines.spack.stackinator.config import read_config
 from stackproof.build.engines.spack.stackinator.findings import FindingsList, Folder
 from stackproof.build.engines.spack.stackinator.reader import REFRAME, read_recipe
 from stackproof.core import limits
@@ -36,35 +36,31 @@ def load(
     *,
     site: str | ClusterConfig | None = None,
     mirrors: str | None = None,
-    mount: str | None = None,
     root: str | None = None,
     architecture: str | None = None,
 ) -> Loaded:
     """Return a recipe's folder with the stack that it means on a cluster.
 
     `site` is the folder of a cluster's configuration, or the configuration itself; None is this
-    machine's. `mirrors` is a mirrors.yaml or cache.yaml, `mount` a mount point in the place of the
-    recipe's, `root` the folder that links in the recipe may not leave (None: the git checkout
-    around it), `architecture` that of the machine built for (None: this one's). Raises
-    `StackproofError` with all problems at once.
+    machine's. `mirrors` is a mirrors.yaml or cache.yaml, `root` the folder that links in the
+    recipe may not leave (None: the git checkout around it), `architecture` that of the machine
+    built for (None: this one's). Raises `StackproofError` with all problems at once.
     """
     findings = FindingsList()
     if os.path.isdir(recipe) and not os.path.lexists(os.path.join(recipe, "config.yaml")):
         # Some other folder, maybe a large one: nothing of it is read.
-        read_config(Folder(path=recipe), mount, findings)
+        read_config(Folder(path=recipe), findings)
         findings.raise_problems()
     tree = folders.read_tree(recipe, root=root, wanted=_is_read)
     folder = Folder(path=recipe, files=tree.files, texts=tree.texts)
-    config = read_config(folder, mount, findings)
-    if config is not None:
-        note_older_spack(config, findings)
+    config = read_config(folder, findings)
     generation = config.language.version if config else 2
     cluster, blobs = _cluster(site, generation, findings)
     if config is None:
         findings.raise_problems()
         raise AssertionError("a config.yaml that cannot be read is a problem")
     stack = read_recipe(folder, config, cluster, architecture or toolchain.architecture(), findings)
-    caches = _caches(mirrors, config.mount, findings)
+    caches = _caches(mirrors, config.stack.mount, findings)
     findings.raise_problems()
     return Loaded(
         path=Path(recipe),
@@ -117,17 +113,13 @@ def _cluster(
         )
         return ClusterConfig(name=site), {}
     folder = Folder(path=site, texts=_documents(site, findings, clusters.DOCUMENTS))
-    trees = [
-        (path, tree)
-        for path, where in clusters.repository_paths(folder, findings)
-        if (tree := _repository(site, path, where, findings)) is not None
-    ]
-    repositories = tuple(Folder(path=path, files=tree.files) for path, tree in trees)
-    cluster = clusters.read_cluster(folder, repositories, generation, findings)
+    repositories: list[Folder] = []
     blobs: dict[str, Path] = {}
-    for _, tree in trees:
-        blobs |= tree.blobs
-    return cluster, blobs
+    for path, where in clusters.repository_paths(folder, findings):
+        if (tree := _repository(site, path, where, findings)) is not None:
+            repositories.append(Folder(path=path, files=tree.files))
+            blobs |= tree.blobs
+    return clusters.read_cluster(folder, tuple(repositories), generation, findings), blobs
 
 
 def _documents(folder: str, findings: FindingsList, names: tuple[str, ...]) -> dict[str, bytes]:

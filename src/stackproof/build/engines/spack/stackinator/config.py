@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from stackproof.build.engines.spack.stack import GitSource, PackageRepository
+from stackproof.build.engines.spack.stack import GitSource, PackageRepository, SpackStack
 from stackproof.build.engines.spack.stackinator.findings import (
     Entry,
     FindingsList,
@@ -29,26 +29,15 @@ _REPOSITORY_NAME = re.compile(r"[A-Za-z0-9][\w-]*", re.ASCII)
 
 
 class Config(Value):
-    """What `config.yaml` says, with its defaults.
+    """What `config.yaml` says: the stack as far as it goes, and whether there are modules.
 
     `modules` is None where the file does not say.
     """
 
     language: Language
-    name: str
-    mount: str
-    spack: GitSource
-    repositories: tuple[PackageRepository, ...]
+    stack: SpackStack
     modules: bool | None
-    description: str
-    default_view: str | None
-    cleanup: str
     document: Document
-
-    @property
-    def spack_version(self) -> SpackVersion | None:
-        """Return the Spack version that the commit's name says, None when it says none."""
-        return version_of(self.spack.commit)
 
 
 def version_of(commit: str | None) -> SpackVersion | None:
@@ -57,7 +46,7 @@ def version_of(commit: str | None) -> SpackVersion | None:
     return (int(found[1]), int(found[2])) if found else None
 
 
-def read_config(folder: Folder, mount: str | None, findings: FindingsList) -> Config | None:
+def read_config(folder: Folder, findings: FindingsList) -> Config | None:
     """Return what `config.yaml` says; None when it does not even say the version."""
     document = findings.parse_needed(folder, "config.yaml", "a recipe's folder", NOT_A_RECIPE)
     if document is None:
@@ -67,23 +56,20 @@ def read_config(folder: Folder, mount: str | None, findings: FindingsList) -> Co
         return None
     valid = findings.check(document, language.schema("config"), language.version)
     data = mapping(document.data)
-    if mount is not None:
-        data = {**data, "store": mount}
     if not valid:
         return _config(document, _harmless(data), language, ())
     entry = Entry(document, findings)
     _check_mount(entry, data.get("store", MOUNT))
     _check_name(entry, data["name"])
     repositories = _repositories(entry, data["spack"].get("packages"))
-    config = _config(document, data, language, repositories)
-    _check_spack(entry, config)
+    _check_spack(entry, data["spack"].get("commit"), language)
     if "system" in data:
         entry.note(
             ("system", KEY),
             f"`system: {data['system']}` names the cluster as recipes did in 2023; what is read is "
             "the cluster of `--site`, without it this machine",
         )
-    return config
+    return _config(document, data, language, repositories)
 
 
 def _language(document: Document, findings: FindingsList) -> Language | None:
@@ -123,18 +109,19 @@ def _config(
     repositories: tuple[PackageRepository, ...],
 ) -> Config:
     spack = data["spack"]
-    return Config(
-        language=language,
+    stack = SpackStack(
         name=data.get("name") or "",
+        generation=language.version,
         mount=normal(data.get("store") or MOUNT),
         spack=GitSource(url=spack["repo"], commit=spack.get("commit")),
-        repositories=repositories,
-        modules=data.get("modules"),
+        architecture="",
         description=data.get("description") or "",
         default_view=data.get("default-view"),
+        package_repositories=repositories,
         cleanup=data.get("cleanup") or "none",
-        document=document,
+        source=f"Stackinator recipe, version {language.version}",
     )
+    return Config(language=language, stack=stack, modules=data.get("modules"), document=document)
 
 
 def _check_mount(entry: Entry, mount: str) -> None:
@@ -174,12 +161,14 @@ def _repositories(entry: Entry, packages: Any) -> tuple[PackageRepository, ...]:
     return tuple(result)
 
 
-def _check_spack(entry: Entry, config: Config) -> None:
-    """Find a Spack that the recipe's version cannot be built with, as far as its name tells."""
-    language, found = config.language, config.spack_version
+def _check_spack(entry: Entry, commit: str | None, language: Language) -> None:
+    """Find a Spack that the recipe's version cannot be built with, as far as its name tells.
+
+    One that is taken here, and older than those that Stackinator itself takes, is noted.
+    """
+    found, number = version_of(commit), language.version
     if found is None:
         return
-    asked, number = f"and this one asks for `{config.spack.commit}`", language.version
     newest = f"such as releases/v{_newest(language)}"
     if found < language.spack_from:
         needs = f"Spack {_dotted(language.spack_from)} or newer"
@@ -193,21 +182,15 @@ def _check_spack(entry: Entry, config: Config) -> None:
             f"an older Spack, {newest}"
         )
     else:
+        if found < language.spack_meant and not entry.findings.one_file:
+            entry.note(
+                ("spack", "commit"),
+                f"Stackinator builds recipes of version {number} with Spack "
+                f"{_dotted(language.spack_meant)} and newer; `{commit}` is older, which works here",
+            )
         return
-    message = f"a recipe of version {number} needs {needs}, {asked}"
+    message = f"a recipe of version {number} needs {needs}, and this one asks for `{commit}`"
     entry.problem(("spack", "commit"), message, hint, Reason.UNSUPPORTED)
-
-
-def note_older_spack(config: Config, findings: FindingsList) -> None:
-    """Note a Spack that is taken here, and older than those that Stackinator itself takes."""
-    language, found = config.language, config.spack_version
-    if found is not None and language.spack_from <= found < language.spack_meant:
-        findings.note(
-            f"Stackinator builds recipes of version {language.version} with Spack "
-            f"{_dotted(language.spack_meant)} and newer; `{config.spack.commit}` is older, which "
-            "works here",
-            where=config.document.where("spack", "commit"),
-        )
 
 
 def _newest(language: Language) -> str:

@@ -232,7 +232,7 @@ def _environment(
         require_one_of=_one_of(specs, roots),
         find_external=_externals(entry, strings(body.get("packages")), language),
         views=tuple(
-            _view(entry.below("views", view), view, mapping(inner), config.mount)
+            _view(entry.below("views", view), view, mapping(inner), config.stack.mount)
             for view, inner in mapping(body.get("views")).items()
         ),
     )

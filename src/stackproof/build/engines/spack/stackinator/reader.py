@@ -20,6 +20,7 @@ from stackproof.build.engines.spack.stackinator.network import site_facts
 from stackproof.build.plan import BUILD
 from stackproof.core import limits
 from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.core.value import replace
 
 # --------------------------------------------------------------------------------------------------
 # Hooks: scripts of a recipe that run before or after the build, with Jinja2 in them.
@@ -214,15 +215,10 @@ def read_recipe(
         )
     _check_default_view(config, environments, modules, findings)
     _check_reframe(folder, findings)
-    return SpackStack(
-        name=config.name,
-        generation=generation,
-        mount=config.mount,
-        spack=config.spack,
+    mount = config.stack.mount
+    return replace(
+        config.stack,
         architecture=architecture,
-        description=config.description,
-        default_view=config.default_view,
-        package_repositories=config.repositories,
         local_repositories=local_repositories(
             folder, dict(cluster.repository), generation, findings
         ),
@@ -232,13 +228,11 @@ def read_recipe(
         compilers_yaml=cluster.compilers if generation == 1 else (),
         concretizer=cluster.concretizer if generation == 1 else {},
         modules=modules,
-        cleanup=config.cleanup,
-        pre_install=read_hook(folder, "pre-install", config.mount, findings),
-        post_install=read_hook(folder, "post-install", config.mount, findings),
+        pre_install=read_hook(folder, "pre-install", mount, findings),
+        post_install=read_hook(folder, "post-install", mount, findings),
         recipe_files=_sorted(dict(folder.files)),
         extra_files=_sorted(folder.below("extra")),
         site_facts=site_facts(cluster, packages),
-        source=f"Stackinator recipe, version {generation}",
     )
 
 
@@ -282,12 +276,12 @@ def _check_default_view(
     findings: FindingsList,
 ) -> None:
     """Find out whether the default view is one of the recipe's or of every image's."""
-    if config.default_view is None:
+    if config.stack.default_view is None:
         return
     names = [view.name for environment in environments for view in environment.views]
     names += [*(["modules"] if modules is not None else []), "spack"]
-    if environments and config.default_view not in names:
-        message = f"the default view `{config.default_view}` is no view of this recipe"
+    if environments and config.stack.default_view not in names:
+        message = f"the default view `{config.stack.default_view}` is no view of this recipe"
         hint = f"it has: {', '.join(names)}"
         entry = Entry(config.document, findings)
         entry.problem(("default-view",), message, hint, Reason.UNKNOWN_VIEW)
@@ -302,6 +296,7 @@ def read_modules(folder: Folder, config: Config, findings: FindingsList) -> dict
     They always lie in `<mount>/modules`, whatever the file says. Since version 2 the file decides;
     in version 1 `modules: false` does, and Spack's own settings hold where there is no file.
     """
+    root = f"{config.stack.mount}/modules"
     there = folder.has(_MODULES)
     document = findings.parse(folder, _MODULES)
     if document is not None and not findings.check(document, "stackinator-modules"):
@@ -310,7 +305,7 @@ def read_modules(folder: Folder, config: Config, findings: FindingsList) -> dict
         if config.modules is False:
             return None
         if not there:
-            return {"default": {"roots": {"tcl": f"{config.mount}/modules"}}}
+            return {"default": {"roots": {"tcl": root}}}
     else:
         _check_agreement(config, there, findings)
     if document is None:
@@ -321,13 +316,9 @@ def read_modules(folder: Folder, config: Config, findings: FindingsList) -> dict
     if config.language.version == 1:
         kinds = ["tcl"]
     elif mapping(default.get("roots")):
-        findings.note(
-            f"modules are always made in `{config.mount}/modules`: the paths of `roots` have no "
-            "effect",
-            where=document.where("modules", "default", "roots"),
-        )
-    roots = dict.fromkeys(kinds, f"{config.mount}/modules")
-    fixed = {**default, "roots": roots}
+        message = f"modules are always made in `{root}`: the paths of `roots` have no effect"
+        findings.note(message, where=document.where("modules", "default", "roots"))
+    fixed = {**default, "roots": dict.fromkeys(kinds, root)}
     if config.language.version > 1:
         fixed["arch_folder"] = False
     return {**modules, "default": fixed}
