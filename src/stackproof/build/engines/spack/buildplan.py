@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import msgspec
+
 from stackproof.build import benchmark, tail
 from stackproof.build.engines.spack import (
     compilers,
@@ -70,10 +72,7 @@ def _view(
     return {
         "links": links(stack, lock, environment) if view.add_compilers else {},
         "prefix_paths": {name: list(folders) for name, folders in view.prefix_paths.items()},
-        "changes": [
-            {"op": change.op, "variable": change.variable, "value": change.value}
-            for change in view.changes
-        ],
+        "changes": [msgspec.structs.asdict(change) for change in view.changes],
     }
 
 

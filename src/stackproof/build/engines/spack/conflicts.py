@@ -64,11 +64,8 @@ class ConflictFinding(Value):
 
 
 def parse_conflicts(document: Document) -> tuple[Conflict, ...]:
-    """Return the conflicts that a document lists; raises `StackproofError` with every problem."""
-    found = [*documents.problems(document, SCHEMA)]
-    if not found:
-        found = [*_unknown_sources(document), *_unclear_packages(document)]
-    if found:
+    """Return the conflicts that a document of ours lists; raises `StackproofError` for its form."""
+    if found := documents.problems(document, SCHEMA):
         raise StackproofError(*found)
     sources = document.data["sources"]
     return tuple(
@@ -82,38 +79,6 @@ def parse_conflicts(document: Document) -> tuple[Conflict, ...]:
         )
         for entry in document.data["conflicts"]
     )
-
-
-def _unknown_sources(document: Document) -> Iterator[Problem]:
-    for index, entry in enumerate(document.data["conflicts"]):
-        for number, name in enumerate(entry["sources"]):
-            if name not in document.data["sources"]:
-                yield document.problem(
-                    ("conflicts", index, "sources", number),
-                    f"`{name}` is not one of the `sources`",
-                    "add it there",
-                )
-
-
-def _unclear_packages(document: Document) -> Iterator[Problem]:
-    """Yield versions that cannot be compared, and ids that stand twice."""
-    seen: set[str] = set()
-    for index, entry in enumerate(document.data["conflicts"]):
-        if entry["id"] in seen:
-            yield document.problem(
-                ("conflicts", index, "id"),
-                f"there are two conflicts `{entry['id']}`",
-                "give each its own id: recipes accept conflicts by id",
-                reason=Reason.DUPLICATE_KEY,
-            )
-        seen.add(entry["id"])
-        for number, package in enumerate(entry["packages"]):
-            if not versions(package.get("versions", ":")).known:
-                yield document.problem(
-                    ("conflicts", index, "packages", number, "versions"),
-                    f"`{package['versions']}` is no range of versions",
-                    "write numbers: `2.1:2.3`, `:1.22`, `2.5.1`, several with commas",
-                )
 
 
 def _package(entry: Mapping[str, Any]) -> PackageSpec:

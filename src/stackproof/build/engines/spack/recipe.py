@@ -68,7 +68,7 @@ def problems(composed: Composed, chain: tuple[Document, ...]) -> tuple[Problem, 
             inner = generation_of({**composed.document.data, **part.data})
             found += [
                 problem
-                for problem in _form_problems(_without_removals(_without_repositories(part)), inner)
+                for problem in _form_problems(_as_part(part), inner)
                 if problem.reason is not Reason.MISSING_KEY
             ]
     found += image_problems(composed.document)
@@ -76,21 +76,17 @@ def problems(composed: Composed, chain: tuple[Document, ...]) -> tuple[Problem, 
     return tuple(sorted(unique.values(), key=_place))
 
 
-def _without_repositories(part: Document) -> Document:
-    """Return a part without `spack: packages:`, whose form can only be told when it is whole."""
-    spack = part.data.get("spack")
-    if not isinstance(spack, dict):
-        return part
-    kept = {key: value for key, value in spack.items() if key != "packages"}
-    return replace(part, data={**part.data, "spack": kept})
+def _as_part(part: Document) -> Document:
+    """Return what the form of a part can be told of.
 
-
-def _without_removals(part: Document) -> Document:
-    """Return a part without keys that are null: they remove something that another part set.
-
-    A null that removes nothing is still there in the composed document, and judged there.
+    Keys that are null remove something that another part set; one that removes nothing is still
+    there in the composed document, and judged there, as the form of `spack: packages:` is.
     """
-    return replace(part, data=_without_null(part.data))
+    data = _without_null(part.data)
+    spack = data.get("spack")
+    if isinstance(spack, dict):
+        data["spack"] = {key: value for key, value in spack.items() if key != "packages"}
+    return replace(part, data=data)
 
 
 def _without_null(data: Any) -> Any:

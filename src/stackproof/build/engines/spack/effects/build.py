@@ -79,8 +79,7 @@ def make_lock(request: Request, monitor: Monitor) -> SpackLock:
     without Spack's solver, or without patchelf for a splice.
     """
     stack = request.stack
-    _need_solver(request.caches)
-    _need_patchelf(request)
+    _need_tools(request, solver=True)
     clones = resolve_clones(stack, monitor)
     setup = _setup(request, clones)
     wanted = locks.lock_files(stack)
@@ -94,28 +93,22 @@ def make_lock(request: Request, monitor: Monitor) -> SpackLock:
     return lockplan.read_lock(stack, clones, found)
 
 
-def _need_solver(caches: Caches) -> None:
-    """Refuse at once what Spack would say in many words after it has looked for its solver."""
-    if importlib.util.find_spec("clingo") or any(m.kind == "bootstrap" for m in caches.mirrors):
+def _need_tools(request: Request, *, solver: bool = False) -> None:
+    """Refuse at once what Spack says in many words: that it has no solver, or cannot link again."""
+    if any(mirror.kind == "bootstrap" for mirror in request.caches.mirrors):
         return
-    raise fail(
-        Reason.TOOL_MISSING,
-        "Spack's solver is missing: the Python that runs stackproof has no package `clingo`",
-        hint=f"install it: {sys.executable} -m pip install clingo; or name a bootstrap mirror",
-    )
-
-
-def _need_patchelf(request: Request) -> None:
-    """Refuse at once what Spack says when all is built: it links again by patchelf."""
-    spliced = any(environment.splice for environment in request.stack.environments)
-    bootstrap = any(mirror.kind == "bootstrap" for mirror in request.caches.mirrors)
-    if not spliced or bootstrap or shutil.which("patchelf"):
-        return
-    raise fail(
-        Reason.TOOL_MISSING,
-        "Spack splices by patchelf, which is not on PATH",
-        hint="install patchelf, or name a bootstrap mirror",
-    )
+    if solver and not importlib.util.find_spec("clingo"):
+        raise fail(
+            Reason.TOOL_MISSING,
+            "Spack's solver is missing: the Python that runs stackproof has no package `clingo`",
+            hint=f"install it: {sys.executable} -m pip install clingo; or name a bootstrap mirror",
+        )
+    if any(one.splice for one in request.stack.environments) and not shutil.which("patchelf"):
+        raise fail(
+            Reason.TOOL_MISSING,
+            "Spack splices by patchelf, which is not on PATH",
+            hint="install patchelf, or name a bootstrap mirror",
+        )
 
 
 def setup(request: Request, lock: SpackLock, monitor: Monitor) -> BuildSetup:
@@ -123,7 +116,7 @@ def setup(request: Request, lock: SpackLock, monitor: Monitor) -> BuildSetup:
 
     TOOL_MISSING where something is spliced and there is no patchelf.
     """
-    _need_patchelf(request)
+    _need_tools(request)
     tree = tree_folder(request.place, _bytes_needed(lock), monitor)
     return replace(_setup(request, lock.clones), tree=tree)
 

@@ -19,7 +19,7 @@ from msgspec import field
 from stackproof.build.engines.spack.stack import FileEntry
 from stackproof.core import limits
 from stackproof.core.effects import files
-from stackproof.core.errors import Location, Problem, Reason, StackproofError
+from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.core.value import Value
 from stackproof.recipe.effects.inheritance import allowed_root
 
@@ -46,13 +46,8 @@ def read_tree(folder: str, *, root: str | None, wanted: Callable[[str], bool]) -
     a link that leaves, leads nowhere or in a circle, and for what is no file; TOO_LARGE.
     """
     if not os.path.isdir(folder):
-        raise StackproofError(
-            Problem(
-                reason=Reason.FILE_MISSING,
-                message=f"there is no folder `{folder}`",
-                where=Location(file=folder),
-            )
-        )
+        message = f"there is no folder `{folder}`"
+        raise fail(Reason.FILE_MISSING, message, where=Location(file=folder))
     reader = _Reader(folder, os.path.realpath(root or allowed_root(folder)), wanted)
     reader.read_folder("", (os.path.realpath(folder),))
     if reader.problems:
@@ -141,14 +136,12 @@ class _Reader:
         with os.fdopen(handle, "rb") as stream:
             self.bytes += os.fstat(stream.fileno()).st_size
             if self.bytes > limits.FOLDER.bytes or len(self.tree.files) >= limits.FOLDER.count:
-                raise StackproofError(
-                    Problem(
-                        reason=Reason.TOO_LARGE,
-                        message=f"the folder has more than {limits.FOLDER.count} files or "
-                        f"{limits.FOLDER.bytes} bytes, links followed",
-                        where=Location(file=self.folder),
-                        hint="check that this is the folder you meant",
-                    )
+                raise fail(
+                    Reason.TOO_LARGE,
+                    f"the folder has more than {limits.FOLDER.count} files or "
+                    f"{limits.FOLDER.bytes} bytes, links followed",
+                    where=Location(file=self.folder),
+                    hint="check that this is the folder you meant",
                 )
             yield stream.read()
 
@@ -163,13 +156,8 @@ def read_file(path: str) -> bytes:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         with os.fdopen(handle, "rb") as stream:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise StackproofError(
-                    Problem(
-                        reason=Reason.INVALID_VALUE,
-                        message=f"`{path}` is not a file",
-                        where=Location(file=path),
-                    )
-                )
+                message = f"`{path}` is not a file"
+                raise fail(Reason.INVALID_VALUE, message, where=Location(file=path))
             return stream.read(limits.DOCUMENT.bytes + 1)
     except OSError as error:
         raise files.translate(error, path) from error
