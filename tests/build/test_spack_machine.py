@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from need import need
-from stackproof.build.engines.spack.compilers import Programs
 from stackproof.build.engines.spack.effects import machine as spack_machine
+from stackproof.build.engines.spack.stack import Programs
 from stackproof.build.engines.spack.stackinator import defaults
 from stackproof.build.engines.spack.stackinator.cluster import read_cluster
 from stackproof.build.engines.spack.stackinator.defaults import (

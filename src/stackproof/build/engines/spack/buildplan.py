@@ -17,7 +17,6 @@ from stackproof.build.engines.spack import (
     locks,
     metadata,
 )
-from stackproof.build.engines.spack.compilers import Programs
 from stackproof.build.engines.spack.layout import (
     BUILT,
     COMPILERS,
@@ -35,6 +34,7 @@ from stackproof.build.engines.spack.stack import (
     PATH_VARIABLES,
     Caches,
     Mirror,
+    Programs,
     SpackEnvironment,
     SpackLock,
     SpackStack,

@@ -16,9 +16,14 @@ from typing import Any
 from stackproof.build.engines.spack import locks
 from stackproof.build.engines.spack.layout import COMPILERS
 from stackproof.build.engines.spack.locks import SolvedPackage
-from stackproof.build.engines.spack.stack import Compiler, SpackEnvironment, SpackLock, SpackStack
+from stackproof.build.engines.spack.stack import (
+    Compiler,
+    Programs,
+    SpackEnvironment,
+    SpackLock,
+    SpackStack,
+)
 from stackproof.build.engines.spack.stackinator.compilers import old_compiler, satisfies
-from stackproof.core.value import Value
 
 # The programs of a compiler package for C, C++ and Fortran, below its folder of programs.
 _PROGRAMS = {
@@ -36,17 +41,6 @@ PACKAGES = frozenset(_PROGRAMS)
 _OLD_NAMES = {"llvm": "clang", "llvm-amdgpu": "rocmcc", "intel-oneapi-compilers": "oneapi"}
 _FLANG_RENAMED = 20  # llvm 20 calls its Fortran compiler `flang`, before it was `flang-new`
 _ONEAPI_FLAT = 2024  # oneAPI 2024 moved its programs from <version>/linux/bin to <major.minor>/bin
-
-
-class Programs(Value):
-    """The programs of one compiler: `paths` maps a language (c, cxx, fortran) to a file."""
-
-    package: str
-    version: str
-    prefix: str
-    paths: Mapping[str, str]
-    os: str = ""
-    ours: bool = True
 
 
 def list_programs(compiler: str) -> tuple[str, ...]:

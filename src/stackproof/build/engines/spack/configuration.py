@@ -10,8 +10,13 @@ import yaml
 from msgspec import field
 
 from stackproof.build.engines.spack import compilers, layout
-from stackproof.build.engines.spack.compilers import Programs
-from stackproof.build.engines.spack.stack import Caches, Mirror, SpackLock, SpackStack
+from stackproof.build.engines.spack.stack import (
+    Caches,
+    Mirror,
+    Programs,
+    SpackLock,
+    SpackStack,
+)
 from stackproof.build.plan import BUILD
 from stackproof.core.command import Bind, EnvPatch
 from stackproof.core.value import Value

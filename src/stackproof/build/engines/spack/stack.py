@@ -74,6 +74,17 @@ class Compiler(Value):
     find_external: tuple[str, ...] = ()
 
 
+class Programs(Value):
+    """The programs of one compiler: `paths` maps a language (c, cxx, fortran) to a file."""
+
+    package: str
+    version: str
+    prefix: str
+    paths: Mapping[str, str]
+    os: str = ""
+    ours: bool = True
+
+
 PATH_VARIABLES = (
     "ACLOCAL_PATH", "CMAKE_PREFIX_PATH", "CPATH", "LD_LIBRARY_PATH", "LIBRARY_PATH", "MANPATH",
     "MODULEPATH", "PATH", "PKG_CONFIG_PATH", "PYTHONPATH",

@@ -7,7 +7,7 @@ import re
 import shutil
 from collections.abc import Iterator
 
-from stackproof.build.engines.spack.compilers import Programs
+from stackproof.build.engines.spack.stack import Programs
 from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig
 from stackproof.build.engines.spack.stackinator.defaults import (
     MachineFacts,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from stackproof.build.engines.spack.compilers import Programs
+from stackproof.build.engines.spack.stack import Programs
 from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig
 from stackproof.build.engines.spack.stackinator.compilers import old_compiler
 from stackproof.core.value import Value
