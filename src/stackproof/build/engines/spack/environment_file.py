@@ -13,7 +13,7 @@ from stackproof.build.engines.spack import conflicts
 from stackproof.build.engines.spack.conflicts import Conflict, ConflictAnswer
 from stackproof.build.engines.spack.stack import GitSource, SpackEnvironment, SpackStack
 from stackproof.build.engines.spack.stackinator.findings import (
-    Entry,
+    DocumentPart,
     FindingsList,
     mapping,
     strings,
@@ -35,7 +35,7 @@ def judge_spack(
     It is a spack.yaml, or a packages.yaml or compilers.yaml; `others` stand beside it.
     """
     top = mapping(document.data)
-    entry = Entry(document, FindingsList(), ("spack",) if "spack" in top else ())
+    entry = DocumentPart(document, FindingsList(), ("spack",) if "spack" in top else ())
     body = mapping(top["spack"]) if entry.at else top
     packages = mapping(_section(body, "packages"))
     # Those of a definition stand for several.
@@ -75,7 +75,7 @@ def _compilers(*bodies: Mapping[str, Any]) -> list[str]:
     return [spec for spec in specs if isinstance(spec, str)]
 
 
-def _check_form(entry: Entry, body: Mapping[str, Any]) -> None:
+def _check_form(entry: DocumentPart, body: Mapping[str, Any]) -> None:
     """Find sections that stand in themselves, and compilers whose keys stand beside them."""
     for name, section in body.items():
         if isinstance(section, Mapping) and name in section:
@@ -94,7 +94,7 @@ def _check_form(entry: Entry, body: Mapping[str, Any]) -> None:
                     )
 
 
-def _check_mpi(entry: Entry, packages: Mapping[str, Any], compilers: list[str]) -> None:
+def _check_mpi(entry: DocumentPart, packages: Mapping[str, Any], compilers: list[str]) -> None:
     """Find that no MPI may be built and no external is one that the compilers here can take."""
     name = next((name for name in ("mpi", "mpi:") if name in packages), "")
     if mapping(packages.get(name)).get("buildable", True) is not False:
@@ -149,7 +149,7 @@ def _takes_any(external: str, compilers: Sequence[str]) -> bool:
 
 
 def _check_externals(
-    entry: Entry, name: str, package: Mapping[str, Any], specs: Sequence[str]
+    entry: DocumentPart, name: str, package: Mapping[str, Any], specs: Sequence[str]
 ) -> None:
     """Find externals of other packages, and that none is what is asked for."""
     texts = [mapping(external).get("spec") for external in _externals(package)]
@@ -178,7 +178,7 @@ def judge_old(packages: Document, compilers: Document) -> tuple[Problem, ...]:
         for name, body in toolchains.items()
         for spec in strings(mapping(body).get("specs"))
     }
-    entry = Entry(packages, FindingsList())
+    entry = DocumentPart(packages, FindingsList())
     for name, body in mapping(mapping(packages.data).get("packages")).items():
         compiler = mapping(mapping(body).get("compiler"))
         spec, toolchain = compiler.get("spec"), compiler.get("toolchain")

@@ -16,7 +16,7 @@ from stackproof.build.engines.spack.stack import SpackEnvironment, SpackStack, S
 from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig
 from stackproof.build.engines.spack.stackinator.config import read_config
 from stackproof.build.engines.spack.stackinator.findings import (
-    Entry,
+    DocumentPart,
     FindingsList,
     Folder,
     mapping,
@@ -183,7 +183,7 @@ def read(
         raise AssertionError("a recipe of good form has a generation")
     stack = read_recipe(whole, config, cluster, facts["architecture"], findings)
     image = mapping(data.get("image"))
-    entry = Entry(document, findings)
+    entry = DocumentPart(document, findings)
     extended = replace(
         _spliced(stack, entry, cluster),
         version=data.get("version", "0"),
@@ -201,7 +201,7 @@ def read(
     return extended, findings
 
 
-def _spliced(stack: SpackStack, entry: Entry, cluster: ClusterConfig) -> SpackStack:
+def _spliced(stack: SpackStack, entry: DocumentPart, cluster: ClusterConfig) -> SpackStack:
     """Return the stack with the MPIs of `splice:` put under its environments."""
     asked = mapping(entry.document.data.get("splice"))
     known = {one.name for one in stack.environments}
@@ -226,7 +226,7 @@ def _fabric(document: Document, facts: Mapping[str, str]) -> dict[str, str]:
     return {"fabric": facts["fabric"]} if asked else {}
 
 
-def _target(entry: Entry, facts: Mapping[str, str], cluster: ClusterConfig) -> str | None:
+def _target(entry: DocumentPart, facts: Mapping[str, str], cluster: ClusterConfig) -> str | None:
     if not asks_for_microarchitecture(entry.document):
         target: str | None = entry.document.data.get("target")
         return target
@@ -244,7 +244,7 @@ def _target(entry: Entry, facts: Mapping[str, str], cluster: ClusterConfig) -> s
 
 
 def splice(
-    environment: SpackEnvironment, stack: SpackStack, entry: Entry, cluster: ClusterConfig
+    environment: SpackEnvironment, stack: SpackStack, entry: DocumentPart, cluster: ClusterConfig
 ) -> SpackEnvironment:
     """Return an environment with the MPI that `splice:` names in the place of its own.
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from stackproof.build.engines.spack.stack import Compiler
-from stackproof.build.engines.spack.stackinator.findings import Entry, FindingsList, Folder
+from stackproof.build.engines.spack.stackinator.findings import DocumentPart, FindingsList, Folder
 from stackproof.build.engines.spack.stackinator.versions import Language
 
 # What Spack calls a compiler in a constraint, where that is not the package's name.
@@ -35,11 +35,11 @@ def read_compilers(
     if document is None or not findings.check(document, schema, language.version):
         return None
     read = _stages if language.version == 1 else _by_kind
-    return read(Entry(document, findings), document.data, language)
+    return read(DocumentPart(document, findings), document.data, language)
 
 
 def _by_kind(
-    entry: Entry, data: Mapping[str, Any], language: Language
+    entry: DocumentPart, data: Mapping[str, Any], language: Language
 ) -> tuple[Compiler, ...] | None:
     """Return one compiler of each kind: gcc by the site's own, the others by gcc."""
     system = data["gcc"]["version"] == SYSTEM
@@ -77,7 +77,9 @@ def _by_kind(
     return tuple(result)
 
 
-def _stages(entry: Entry, data: Mapping[str, Any], language: Language) -> tuple[Compiler, ...]:
+def _stages(
+    entry: DocumentPart, data: Mapping[str, Any], language: Language
+) -> tuple[Compiler, ...]:
     """Return the stages of version 1: bootstrap, gcc, and what gcc builds."""
     first, defaults = data["bootstrap"]["spec"], language.compiler_defaults
     stages = [

@@ -7,7 +7,7 @@ from typing import Any
 
 from stackproof.build.engines.spack.stack import GitSource, PackageRepository, SpackStack
 from stackproof.build.engines.spack.stackinator.findings import (
-    Entry,
+    DocumentPart,
     FindingsList,
     Folder,
     mapping,
@@ -58,7 +58,7 @@ def read_config(folder: Folder, findings: FindingsList) -> Config | None:
     data = mapping(document.data)
     if not valid:
         return _config(document, _harmless(data), language, ())
-    entry = Entry(document, findings)
+    entry = DocumentPart(document, findings)
     _check_mount(entry, data.get("store", MOUNT))
     _check_name(entry, data["name"])
     repositories = _repositories(entry, data["spack"].get("packages"))
@@ -124,20 +124,20 @@ def _config(
     return Config(language=language, stack=stack, modules=data.get("modules"), document=document)
 
 
-def _check_mount(entry: Entry, mount: str) -> None:
+def _check_mount(entry: DocumentPart, mount: str) -> None:
     if fault := bad_mount_point(mount):
         message = f"`{mount}` cannot be a mount point: {fault}"
         hint = f"use a path of its own, for example {MOUNT}"
         entry.problem(("store",), message, hint, Reason.BAD_MOUNT_POINT)
 
 
-def _check_name(entry: Entry, name: str) -> None:
+def _check_name(entry: DocumentPart, name: str) -> None:
     if not name.isprintable() or "/" in name or name.strip(". ") == "":
         message = f"`{name[:80]!r}` cannot be the name of a stack"
         entry.problem(("name",), message, "use letters, digits, `_`, `-` and `.`")
 
 
-def _repositories(entry: Entry, packages: Any) -> tuple[PackageRepository, ...]:
+def _repositories(entry: DocumentPart, packages: Any) -> tuple[PackageRepository, ...]:
     """Return the repositories of packages, those that count most first."""
     if packages is None:
         return ()
@@ -161,7 +161,7 @@ def _repositories(entry: Entry, packages: Any) -> tuple[PackageRepository, ...]:
     return tuple(result)
 
 
-def _check_spack(entry: Entry, commit: str | None, language: Language) -> None:
+def _check_spack(entry: DocumentPart, commit: str | None, language: Language) -> None:
     """Find a Spack that the recipe's version cannot be built with, as far as its name tells.
 
     One that is taken here, and older than those that Stackinator itself takes, is noted.

@@ -18,7 +18,7 @@ from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig
 from stackproof.build.engines.spack.stackinator.compilers import CONSTRAINT_NAMES, base, satisfies
 from stackproof.build.engines.spack.stackinator.config import Config
 from stackproof.build.engines.spack.stackinator.findings import (
-    Entry,
+    DocumentPart,
     FindingsList,
     Folder,
     mapping,
@@ -42,7 +42,7 @@ OWN_VIEWS = ("modules", "spack")
 _PLACEHOLDER = re.compile(r"\$@(\w+)@")
 
 
-def _view(entry: Entry, name: str, body: Mapping[str, Any], mount: str) -> SpackView:
+def _view(entry: DocumentPart, name: str, body: Mapping[str, Any], mount: str) -> SpackView:
     entry.findings.check_name(name, "a view", entry.where(KEY))
     if name in OWN_VIEWS:
         entry.problem(
@@ -64,7 +64,7 @@ def _view(entry: Entry, name: str, body: Mapping[str, Any], mount: str) -> Spack
     )
 
 
-def _prefix_paths(entry: Entry, extra: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+def _prefix_paths(entry: DocumentPart, extra: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     result = {}
     for variable, folders in mapping(extra.get("prefix_paths")).items():
         if variable not in PATH_VARIABLES:
@@ -84,7 +84,7 @@ def _prefix_paths(entry: Entry, extra: Mapping[str, Any]) -> dict[str, tuple[str
 
 
 def _changes(
-    entry: Entry, env_vars: Mapping[str, Any], known: Mapping[str, str]
+    entry: DocumentPart, env_vars: Mapping[str, Any], known: Mapping[str, str]
 ) -> tuple[ViewChange, ...]:
     """Return the changes of variables: those that set, then those that extend.
 
@@ -121,7 +121,7 @@ def _changes(
     return tuple(changes)
 
 
-def _filled(entry: Entry, text: str, known: Mapping[str, str]) -> str:
+def _filled(entry: DocumentPart, text: str, known: Mapping[str, str]) -> str:
     """Return a text with `$@mount@` and the like replaced; an unknown one is a problem."""
     for name in _PLACEHOLDER.findall(text):
         if name not in known:
@@ -158,7 +158,7 @@ def read_environments(
         return ()
     result = []
     for name, body in document.data.items():
-        entry = Entry(document, findings, (name,))
+        entry = DocumentPart(document, findings, (name,))
         findings.check_name(name, "an environment", entry.where(KEY))
         if name in language.reserved_environments:
             entry.problem(
@@ -190,7 +190,7 @@ def _check_views(document: Document, findings: FindingsList) -> None:
 
 
 def _environment(
-    entry: Entry, name: str, body: Mapping[str, Any], config: Config, offer: Offer
+    entry: DocumentPart, name: str, body: Mapping[str, Any], config: Config, offer: Offer
 ) -> SpackEnvironment:
     language, used = config.language, body["compiler"]
     if language.version == 1:
@@ -239,7 +239,7 @@ def _environment(
 
 
 def _check_compilers(
-    entry: Entry,
+    entry: DocumentPart,
     names: tuple[str, ...],
     specs: tuple[str, ...],
     compilers: tuple[Compiler, ...] | None,
@@ -269,7 +269,11 @@ def _check_compilers(
 
 
 def _check_specs(
-    entry: Entry, name: str, specs: tuple[str, ...], names: tuple[str, ...], language: Language
+    entry: DocumentPart,
+    name: str,
+    specs: tuple[str, ...],
+    names: tuple[str, ...],
+    language: Language,
 ) -> None:
     """Note specs that ask for a compiler which the environment does not list."""
     listed = {CONSTRAINT_NAMES.get(name, name) for name in names}
@@ -297,7 +301,7 @@ def _prefer(
     return (f"%[when=%c] c={first} %[when=%cxx] cxx={first} %[when=%fortran] fortran={first}",)
 
 
-def _externals(entry: Entry, names: tuple[str, ...], language: Language) -> tuple[str, ...]:
+def _externals(entry: DocumentPart, names: tuple[str, ...], language: Language) -> tuple[str, ...]:
     """Return packages to find on the machine; version 3 has the key without its effect."""
     if not names or language.finds_externals:
         return names

@@ -178,7 +178,7 @@ class FindingsList:
         return False
 
 
-class Entry(NamedTuple):
+class DocumentPart(NamedTuple):
     """A part of a document that is read: where it stands, and who is told what is wrong with it.
 
     Paths are below it; one that ends with `core.document.KEY` means the place of a key.
@@ -188,9 +188,9 @@ class Entry(NamedTuple):
     findings: FindingsList
     at: KeyPath = ()
 
-    def below(self, *path: str | int) -> Entry:
+    def below(self, *path: str | int) -> DocumentPart:
         """Return a part of it."""
-        return Entry(self.document, self.findings, (*self.at, *path))
+        return DocumentPart(self.document, self.findings, (*self.at, *path))
 
     def where(self, *path: str | int) -> Location:
         """Return the place of something in it."""

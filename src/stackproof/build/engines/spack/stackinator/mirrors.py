@@ -10,7 +10,7 @@ from msgspec import field
 
 from stackproof.build.engines.spack.stack import Caches, Mirror
 from stackproof.build.engines.spack.stackinator.findings import (
-    Entry,
+    DocumentPart,
     FindingsList,
     KeyPath,
     mapping,
@@ -51,12 +51,12 @@ def read_mirrors(
     old = "root" in mapping(document.data)
     if not findings.check(document, "stackinator-cache" if old else "stackinator-mirrors"):
         return None
-    reader = _Reader(Entry(document, findings), mount, environment)
+    reader = _Reader(DocumentPart(document, findings), mount, environment)
     return reader.read_old(document.data) if old else reader.read(document.data)
 
 
 class _Reader(NamedTuple):
-    entry: Entry
+    entry: DocumentPart
     mount: str
     environment: Mapping[str, str]
 

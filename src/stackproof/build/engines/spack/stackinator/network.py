@@ -8,7 +8,7 @@ from typing import Any
 
 from stackproof.build.engines.spack.stack import SpackStack
 from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig
-from stackproof.build.engines.spack.stackinator.findings import Entry, mapping, strings
+from stackproof.build.engines.spack.stackinator.findings import DocumentPart, mapping, strings
 from stackproof.core.errors import Reason
 from stackproof.core.value import Value
 from stackproof.mpi import families
@@ -142,7 +142,7 @@ def package_of(spec: str) -> str:
     return found[0] if found else ""
 
 
-def first_network(entry: Entry, mpi: Mapping[str, Any]) -> Network:
+def first_network(entry: DocumentPart, mpi: Mapping[str, Any]) -> Network:
     """Return what `mpi:` of version 1 asks for: `spec`, and `gpu` as a variant."""
     spec = (mpi.get("spec") or "").strip()
     if not spec:
@@ -162,7 +162,7 @@ def first_network(entry: Entry, mpi: Mapping[str, Any]) -> Network:
     return Network(specs=(full,), mpi=name, requirement=spec)
 
 
-def is_there(entry: Entry, spec: str, cluster: ClusterConfig) -> bool:
+def is_there(entry: DocumentPart, spec: str, cluster: ClusterConfig) -> bool:
     """Return whether a cluster has the MPI of a spec; where it has not, that is found."""
     name = package_of(spec)
     if name in cluster.mpis:
@@ -176,7 +176,7 @@ def is_there(entry: Entry, spec: str, cluster: ClusterConfig) -> bool:
     return False
 
 
-def network(entry: Entry, asked: Mapping[str, Any], cluster: ClusterConfig) -> Network:
+def network(entry: DocumentPart, asked: Mapping[str, Any], cluster: ClusterConfig) -> Network:
     """Return what `network:` asks for; its `specs` take the place of the cluster's defaults."""
     spec, own = (asked.get("mpi") or "").strip(), strings(asked.get("specs"))
     if not spec:

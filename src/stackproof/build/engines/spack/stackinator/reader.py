@@ -11,7 +11,7 @@ from stackproof.build.engines.spack.stackinator.compilers import read_compilers
 from stackproof.build.engines.spack.stackinator.config import Config
 from stackproof.build.engines.spack.stackinator.environments import Offer, read_environments
 from stackproof.build.engines.spack.stackinator.findings import (
-    Entry,
+    DocumentPart,
     FindingsList,
     Folder,
     mapping,
@@ -283,7 +283,7 @@ def _check_default_view(
     if environments and config.stack.default_view not in names:
         message = f"the default view `{config.stack.default_view}` is no view of this recipe"
         hint = f"it has: {', '.join(names)}"
-        entry = Entry(config.document, findings)
+        entry = DocumentPart(config.document, findings)
         entry.problem(("default-view",), message, hint, Reason.UNKNOWN_VIEW)
 
 
@@ -328,7 +328,7 @@ def _check_agreement(config: Config, there: bool, findings: FindingsList) -> Non
     """Compare the old `modules:` of config.yaml with the presence of modules.yaml."""
     if config.modules is None:
         return
-    entry, at = Entry(config.document, findings), ("modules",)
+    entry, at = DocumentPart(config.document, findings), ("modules",)
     if config.modules == there:
         entry.note(at, "`modules` is not needed: the presence of modules.yaml decides")
         return
