@@ -208,7 +208,8 @@ def _environment(
         entry.problem(("compiler",), f"the environment `{name}` has no compiler", hint)
     _check_compilers(entry.below("compiler"), names, specs, offer.compilers)
     if language.version > 1:
-        _check_specs(entry, name, strings(body["specs"]), names, language)
+        known = {CONSTRAINT_NAMES.get(n, n) for n in language.compiler_defaults}
+        _check_specs(entry, name, strings(body["specs"]), names, known)
     roots = (*strings(body["specs"]), *mpi.specs)
     for index, spec in enumerate(roots):
         asked = index < len(roots) - len(mpi.specs)
@@ -269,15 +270,10 @@ def _check_compilers(
 
 
 def _check_specs(
-    entry: DocumentPart,
-    name: str,
-    specs: tuple[str, ...],
-    names: tuple[str, ...],
-    language: Language,
+    entry: DocumentPart, name: str, specs: tuple[str, ...], names: tuple[str, ...], known: set[str]
 ) -> None:
-    """Note specs that ask for a compiler which the environment does not list."""
+    """Note specs that ask for a known compiler which the environment does not list."""
     listed = {CONSTRAINT_NAMES.get(name, name) for name in names}
-    known = {CONSTRAINT_NAMES.get(n, n) for n in language.compiler_defaults}
     for index, spec in enumerate(specs):
         for other in _COMPILED_BY.findall(spec):
             if other in known - listed:
