@@ -161,7 +161,7 @@ def test_a_needed_file_that_is_missing(name):
     assert findings.problems
     recipe = {key: text for key, text in SMALL[2].items() if key != name}
     findings = FindingsList()
-    assert findings.parse_needed(folder("recipe", recipe), name, "a recipe") is None
+    assert findings.parse(folder("recipe", recipe), name, "a recipe") is None
     assert [p.reason for p in findings.problems] == [R.FILE_MISSING]
 
 

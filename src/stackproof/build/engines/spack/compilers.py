@@ -48,11 +48,6 @@ def list_programs(compiler: str) -> tuple[str, ...]:
     return _PROGRAMS.get(compiler, _PROGRAMS["gcc"])
 
 
-def built(stack: SpackStack) -> tuple[Compiler, ...]:
-    """Return the compilers that the stack builds."""
-    return tuple(compiler for compiler in stack.compilers if not compiler.external)
-
-
 def named(stack: SpackStack, name: str) -> Compiler:
     """Return a compiler of the stack by its name; it has to be there."""
     return next(compiler for compiler in stack.compilers if compiler.name == name)

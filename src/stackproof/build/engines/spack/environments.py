@@ -142,8 +142,8 @@ def _of_folder(stack: SpackStack, folder: str) -> Compiler | SpackEnvironment:
 
     Of one that is spliced there are the environment as it would be without, and the MPI alone.
     """
-    for compiler in compilers.built(stack):
-        if f"{layout.COMPILERS}/{compiler.name}" == folder:
+    for compiler in stack.compilers:
+        if not compiler.external and f"{layout.COMPILERS}/{compiler.name}" == folder:
             return compiler
     for environment in stack.environments:
         name, splice = environment.name, environment.splice

@@ -21,7 +21,7 @@ OTHERS = tuple(
 )
 """Packages of older releases, under other names than their family's."""
 _ABI_SINCE = {
-    **{name: since for one in families.REGISTRY.values() for name, since in one.spack.items()},
+    name: since for one in families.REGISTRY.values() for name, since in one.spack.items()
 }
 """The first release with the ABI of today, as a package counts them."""
 

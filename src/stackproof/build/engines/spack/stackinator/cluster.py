@@ -125,8 +125,8 @@ class ClusterConfig(Value):
 
 def repository_paths(folder: Folder, findings: FindingsList) -> tuple[tuple[str, Location], ...]:
     """Return the folders that `repos.yaml` names, relative to the cluster's, and their places."""
-    document = findings.parse(folder, "repos.yaml")
-    if document is None or not findings.check(document, "stackinator-repos"):
+    document = findings.read(folder, "repos.yaml", "stackinator-repos")
+    if document is None:
         return ()
     return tuple(
         (path, document.where("repos", index)) for index, path in enumerate(document.data["repos"])
@@ -148,37 +148,48 @@ def read_cluster(
             hint="name the file on the command line (`--mirror`)",
         )
     packages = _packages(folder, generation, findings)
-    network_packages, mpis = _network(folder, findings)
     merged: dict[str, FileEntry] = {}
     for repository in repositories:
         found = packages_of(repository)
         known = {path.partition("/")[0] for path in merged}
         merged |= {p: entry for p, entry in found.items() if p.partition("/")[0] not in known}
-    compilers, concretizer = _first_generation(folder, generation, findings)
+    network = findings.read(folder, "network.yaml", "stackinator-network")
+    data = mapping(network.data) if network else {}
+    compilers = concretizer = None
+    if generation == 1:
+        if not folder.has("compilers.yaml"):
+            findings.note(
+                "the cluster has no compilers.yaml: Spack looks for compilers itself",
+                where=Location(file=folder.path),
+                hint="version 1 of the recipe language is for clusters that have one",
+            )
+        compilers = findings.read(folder, "compilers.yaml", "stackinator-site-compilers")
+        concretizer = findings.read(folder, "concretizer.yaml", "stackinator-concretizer")
     return ClusterConfig(
         name=folder.path.rstrip("/").rpartition("/")[2] or folder.path,
         packages=packages,
-        network_packages=network_packages,
-        mpis=mpis,
+        network_packages=mapping(data.get("packages")),
+        mpis={
+            name: strings(mapping(body).get("specs"))
+            for name, body in mapping(data.get("mpi")).items()
+        },
         repository=merged,
-        compilers=compilers,
-        concretizer=concretizer,
+        compilers=tuple(compilers.data["compilers"]) if compilers else (),
+        concretizer=concretizer.data["concretizer"] if concretizer else {},
     )
 
 
 def _packages(folder: Folder, generation: int, findings: FindingsList) -> dict[str, Any]:
     """Return the packages of a cluster; since Spack 1.0 its gcc is among them."""
-    if generation == 1:
-        document = findings.parse(folder, "packages.yaml")
-    else:
-        document = findings.parse_needed(
-            folder,
-            "packages.yaml",
-            "a cluster's configuration",
-            "a site that is a folder has packages.yaml, network.yaml and repos.yaml; "
-            "`stackproof site spack-config -o FOLDER` writes them for this machine",
-        )
-    if document is None or not findings.check(document, "stackinator-packages"):
+    document = findings.read(
+        folder,
+        "packages.yaml",
+        "stackinator-packages",
+        needed_by="a cluster's configuration" if generation > 1 else "",
+        hint="a site that is a folder has packages.yaml, network.yaml and repos.yaml; "
+        "`stackproof site spack-config -o FOLDER` writes them for this machine",
+    )
+    if document is None:
         return {}
     packages: dict[str, Any] = document.data["packages"]
     fault = _fault_of_gcc(mapping(packages.get("gcc"))) if generation > 1 else ""
@@ -202,39 +213,3 @@ def _fault_of_gcc(gcc: Mapping[str, Any]) -> str:
         if {"c", "cxx"} <= compilers.keys():
             return ""
     return "the cluster's gcc has no external that names its `c` and `cxx` programs"
-
-
-def _network(
-    folder: Folder, findings: FindingsList
-) -> tuple[dict[str, Any], dict[str, tuple[str, ...]]]:
-    document = findings.parse(folder, "network.yaml")
-    if document is None or not findings.check(document, "stackinator-network"):
-        return {}, {}
-    data = mapping(document.data)
-    mpis = {
-        name: strings(mapping(body).get("specs")) for name, body in mapping(data.get("mpi")).items()
-    }
-    return mapping(data.get("packages")), mpis
-
-
-def _first_generation(
-    folder: Folder, generation: int, findings: FindingsList
-) -> tuple[tuple[Mapping[str, Any], ...], Mapping[str, Any]]:
-    """Return what only Spack up to 0.23 reads: compilers.yaml and concretizer.yaml."""
-    if generation > 1:
-        return (), {}
-    compilers: tuple[Mapping[str, Any], ...] = ()
-    concretizer: Mapping[str, Any] = {}
-    document = findings.parse(folder, "compilers.yaml")
-    if document is None and "compilers.yaml" not in folder.texts:
-        findings.note(
-            "the cluster has no compilers.yaml: Spack looks for compilers itself",
-            where=Location(file=folder.path),
-            hint="version 1 of the recipe language is for clusters that have one",
-        )
-    if document is not None and findings.check(document, "stackinator-site-compilers"):
-        compilers = tuple(document.data["compilers"])
-    document = findings.parse(folder, "concretizer.yaml")
-    if document is not None and findings.check(document, "stackinator-concretizer"):
-        concretizer = document.data["concretizer"]
-    return compilers, concretizer

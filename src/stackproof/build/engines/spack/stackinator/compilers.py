@@ -30,9 +30,9 @@ def read_compilers(
     folder: Folder, language: Language, findings: FindingsList
 ) -> tuple[Compiler, ...] | None:
     """Return the compilers in the order they are built; None when the document is not valid."""
-    document = findings.parse_needed(folder, "compilers.yaml", "a recipe")
     schema = language.schema("compilers")
-    if document is None or not findings.check(document, schema, language.version):
+    document = findings.read(folder, "compilers.yaml", schema, language.version, "a recipe")
+    if document is None:
         return None
     read = _stages if language.version == 1 else _by_kind
     return read(DocumentPart(document, findings), document.data, language)

@@ -48,7 +48,7 @@ def version_of(commit: str | None) -> SpackVersion | None:
 
 def read_config(folder: Folder, findings: FindingsList) -> Config | None:
     """Return what `config.yaml` says; None when it does not even say the version."""
-    document = findings.parse_needed(folder, "config.yaml", "a recipe's folder", NOT_A_RECIPE)
+    document = findings.parse(folder, "config.yaml", "a recipe's folder", NOT_A_RECIPE)
     if document is None:
         return None
     language = _language(document, findings)

@@ -151,10 +151,10 @@ def read_environments(
     folder: Folder, config: Config, offer: Offer, findings: FindingsList
 ) -> tuple[SpackEnvironment, ...]:
     """Return the environments in the order of the file."""
-    document = findings.parse_needed(folder, "environments.yaml", "a recipe")
     language = config.language
     schema = language.schema("environments")
-    if document is None or not findings.check(document, schema, language.version):
+    document = findings.read(folder, "environments.yaml", schema, language.version, "a recipe")
+    if document is None:
         return ()
     result = []
     for name, body in document.data.items():

@@ -99,11 +99,17 @@ class FindingsList:
             unique = {(p.reason, p.message, str(p.where)): p for p in self.problems}
             raise StackproofError(*unique.values())
 
-    def parse(self, folder: Folder, name: str) -> Document | None:
+    def parse(
+        self, folder: Folder, name: str, needed_by: str = "", hint: str | None = None
+    ) -> Document | None:
         """Return a document of a folder; None when it is not there or cannot be read.
 
-        Of a key that stands twice the last value counts, as for Stackinator; that is a note.
+        That one is not there which something is `needed_by` is a problem. Of a key that stands
+        twice the last value counts, as for Stackinator; that is a note.
         """
+        if needed_by and not folder.has(name):
+            message, where = f"{needed_by} needs a file `{name}`", Location(file=folder.place(name))
+            self.problem(Reason.FILE_MISSING, message, where=where, hint=hint)
         if folder.parts is not None:
             return folder.parts.get(name)
         text = folder.texts.get(name)
@@ -121,18 +127,18 @@ class FindingsList:
                 for problem in repeated
             ]
 
-    def parse_needed(
-        self, folder: Folder, name: str, what: str, hint: str | None = None
+    def read(
+        self,
+        folder: Folder,
+        name: str,
+        schema: str,
+        version: int | None = None,
+        needed_by: str = "",
+        hint: str | None = None,
     ) -> Document | None:
-        """Return a document that must be there; its absence is a problem."""
-        if not folder.has(name):
-            self.problem(
-                Reason.FILE_MISSING,
-                f"{what} needs a file `{name}`",
-                where=Location(file=folder.place(name)),
-                hint=hint,
-            )
-        return self.parse(folder, name)
+        """Return a document that fits its schema, None without one; see `parse` and `check`."""
+        document = self.parse(folder, name, needed_by, hint)
+        return document if document and self.check(document, schema, version) else None
 
     def check(self, document: Document, schema: str, version: int | None = None) -> bool:
         """Return whether a document fits its schema; what does not is a problem.

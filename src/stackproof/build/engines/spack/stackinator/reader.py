@@ -262,11 +262,8 @@ def _check_reframe(folder: Folder, findings: FindingsList) -> None:
 
 def _packages(folder: Folder, findings: FindingsList) -> dict[str, Any]:
     """Return the recipe's own `packages:`."""
-    document = findings.parse(folder, "packages.yaml")
-    if document is None or not findings.check(document, "stackinator-packages"):
-        return {}
-    packages: dict[str, Any] = document.data["packages"]
-    return packages
+    document = findings.read(folder, "packages.yaml", "stackinator-packages")
+    return document.data["packages"] if document else {}
 
 
 def _check_default_view(
@@ -298,9 +295,7 @@ def read_modules(folder: Folder, config: Config, findings: FindingsList) -> dict
     """
     root = f"{config.stack.mount}/modules"
     there = folder.has(_MODULES)
-    document = findings.parse(folder, _MODULES)
-    if document is not None and not findings.check(document, "stackinator-modules"):
-        document = None
+    document = findings.read(folder, _MODULES, "stackinator-modules")
     if config.language.version == 1:
         if config.modules is False:
             return None
