@@ -9,7 +9,6 @@ from typing import Any
 from stackproof.build.engines.spack import lockplan
 from stackproof.build.engines.spack.stack import (
     Compiler,
-    FileEntry,
     GitSource,
     LocalRepository,
     LockedClone,
@@ -21,6 +20,7 @@ from stackproof.build.engines.spack.stack import (
     Splice,
     ViewChange,
 )
+from stackproof.build.plan import Copy
 from stackproof.core.value import replace
 
 SPACK = "https://example.org/spack.git"
@@ -60,8 +60,8 @@ SITE_COMPILERS = (
 )
 
 
-def entry(text: str) -> FileEntry:
-    return FileEntry(sha256=hashlib.sha256(text.encode()).hexdigest())
+def entry(text: str) -> Copy:
+    return Copy(sha256=hashlib.sha256(text.encode()).hexdigest())
 
 
 def views() -> tuple[SpackView, ...]:

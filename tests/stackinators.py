@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from stackproof.build.engines.spack.stack import FileEntry, SpackStack
+from stackproof.build.engines.spack.stack import SpackStack
 from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig, read_cluster
 from stackproof.build.engines.spack.stackinator.config import read_config
 from stackproof.build.engines.spack.stackinator.findings import FindingsList, Folder
 from stackproof.build.engines.spack.stackinator.reader import read_recipe
+from stackproof.build.plan import Copy
 
 DOCUMENTS = Path(__file__).parent / "documents" / "stackinator"
 CLUSTERS = {1: "fjord-spack-0.23", 2: "fjord", 3: "fjord"}
@@ -52,7 +53,7 @@ def folder(path: str, texts: dict[str, str | bytes], others: tuple[str, ...] = (
     """Return a folder of texts; `others` are paths of files whose content is their path."""
     content = {name: t.encode() if isinstance(t, str) else t for name, t in texts.items()}
     every = {**content, **{name: name.encode() for name in others}}
-    files = {name: FileEntry(sha256=hashlib.sha256(t).hexdigest()) for name, t in every.items()}
+    files = {name: Copy(sha256=hashlib.sha256(t).hexdigest()) for name, t in every.items()}
     return Folder(path=path, files=files, texts=content)
 
 

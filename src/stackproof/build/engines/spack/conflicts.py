@@ -141,12 +141,7 @@ def _solved(
 
 
 def _exact(node: SolvedPackage) -> PackageSpec:
-    variants = {
-        key: frozenset(map(str, value))
-        if isinstance(value, list | tuple)
-        else frozenset((str(value).lower() if isinstance(value, bool) else str(value),))
-        for key, value in node.variants.items()
-    }
+    variants = {key: frozenset(locks.list_values(value)) for key, value in node.variants.items()}
     return PackageSpec(node.name, versions(f"={node.version}"), variants)
 
 
@@ -268,18 +263,6 @@ def _text(asked: Versions) -> str:
     return "" if words in ([":"], [""]) else ",".join(dict.fromkeys(words))
 
 
-def as_problem(finding: ConflictFinding, where: Location | None) -> Problem:
-    """Return what a user is told of a conflict that is there."""
-    conflict = finding.conflict
-    return Problem(
-        reason=Reason.UNSUPPORTED,
-        message=f"{' with '.join(finding.versions)} in `{finding.environment}`: {conflict.reason} "
-        f"({conflict.id}; {', '.join(conflict.sources)})",
-        hint=conflict.remedy,
-        where=where,
-    )
-
-
 def split(
     findings: Sequence[ConflictFinding], accepted: Sequence[str], where: Mapping[str, Location]
 ) -> tuple[tuple[Problem, ...], tuple[Problem, ...]]:
@@ -293,12 +276,21 @@ def split(
     open_ones: dict[str, list[str]] = {}
     for finding in findings:
         if finding.answer is ConflictAnswer.CANNOT_TELL:
-            if finding.conflict.severity is ConflictSeverity.ERROR and _close(finding):
+            # Only where the stack names a package of the conflict with a version.
+            named = any("@" in name for name in finding.versions)
+            if finding.conflict.severity is ConflictSeverity.ERROR and named:
                 open_ones.setdefault(finding.environment, []).append(finding.conflict.id)
             continue
-        problem = as_problem(finding, where.get(finding.environment))
-        refused = finding.conflict.severity is ConflictSeverity.ERROR
-        if finding.conflict.id not in accepted:
+        conflict = finding.conflict
+        problem = Problem(
+            reason=Reason.UNSUPPORTED,
+            message=f"{' with '.join(finding.versions)} in `{finding.environment}`: "
+            f"{conflict.reason} ({conflict.id}; {', '.join(conflict.sources)})",
+            hint=conflict.remedy,
+            where=where.get(finding.environment),
+        )
+        refused = conflict.severity is ConflictSeverity.ERROR
+        if conflict.id not in accepted:
             (problems if refused else notes).append(problem)
         elif refused:
             notes.append(replace(problem, message=f"accepted: {problem.message}"))
@@ -313,8 +305,3 @@ def split(
             )
         )
     return tuple(problems), tuple(notes)
-
-
-def _close(finding: ConflictFinding) -> bool:
-    """Return whether the stack names a package of the conflict with a version."""
-    return any("@" in name for name in finding.versions)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from stackproof.build.engine import OWN, Container, Findings, Rows, Sources, Where
 from stackproof.build.engines.spack import compilers, locks
@@ -16,6 +15,7 @@ from stackproof.build.engines.spack.stack import (
     SpackStack,
 )
 from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig
+from stackproof.build.engines.spack.stackinator.findings import mapping
 from stackproof.build.engines.spack.stackinator.network import not_stated, unstated_vendors
 from stackproof.build.plan import Plan
 from stackproof.core.errors import Problem, Reason
@@ -149,7 +149,9 @@ def _rows(stack: SpackStack, lock: SpackLock | None) -> Iterator[tuple[str, str]
     for compiler in stack.compilers:
         specs = "  ".join(compiler.specs)
         yield "compiler", f"{compiler.name}  {specs or 'of the machine'}"
-    outside = sorted(name for name, body in stack.packages.items() if _is_outside(body))
+    outside = sorted(
+        name for name, body in stack.packages.items() if mapping(body).get("externals")
+    )
     if outside:
         yield "external", ", ".join(outside)
     for environment in stack.environments:
@@ -166,10 +168,6 @@ def _rows(stack: SpackStack, lock: SpackLock | None) -> Iterator[tuple[str, str]
 def _source(source: GitSource, commit: str | None) -> str:
     at = source.commit or "the default branch"
     return f"{source.url} at {at}" + (f", {short(commit)}" if commit and commit != at else "")
-
-
-def _is_outside(body: Any) -> bool:
-    return isinstance(body, Mapping) and bool(body.get("externals"))
 
 
 _MOST = 5

@@ -19,7 +19,7 @@ from stackproof.build.engines.spack.layout import (
     tool,
 )
 from stackproof.build.engines.spack.stack import LockedClone, SpackLock, SpackStack
-from stackproof.build.plan import BUILD, PYTHON, Clone, Copy, Plan, Step
+from stackproof.build.plan import BUILD, PYTHON, Clone, Plan, Step
 from stackproof.core import ids, noun
 from stackproof.core.command import Command, EnvPatch
 from stackproof.core.errors import Problem, StackproofError
@@ -114,15 +114,10 @@ def setup_step(stack: SpackStack, clones: tuple[LockedClone, ...]) -> Step:
         source = f"{BUILD}/{cloned[repository.name].folder}/{repository.path}"
         commands.append(tool("cp", "-rT", source, f"{root}/{repository.name}"))
     commands.append(tool(PYTHON, "-I", "-S", WORKER, "date", root, str(EPOCH)))
-    copies = {
-        f"store/{REPOSITORIES}/{local.namespace}/{path}": _copy(entry)
-        for local in stack.local_repositories
-        for path, entry in local.files.items()
-    }
-    copies |= {
-        f"store/meta/{where}/{path}": _copy(entry)
-        for where, tree in (("recipe", stack.recipe_files), ("extra", stack.extra_files))
-        for path, entry in tree.items()
+    trees = {
+        **{f"{REPOSITORIES}/{local.namespace}": local.files for local in stack.local_repositories},
+        "meta/recipe": stack.recipe_files,
+        "meta/extra": stack.extra_files,
     }
     build_files = configuration.files(stack)
     for folder in locks.folders(stack):
@@ -134,7 +129,11 @@ def setup_step(stack: SpackStack, clones: tuple[LockedClone, ...]) -> Step:
             f"{REPOSITORIES}/{namespace}/repo.yaml": _repo_yaml(stack, namespace)
             for namespace in ours
         },
-        copies=copies,
+        copies={
+            f"store/{where}/{path}": copy
+            for where, tree in trees.items()
+            for path, copy in tree.items()
+        },
         build_files=build_files,
         clones=tuple(
             Clone(name=c.name, url=c.url, commit=c.commit, folder=c.folder) for c in clones
@@ -184,10 +183,6 @@ def _find(folder: str, packages: tuple[str, ...]) -> Command:
     call = spack("external", "find", "--not-buildable", "--scope=user", *packages)
     there = EnvPatch(set={"SPACK_USER_CONFIG_PATH": f"{BUILD}/{folder}/{environments.FOUND}"})
     return Command(argv=call.argv, cwd=call.cwd, env=call.env.then(there))
-
-
-def _copy(entry: Any) -> Copy:
-    return Copy(sha256=entry.sha256, executable=entry.executable)
 
 
 def _repo_yaml(stack: SpackStack, namespace: str) -> str:

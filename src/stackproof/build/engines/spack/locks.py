@@ -106,6 +106,13 @@ def systems(lock: SpackLock) -> tuple[str, ...]:
     return tuple(sorted({node.os for found in every for node in found if not node.external}))
 
 
+def list_values(variant: Any) -> list[str]:
+    """Return the values of a variant as Spack writes them in specs."""
+    if isinstance(variant, (list, tuple)):
+        return [str(value) for value in variant]
+    return [str(variant).lower() if isinstance(variant, bool) else str(variant)]
+
+
 def needed(start: tuple[str, ...], known: Mapping[str, SolvedPackage]) -> Iterator[SolvedPackage]:
     """Return the nodes that `start` is linked with or needs to run, `start` first, each once."""
     seen = set()

@@ -163,14 +163,11 @@ def _properties(node: SolvedPackage) -> dict[str, str]:
         "spack:target": f"{node.os}-{node.target}",
         "spack:compiler": node.compiler,
         "spack:external": node.prefix if node.external else "",
-        **{f"spack:variant:{key}": _text(value) for key, value in node.variants.items()},
+        **{
+            f"spack:variant:{key}": ",".join(locks.list_values(value))
+            for key, value in node.variants.items()
+        },
     }
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 
 
 def _repositories(lock: SpackLock) -> Iterator[bom.BillEntry]:

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 from msgspec import field
 
+from stackproof.build.plan import Copy
 from stackproof.core.value import Value
 
 
@@ -34,13 +35,6 @@ class PackageRepository(Value):
     path: str = "repos/spack_repo/builtin"
 
 
-class FileEntry(Value):
-    """One file of a tree by its content; the bytes are kept beside the noun, by digest."""
-
-    sha256: str
-    executable: bool = False
-
-
 class LocalRepository(Value):
     """Packages that travel with the recipe (namespace `recipe`) or the site (`alps`).
 
@@ -48,7 +42,7 @@ class LocalRepository(Value):
     """
 
     namespace: str
-    files: Mapping[str, FileEntry]
+    files: Mapping[str, Copy]
 
 
 class Compiler(Value):
@@ -202,8 +196,8 @@ class SpackStack(Value):
     cleanup: str = "none"
     pre_install: str | None = None
     post_install: str | None = None
-    recipe_files: Mapping[str, FileEntry] = field(default_factory=dict)
-    extra_files: Mapping[str, FileEntry] = field(default_factory=dict)
+    recipe_files: Mapping[str, Copy] = field(default_factory=dict)
+    extra_files: Mapping[str, Copy] = field(default_factory=dict)
     site_facts: Mapping[str, str] = field(default_factory=dict)
     compression: str = "zstd"
     compression_level: int = 6

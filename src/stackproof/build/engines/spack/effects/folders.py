@@ -16,7 +16,7 @@ from pathlib import Path
 
 from msgspec import field
 
-from stackproof.build.engines.spack.stack import FileEntry
+from stackproof.build.plan import Copy
 from stackproof.core import limits
 from stackproof.core.effects import files
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
@@ -33,7 +33,7 @@ class Tree(Value):
     `blobs` maps a digest to a file on this machine that has it.
     """
 
-    files: dict[str, FileEntry] = field(default_factory=dict)
+    files: dict[str, Copy] = field(default_factory=dict)
     texts: dict[str, bytes] = field(default_factory=dict)
     blobs: dict[str, Path] = field(default_factory=dict)
 
@@ -125,7 +125,7 @@ class _Reader:
         for chunk in self._content(real):
             digest = hashlib.sha256(chunk).hexdigest()
             executable = bool(os.stat(real).st_mode & 0o111)
-            self.tree.files[path] = FileEntry(sha256=digest, executable=executable)
+            self.tree.files[path] = Copy(sha256=digest, executable=executable)
             self.tree.blobs.setdefault(digest, Path(real))
             if self.wanted(path):
                 self.tree.texts[path] = chunk

@@ -18,7 +18,6 @@ from msgspec import field
 
 from stackproof.build.engines.spack.effects import folders
 from stackproof.build.engines.spack.effects.folders import Tree
-from stackproof.build.engines.spack.stack import FileEntry
 from stackproof.build.engines.spack.stackinator import cluster as clusters
 from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig
 from stackproof.build.engines.spack.stackinator.facts import (
@@ -28,6 +27,7 @@ from stackproof.build.engines.spack.stackinator.facts import (
 )
 from stackproof.build.engines.spack.stackinator.findings import Folder
 from stackproof.build.engines.spack.stackinator.reader import DOCUMENTS, HOOKS
+from stackproof.build.plan import Copy
 from stackproof.core.document import Document
 from stackproof.core.effects import shipped
 from stackproof.core.errors import Location, Problem, Reason, StackproofError
@@ -151,7 +151,7 @@ class _Files:
         content = folders.read_file(path)
         digest = hashlib.sha256(content).hexdigest()
         executable = bool(os.stat(path).st_mode & 0o100)
-        self.tree.files[target] = FileEntry(sha256=digest, executable=executable)
+        self.tree.files[target] = Copy(sha256=digest, executable=executable)
         self.tree.blobs[digest] = Path(path)
         self.places[target] = path
         if keep:
@@ -183,16 +183,14 @@ def load_place(site: str | None, generation: int = 2) -> RecipeContext:
     from stackproof.build.engines.spack.effects import machine, stackinator  # noqa: PLC0415 - what it needs
     from stackproof.site.effects import probe  # noqa: PLC0415 - what it needs
 
-    if site is not None and os.path.isdir(site):
-        cluster, blobs = stackinator.load_cluster(site, generation)
-        facts = facts_of_cluster(cluster)
-        return RecipeContext(facts=facts, cluster=cluster, blobs=blobs, folder=site)
-    found: Site = probe.load_site(site or probe.LOCAL)
-    facts = facts_of_site(found)
-    if found.spack is None or found.spack.cluster_config is None:
-        own = machine.cluster_of(found) if found.spack is None else cluster_of_site(found)
-        return RecipeContext(facts=facts, cluster=replace(own, site_file=site or found.name))
-    folder = _beside_site(site, found.spack.cluster_config)
+    folder, facts = site, {}
+    if folder is None or not os.path.isdir(folder):
+        found: Site = probe.load_site(site or probe.LOCAL)
+        facts = facts_of_site(found)
+        if found.spack is None or found.spack.cluster_config is None:
+            own = machine.cluster_of(found) if found.spack is None else cluster_of_site(found)
+            return RecipeContext(facts=facts, cluster=replace(own, site_file=site or found.name))
+        folder = _beside_site(site, found.spack.cluster_config)
     cluster, blobs = stackinator.load_cluster(folder, generation)
     facts = {**facts_of_cluster(cluster), **facts}
     return RecipeContext(facts=facts, cluster=cluster, blobs=blobs, folder=folder)

@@ -7,13 +7,14 @@ from typing import Any
 
 from msgspec import field
 
-from stackproof.build.engines.spack.stack import FileEntry, LocalRepository
+from stackproof.build.engines.spack.stack import LocalRepository
 from stackproof.build.engines.spack.stackinator.findings import (
     FindingsList,
     Folder,
     mapping,
     strings,
 )
+from stackproof.build.plan import Copy
 from stackproof.core.errors import Location, Reason
 from stackproof.core.value import Value
 
@@ -23,7 +24,7 @@ RECIPE = "recipe"
 SITE = "alps"
 
 
-def packages_of(folder: Folder, prefix: str = "") -> dict[str, FileEntry]:
+def packages_of(folder: Folder, prefix: str = "") -> dict[str, Copy]:
     """Return the files of the packages in a repository's folder, by `<package>/<path>`.
 
     A file that lies beside the folders of packages belongs to none, and is left out, as what
@@ -37,7 +38,7 @@ def packages_of(folder: Folder, prefix: str = "") -> dict[str, FileEntry]:
 
 
 def local_repositories(
-    recipe: Folder, site: dict[str, FileEntry], generation: int, findings: FindingsList
+    recipe: Folder, site: dict[str, Copy], generation: int, findings: FindingsList
 ) -> tuple[LocalRepository, ...]:
     """Return the repositories of recipe and site, the one that counts most first.
 
@@ -114,7 +115,7 @@ class ClusterConfig(Value):
     packages: Mapping[str, Any] = field(default_factory=dict)
     network_packages: Mapping[str, Any] = field(default_factory=dict)
     mpis: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    repository: Mapping[str, FileEntry] = field(default_factory=dict)
+    repository: Mapping[str, Copy] = field(default_factory=dict)
     compilers: tuple[Mapping[str, Any], ...] = ()
     concretizer: Mapping[str, Any] = field(default_factory=dict)
 
@@ -148,7 +149,7 @@ def read_cluster(
             hint="name the file on the command line (`--mirror`)",
         )
     packages = _packages(folder, generation, findings)
-    merged: dict[str, FileEntry] = {}
+    merged: dict[str, Copy] = {}
     for repository in repositories:
         found = packages_of(repository)
         known = {path.partition("/")[0] for path in merged}

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from msgspec import field
 
-from stackproof.build.engines.spack.stack import FileEntry
 from stackproof.build.engines.spack.stackinator.versions import other_version_of
+from stackproof.build.plan import Copy
 from stackproof.core import document as documents
 from stackproof.core.document import Document
 from stackproof.core.errors import Location, Problem, Reason, StackproofError
@@ -32,7 +32,7 @@ class Folder(Value):
     """
 
     path: str
-    files: Mapping[str, FileEntry] = field(default_factory=dict)
+    files: Mapping[str, Copy] = field(default_factory=dict)
     texts: Mapping[str, bytes] = field(default_factory=dict)
     places: Mapping[str, str] = field(default_factory=dict)
     parts: Mapping[str, Document] | None = None
@@ -47,7 +47,7 @@ class Folder(Value):
             return self.places.get(name, self.path)
         return f"{self.path.rstrip('/')}/{name}"
 
-    def below(self, prefix: str) -> dict[str, FileEntry]:
+    def below(self, prefix: str) -> dict[str, Copy]:
         """Return the files of a folder in it, by their path below that."""
         start = prefix.rstrip("/") + "/"
         return {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from stackproof.build.engines.spack.stack import FileEntry, SpackEnvironment, SpackStack
+from stackproof.build.engines.spack.stack import SpackEnvironment, SpackStack
 from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig, local_repositories
 from stackproof.build.engines.spack.stackinator.compilers import read_compilers
 from stackproof.build.engines.spack.stackinator.config import Config
@@ -17,7 +17,7 @@ from stackproof.build.engines.spack.stackinator.findings import (
     mapping,
 )
 from stackproof.build.engines.spack.stackinator.network import site_facts
-from stackproof.build.plan import BUILD
+from stackproof.build.plan import BUILD, Copy
 from stackproof.core import limits
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.value import replace
@@ -240,7 +240,7 @@ REFRAME = "extra/reframe.yaml"
 """What tests by ReFrame read; the image has it as `build.features.REFRAME`."""
 
 
-def _sorted(files: dict[str, FileEntry]) -> dict[str, FileEntry]:
+def _sorted(files: dict[str, Copy]) -> dict[str, Copy]:
     return {path: files[path] for path in sorted(files)}
 
 
