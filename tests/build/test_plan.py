@@ -81,18 +81,6 @@ def test_ids_are_shown_only_when_every_commit_is_known(stackproof, tmp_path):
     assert data["lock"] is None
 
 
-def test_explain_as_json(stackproof):
-    code, out, _ = stackproof(
-        "plan", OWN, "--site", SITE, *CHOICE, "--explain", "environments.gnu.variants", "--json"
-    )
-    found = json.loads(out)
-    assert code == 0
-    assert [s["value"] for s in found] == ["+mpi", "+cuda"]
-    assert found[1]["why"] == "where gpu is cuda and gpu-architecture is 80 or 90"
-    assert found[1]["where"]["line"] == 32
-    assert found[1]["where"]["file"] == str(OWN)
-
-
 def test_explain_a_wheel_recipe_needs_no_index(stackproof, tmp_path, monkeypatch):
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
     (tmp_path / "small.yaml").write_text("name: small\nmpi: {family: mpich}\n")
