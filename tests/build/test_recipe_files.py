@@ -120,14 +120,27 @@ def test_all_files_that_go_with_a_recipe(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "line",
-    ["repo: nothing", "repo: file", "extra: ../x", "files: {a: nothing}", "files: {repo/x: file}",
-     "files: {../a: file}", "files: {a: ../file}", "hooks: {pre-install: {file: nothing}}"],
-)  # fmt: skip
-def test_files_that_are_not_there_or_may_not_be_named(tmp_path, line):
-    (tmp_path / "file").write_text("")
-    found = reason(files_of, tmp_path, line + "\n")
-    assert found in {Reason.FILE_MISSING, Reason.INVALID_VALUE}
+    ("line", "expected"),
+    [
+        ("repo: nothing", Reason.FILE_MISSING),
+        ("files: {a: nothing}", Reason.FILE_MISSING),
+        ("hooks: {pre-install: {file: nothing}}", Reason.FILE_MISSING),
+        ("repo: file", Reason.FILE_MISSING),
+        ("repo: ../repo", Reason.INVALID_VALUE),
+        ('repo: "a\\u0007"', Reason.INVALID_VALUE),
+        ("extra: /etc", Reason.INVALID_VALUE),
+        ("files: {x: ../../etc/passwd}", Reason.INVALID_VALUE),
+        ("files: {repo/x: file}", Reason.INVALID_VALUE),
+        ("files: {../a: file}", Reason.INVALID_VALUE),
+        ("hooks: {pre-install: {file: ../hook}}", Reason.INVALID_VALUE),
+    ],
+)
+def test_files_that_are_not_there_or_may_not_be_named(tmp_path, line, expected):
+    write(tmp_path, {"own/file": "", "repo/packages/x/package.py": "", "hook": ""})
+    with pytest.raises(StackproofError) as caught:
+        files_of(tmp_path / "own", f"name: a\n{line}\n")
+    (problem,) = caught.value.problems
+    assert (problem.reason, problem.where.line) == (expected, 2)
 
 
 def test_all_of_them_at_once(tmp_path):

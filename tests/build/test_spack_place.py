@@ -104,12 +104,6 @@ def test_a_bootstrap_mirror() -> None:
     ]
 
 
-def test_solutions_are_kept_where_spack_can() -> None:
-    caches = Caches(concretizer_cache="/k")
-    assert "local/concretizer.yaml" in settings(caches).build_files
-    assert "local/concretizer.yaml" not in settings(caches, generation=1).build_files
-
-
 def test_keys_and_cores() -> None:
     found = settings(Caches(private_key="/k", public_keys=("/a", "/k")))
     keys = {b.source: b.target for b in found.binds if b.target.startswith("/build/keys/")}
