@@ -84,7 +84,7 @@ def group_lines(text: str, names: Sequence[str]) -> dict[str, str]:
 
 def _call(command: Command) -> dict[str, object]:
     """Return a call as the program reads it; all have the variables of `layout` already."""
-    shared = variables().set.items()
+    shared = _ENVIRONMENT.set.items()
     own = {key: value for key, value in command.env.set.items() if (key, value) not in shared}
     return {"argv": list(command.argv), "env": own}
 
@@ -122,20 +122,19 @@ EPOCH = 315576060
 """SOURCE_DATE_EPOCH, seconds: in January 1980, since zip files, and so Python's wheels, cannot
 hold an earlier time; the value is Stackinator's (stackinator/templates/Make.user)."""
 
-_VARIABLES = {
-    "SPACK_SYSTEM_CONFIG_PATH": f"{BUILD}/{CONFIG}",
-    "SPACK_USER_CONFIG_PATH": f"{BUILD}/{LOCAL}",
-    "SPACK_USER_CACHE_PATH": f"{BUILD}/{CACHE}",
-    "SPACK_COLOR": "never",
-    "LC_ALL": "C.UTF-8",
-    "TZ": "UTC",
-    "SOURCE_DATE_EPOCH": str(EPOCH),
-}
-
-
-def variables() -> EnvPatch:
-    """Return what Spack, and every hook that calls it, gets besides the sandbox's environment."""
-    return EnvPatch(set=_VARIABLES, prepend={"PATH": (f"{BUILD}/{SPACK_CLONE}/bin",)})
+_ENVIRONMENT = EnvPatch(
+    set={
+        "SPACK_SYSTEM_CONFIG_PATH": f"{BUILD}/{CONFIG}",
+        "SPACK_USER_CONFIG_PATH": f"{BUILD}/{LOCAL}",
+        "SPACK_USER_CACHE_PATH": f"{BUILD}/{CACHE}",
+        "SPACK_COLOR": "never",
+        "LC_ALL": "C.UTF-8",
+        "TZ": "UTC",
+        "SOURCE_DATE_EPOCH": str(EPOCH),
+    },
+    prepend={"PATH": (f"{BUILD}/{SPACK_CLONE}/bin",)},
+)
+"""What Spack, and every hook that calls it, gets besides the sandbox's environment."""
 
 
 def spack(
@@ -154,11 +153,11 @@ def spack(
     return Command(
         argv=(SPACK, "--color=never", *options, *where, *words),
         cwd=f"{BUILD}/{ENVIRONMENTS}",
-        env=variables(),
+        env=_ENVIRONMENT,
         ok=ok,
     )
 
 
 def tool(*words: str, cwd: str = "/") -> Command:
     """Return a call of another program with the same environment."""
-    return Command(argv=words, cwd=cwd, env=variables())
+    return Command(argv=words, cwd=cwd, env=_ENVIRONMENT)

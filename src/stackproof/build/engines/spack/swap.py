@@ -8,6 +8,7 @@ from typing import Any
 
 from stackproof.build.engines.spack import mpis
 from stackproof.build.engines.spack.recipe import generation_of
+from stackproof.build.engines.spack.stackinator.findings import mapping
 from stackproof.build.engines.spack.stackinator.network import package_of
 from stackproof.build.swap import MPI, Depth, RecipeOverlay, SwapKind, SwapWord
 from stackproof.core.document import Document
@@ -24,8 +25,7 @@ def swap(document: Document, word: SwapWord) -> RecipeOverlay:
         what = "from another source" if word.kind is SwapKind.SOURCE else "with a patch"
         hint = "give the package a recipe of its own in `spack: packages:`, or take EasyBuild"
         raise StackproofError(word.problem(f"the Spack engine builds nothing {what} yet", hint))
-    environments = document.data.get("environments")
-    data = environments if isinstance(environments, dict) else {}
+    data = mapping(document.data.get("environments"))
     if word.package == MPI:
         return _mpi(document, data, word)
     if any(package_of(name) != name for name in (word.package, word.name)):
@@ -93,17 +93,16 @@ def _mpi(document: Document, environments: Mapping[str, Any], word: SwapWord) ->
 
 
 def _no_splice(document: Document, old: str, new: str) -> str:
-    spack = document.data.get("spack")
-    commit = spack.get("commit") if isinstance(spack, dict) else None
+    commit = mapping(document.data.get("spack")).get("commit")
     return mpis.no_splice(generation_of(document.data), commit, old, new)
 
 
 def _mpi_of(body: Any) -> tuple[str, str]:
     """Return the key of an environment that names its MPI, and the spec; empty without one."""
     for key, inner in (("network", "mpi"), ("mpi", "spec")):
-        there = body.get(key) if isinstance(body, dict) else None
-        if isinstance(there, dict) and isinstance(there.get(inner), str):
-            return key, there[inner].strip()
+        spec = mapping(mapping(body).get(key)).get(inner)
+        if isinstance(spec, str):
+            return key, spec.strip()
     return "", ""
 
 
@@ -141,12 +140,10 @@ def _released(environments: Mapping[str, Any], word: SwapWord) -> dict[str, Any]
 
 
 def _spec_lists(body: Any) -> Iterator[tuple[tuple[str, ...], list[Any]]]:
-    for at in (("specs",), ("network", "specs")):
-        there = body
-        for key in at:
-            there = there.get(key) if isinstance(there, dict) else None
-        if isinstance(there, list):
-            yield at, there
+    network = mapping(mapping(body).get("network"))
+    for at, there in ((("specs",), mapping(body)), (("network", "specs"), network)):
+        if isinstance(there.get("specs"), list):
+            yield at, there["specs"]
 
 
 def _with_version(spec: str, version: str) -> str:
