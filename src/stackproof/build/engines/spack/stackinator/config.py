@@ -155,7 +155,7 @@ def _repositories(entry: DocumentPart, packages: Any) -> tuple[PackageRepository
             message = f"`{name[:80]}` cannot be the name of a package repository"
             entry.problem((*path, KEY), message, "use letters, digits, `_` and `-`")
         folder = body.get("path", f"repos/spack_repo/{name}")
-        entry.findings.check_relative(folder, "the repository", entry.where(*path, "path"))
+        entry.check_relative((*path, "path"), folder, "the repository")
         source = GitSource(url=body["repo"], commit=body.get("commit"))
         result.append(PackageRepository(name=name, source=source, path=folder))
     return tuple(result)

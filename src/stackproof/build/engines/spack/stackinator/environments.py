@@ -43,7 +43,7 @@ _PLACEHOLDER = re.compile(r"\$@(\w+)@")
 
 
 def _view(entry: DocumentPart, name: str, body: Mapping[str, Any], mount: str) -> SpackView:
-    entry.findings.check_name(name, "a view", entry.where(KEY))
+    entry.check_name(name, "a view")
     if name in OWN_VIEWS:
         entry.problem(
             (KEY,),
@@ -75,8 +75,7 @@ def _prefix_paths(entry: DocumentPart, extra: Mapping[str, Any]) -> dict[str, tu
             )
         for index, folder in enumerate(folders):
             at = (variable, index)
-            inside = entry.findings.check_relative(folder, "the view", entry.where(*at))
-            if inside and set(folder) & set(":,="):
+            if entry.check_relative(at, folder, "the view") and set(folder) & set(":,="):
                 message = f"`{folder}` is not one folder of the view"
                 entry.problem(at, message, "write each folder as an entry of its own")
         result[variable] = tuple(folders)
@@ -159,7 +158,7 @@ def read_environments(
     result = []
     for name, body in document.data.items():
         entry = DocumentPart(document, findings, (name,))
-        findings.check_name(name, "an environment", entry.where(KEY))
+        entry.check_name(name, "an environment")
         if name in language.reserved_environments:
             entry.problem(
                 (KEY,),

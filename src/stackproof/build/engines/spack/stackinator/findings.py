@@ -158,31 +158,6 @@ class FindingsList:
         self.problems += found
         return not found
 
-    def check_name(self, name: str, what: str, where: Location) -> bool:
-        """Return whether a name may become a folder's; one that may not is a problem."""
-        if NAME.fullmatch(name):
-            return True
-        self.problem(
-            Reason.INVALID_VALUE,
-            f"`{_shown(name)}` cannot be the name of {what}",
-            where=where,
-            hint="use letters, digits, `_`, `-` and `.`; the first one a letter or a digit",
-        )
-        return False
-
-    def check_relative(self, path: str, what: str, where: Location) -> bool:
-        """Return whether a path stays below the folder it is in; one that leaves is a problem."""
-        parts = path.split("/")
-        if path and not path.startswith("/") and ".." not in parts and path.isprintable():
-            return True
-        self.problem(
-            Reason.INVALID_VALUE,
-            f"`{_shown(path)}` is not a path inside of {what}",
-            where=where,
-            hint="write it relative, without `..`",
-        )
-        return False
-
 
 class DocumentPart(NamedTuple):
     """A part of a document that is read: where it stands, and who is told what is wrong with it.
@@ -211,6 +186,22 @@ class DocumentPart(NamedTuple):
     def note(self, path: KeyPath, message: str, hint: str | None = None) -> None:
         """Add a note on what stands at a path."""
         self.findings.note(message, where=self.where(*path), hint=hint)
+
+    def check_name(self, name: str, what: str) -> None:
+        """Find out whether a key may become the name of a folder."""
+        if not NAME.fullmatch(name):
+            message = f"`{_shown(name)}` cannot be the name of {what}"
+            hint = "use letters, digits, `_`, `-` and `.`; the first one a letter or a digit"
+            self.problem((documents.KEY,), message, hint)
+
+    def check_relative(self, path: KeyPath, text: str, what: str) -> bool:
+        """Return whether a path stays below the folder it is in; one that leaves is a problem."""
+        parts = text.split("/")
+        if text and not text.startswith("/") and ".." not in parts and text.isprintable():
+            return True
+        message = f"`{_shown(text)}` is not a path inside of {what}"
+        self.problem(path, message, "write it relative, without `..`")
+        return False
 
 
 def _versioned(
