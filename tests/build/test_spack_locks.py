@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from spackstacks import entry, environment, locked, stack
+from spackstacks import clones, entry, environment, lock_files, locked, stack
 from stackproof.build.engines.spack import configuration, lockplan, locks
 from stackproof.build.engines.spack.effects.builder import system_notes
 from stackproof.build.engines.spack.engine import ENGINE, lock_differences
@@ -18,7 +18,7 @@ from stackproof.build.engines.spack.stack import (
     SpackLock,
     SpackStack,
 )
-from stackproof.core.errors import Reason
+from stackproof.core.errors import Reason, StackproofError
 from stackproof.core.value import replace
 
 DECIDES: dict[str, Callable[[SpackStack], SpackStack]] = {
@@ -203,3 +203,39 @@ def test_another_system_is_told() -> None:
     # The same one and an unknown one are not.
     assert system_notes(locked(stack(3)), "sles15") == ()
     assert system_notes(locked(stack(3)), "") == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (None, Reason.GARBAGE_OUTPUT),
+        (b"{", Reason.GARBAGE_OUTPUT),
+        (b'{"_meta": {"lockfile-version": 6}}', Reason.GARBAGE_OUTPUT),
+        (b'{"_meta": {"lockfile-version": 4}}', Reason.UNSUPPORTED),
+    ],
+)
+def test_what_is_no_lock_file_of_spack(text: bytes | None, reason: Reason) -> None:
+    of = stack(3)
+    files = {path: text for path in lock_files(of) if text is not None}
+    with pytest.raises(StackproofError) as caught:
+        lockplan.read_lock(of, clones(of), files)
+    assert {problem.reason for problem in caught.value.problems} == {reason}
+
+
+# What a stack lacks on its site.
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"compilers": (Compiler(name="gcc", specs=(), external=True),), "packages": {}},
+         Reason.INVALID_VALUE),
+        ({"environments": ()}, Reason.MISSING_KEY),
+        ({"environments": (environment(specs=()),)}, Reason.INVALID_VALUE),
+        ({"environments": (environment(specs=("cray-mpich@8",)),)}, Reason.SITE_INCOMPLETE),
+        ({}, None),
+    ],
+)  # fmt: skip
+def test_a_stack_that_cannot_be_built(changes: dict[str, object], reason: Reason | None) -> None:
+    found = ENGINE.problems(stack(3, **changes), None, lambda *_: None).problems
+    assert [problem.reason for problem in found] == ([reason] if reason else [])
