@@ -24,6 +24,7 @@ from stackproof.build.engines.spack.stack import (
     SpackStack,
 )
 from stackproof.build.engines.spack.stackinator.compilers import old_compiler, satisfies
+from stackproof.build.engines.spack.stackinator.findings import externals, mapping
 
 # The programs of a compiler package for C, C++ and Fortran, below its folder of programs.
 _PROGRAMS = {
@@ -86,7 +87,6 @@ def from_content(stack: SpackStack, content: Mapping[str, Any]) -> tuple[Program
 
 def outside(stack: SpackStack, package: str) -> tuple[Programs, ...]:
     """Return the compilers of the site of one package, as `packages.yaml` names them."""
-    entry = stack.packages.get(package) or {}
     return tuple(
         Programs(
             package=package,
@@ -95,8 +95,8 @@ def outside(stack: SpackStack, package: str) -> tuple[Programs, ...]:
             paths=dict(external["extra_attributes"]["compilers"]),
             ours=False,
         )
-        for external in entry.get("externals", ())
-        if (external.get("extra_attributes") or {}).get("compilers")
+        for external in externals(stack.packages.get(package))
+        if mapping(external.get("extra_attributes")).get("compilers")
     )
 
 

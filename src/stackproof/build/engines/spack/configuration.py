@@ -17,6 +17,7 @@ from stackproof.build.engines.spack.stack import (
     SpackLock,
     SpackStack,
 )
+from stackproof.build.engines.spack.stackinator.findings import externals
 from stackproof.build.plan import BUILD
 from stackproof.core.command import Bind, EnvPatch
 from stackproof.core.value import Value
@@ -186,9 +187,8 @@ def external_prefixes(stack: SpackStack) -> tuple[str, ...]:
     prefixes = {
         posixpath.normpath(str(external["prefix"]))
         for body in stack.packages.values()
-        if isinstance(body, Mapping)
-        for external in body.get("externals") or ()
-        if isinstance(external, Mapping) and str(external.get("prefix", "")).startswith("/")
+        for external in externals(body)
+        if str(external.get("prefix", "")).startswith("/")
     }
     return tuple(sorted(prefix for prefix in prefixes if not f"{prefix}/".startswith("/usr/")))
 

@@ -14,6 +14,7 @@ from typing import Any
 from stackproof.build.engines.spack import locks, mpis
 from stackproof.build.engines.spack.locks import SolvedPackage
 from stackproof.build.engines.spack.stack import SpackEnvironment, SpackLock, SpackStack
+from stackproof.build.engines.spack.stackinator.findings import externals
 from stackproof.core import document as documents
 from stackproof.core.document import Document
 from stackproof.core.errors import Location, Problem, Reason, StackproofError
@@ -171,11 +172,10 @@ def _asked(stack: SpackStack, environment: SpackEnvironment) -> dict[str, _Packa
 
 def _outside(name: str, body: Mapping[str, Any]) -> PackageSpec | None:
     """Return what is known of a package that the machine has and Spack may not build."""
-    externals = body.get("externals")
-    if body.get("buildable", True) or not isinstance(externals, list):
+    if body.get("buildable", True):
         return None
-    texts = [entry.get("spec") for entry in externals if isinstance(entry, Mapping)]
-    specs = [parse_spec(text)[0] for text in texts if isinstance(text, str) and parse_spec(text)]
+    texts = [external.get("spec") for external in externals(body)]
+    specs = [spec for text in texts if isinstance(text, str) for spec in parse_spec(text)[:1]]
     if len(specs) == 1:
         return specs[0]
     ranges = tuple(one for spec in specs for one in spec.versions.ranges)

@@ -15,6 +15,7 @@ from stackproof.build.engines.spack.stack import GitSource, SpackEnvironment, Sp
 from stackproof.build.engines.spack.stackinator.findings import (
     DocumentPart,
     FindingsList,
+    externals,
     mapping,
     strings,
 )
@@ -99,14 +100,14 @@ def _check_mpi(entry: DocumentPart, packages: Mapping[str, Any], compilers: list
     name = next((name for name in ("mpi", "mpi:") if name in packages), "")
     if mapping(packages.get(name)).get("buildable", True) is not False:
         return
-    externals = [
-        str(mapping(external).get("spec", ""))
+    specs = [
+        str(external.get("spec", ""))
         for owner, package in packages.items()
         if _is_mpi(owner.rstrip(":"), packages)
-        for external in _externals(mapping(package))
+        for external in externals(package)
     ]
-    of_others = [spec for spec in externals if not _takes_any(spec, compilers)]
-    if len(of_others) < len(externals):
+    of_others = [spec for spec in specs if not _takes_any(spec, compilers)]
+    if len(of_others) < len(specs):
         return
     message = "MPI may not be built (`buildable: false`), and this file has no external MPI"
     hint = "name one below its package, `externals:` with `spec` and `prefix`, or let one be built"
@@ -120,11 +121,6 @@ def _check_mpi(entry: DocumentPart, packages: Mapping[str, Any], compilers: list
             "MPI be built; otherwise Spack gives up, or builds without MPI where it is optional"
         )
     entry.problem(("packages", name), message, hint)
-
-
-def _externals(package: Mapping[str, Any]) -> list[Any]:
-    entries = package.get("externals")
-    return entries if isinstance(entries, list) else []
 
 
 def _is_mpi(name: str, packages: Mapping[str, Any]) -> bool:
@@ -152,7 +148,7 @@ def _check_externals(
     entry: DocumentPart, name: str, package: Mapping[str, Any], specs: Sequence[str]
 ) -> None:
     """Find externals of other packages, and that none is what is asked for."""
-    texts = [mapping(external).get("spec") for external in _externals(package)]
+    texts = [external.get("spec") for external in externals(package)]
     parsed = {text: parse_spec(text)[:1] for text in texts if isinstance(text, str)}
     owners = {text: spec.name for text, found in parsed.items() for spec in found}
     strange = [text for text, owner in owners.items() if owner not in ("", name)]

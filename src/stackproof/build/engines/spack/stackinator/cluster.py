@@ -11,6 +11,7 @@ from stackproof.build.engines.spack.stack import LocalRepository
 from stackproof.build.engines.spack.stackinator.findings import (
     FindingsList,
     Folder,
+    externals,
     mapping,
     strings,
 )
@@ -208,9 +209,8 @@ def _fault_of_gcc(gcc: Mapping[str, Any]) -> str:
     """Return what a cluster does not say of its gcc and of the paths of its programs."""
     if not gcc:
         return "the cluster does not say which gcc it has"
-    externals = gcc.get("externals")
-    for external in externals if isinstance(externals, list) else []:
-        compilers = mapping(mapping(mapping(external).get("extra_attributes")).get("compilers"))
+    for external in externals(gcc):
+        compilers = mapping(mapping(external.get("extra_attributes")).get("compilers"))
         if {"c", "cxx"} <= compilers.keys():
             return ""
     return "the cluster's gcc has no external that names its `c` and `cxx` programs"

@@ -227,3 +227,9 @@ def mapping(value: Any) -> dict[str, Any]:
 def strings(value: Any) -> tuple[str, ...]:
     """Return the texts of a list, or none for what is no list."""
     return tuple(v for v in value if isinstance(v, str)) if isinstance(value, list) else ()
+
+
+def externals(package: Any) -> list[dict[str, Any]]:
+    """Return what the settings of a package say that a machine has; one without form is empty."""
+    entries = mapping(package).get("externals")
+    return [mapping(entry) for entry in entries] if isinstance(entries, list) else []

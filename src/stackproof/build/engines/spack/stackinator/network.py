@@ -8,7 +8,12 @@ from typing import Any
 
 from stackproof.build.engines.spack.stack import SpackStack
 from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig
-from stackproof.build.engines.spack.stackinator.findings import DocumentPart, mapping, strings
+from stackproof.build.engines.spack.stackinator.findings import (
+    DocumentPart,
+    externals,
+    mapping,
+    strings,
+)
 from stackproof.core.errors import Reason
 from stackproof.core.value import Value
 from stackproof.mpi import families
@@ -27,8 +32,7 @@ def externals_of(packages: Mapping[str, Any], name: str) -> tuple[str, ...]:
 
 
 def _entries(packages: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    entries = mapping(packages.get(name)).get("externals")
-    specs = (mapping(e).get("spec") for e in (entries if isinstance(entries, list) else ()))
+    specs = (external.get("spec") for external in externals(packages.get(name)))
     return tuple(spec for spec in specs if isinstance(spec, str))
 
 
