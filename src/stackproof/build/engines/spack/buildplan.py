@@ -42,7 +42,6 @@ from stackproof.build.engines.spack.stack import (
 )
 from stackproof.build.plan import BUILD, PYTHON, Plan, Step
 from stackproof.core import ids
-from stackproof.core.command import Command
 
 # ------------------------------- What the worker in the sandbox is told about the views of a stack
 
@@ -250,23 +249,21 @@ def _cleanup_step(stack: SpackStack) -> Step:
 
 def _views_step(stack: SpackStack, lock: SpackLock) -> Step:
     """Return the step that makes the views' trees and writes what they change in an environment."""
-    build_files = {FILE: view_job(stack, lock)}
-    commands: list[Command] = []
-    for environment in stack.environments:
-        if not environment.views:
-            continue
-        name = environment.name
-        folder = f"{ENVIRONMENTS}/{name}"
-        build_files[f"{folder}/spack.yaml"] = environments.spack_yaml(
+    folders = {e.name: f"{ENVIRONMENTS}/{e.name}" for e in stack.environments if e.views}
+    texts = {
+        f"{folder}/spack.yaml": environments.spack_yaml(
             stack, folder, lock.environments, views=True
         )
-        job = f"{BUILD}/{FILE}"
-        commands += [spack("python", WORKER, "views", job, name, environment=folder)]
+        for folder in folders.values()
+    }
     return Step(
         name="views",
         description="make the views and find out what they change",
-        build_files=build_files,
-        commands=tuple(commands),
+        build_files={FILE: view_job(stack, lock), **texts},
+        commands=tuple(
+            spack("python", WORKER, "views", f"{BUILD}/{FILE}", name, environment=folder)
+            for name, folder in folders.items()
+        ),
         outputs=("env",),
     )
 

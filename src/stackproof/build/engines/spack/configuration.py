@@ -162,8 +162,7 @@ def cache_settings(stack: SpackStack, caches: Caches, *, jobs: int | None = None
 
 def key_files(caches: Caches) -> dict[str, str]:
     """Return where each GPG key of this machine is in the sandbox, the private one first."""
-    paths = (*((caches.private_key,) if caches.private_key else ()), *caches.public_keys)
-    unique = dict.fromkeys(paths)
+    unique = dict.fromkeys(path for path in (caches.private_key, *caches.public_keys) if path)
     return {path: f"{BUILD}/{_KEYS}/{number}.gpg" for number, path in enumerate(unique)}
 
 

@@ -245,13 +245,9 @@ def _available_memory() -> int:
 
 def _bytes_needed(lock: SpackLock) -> int:
     """Return how large the tree of a build may become, if every package is built."""
-    names = {
-        key: str(node["name"])
-        for content in lock.environments.values()
-        for key, node in content["concrete_specs"].items()
-        if not node.get("external")
-    }
-    giants = sum(name in _GIANTS for name in names.values())
+    every = locks.everything(lock, "/").values()
+    names = [node.name for node in every if not node.external]
+    giants = sum(name in _GIANTS for name in names)
     return _BYTES_AT_LEAST + _BYTES_PER_PACKAGE * (len(names) - giants) + _BYTES_OF_GIANTS * giants
 
 

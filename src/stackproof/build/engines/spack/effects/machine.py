@@ -181,13 +181,9 @@ def _cray_mpich(only: str | None) -> Iterator[SystemPackage]:
         base = f"{_CRAY_MPICH}/{version}/ofi/gnu"
         compilers = [name for name in _names(base) if _NUMBERED.fullmatch(name)]
         if compilers:
-            newest = max(compilers, key=_numbers)
+            newest = max(compilers, key=lambda name: tuple(map(int, name.split("."))))
             spec = f"cray-mpich@{version}"
             yield SystemPackage(name=CRAY_MPICH.name, spec=spec, prefix=f"{base}/{newest}")
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))
 
 
 def _names(folder: str) -> list[str]:

@@ -93,11 +93,11 @@ def _write(command: Command, wanted: Workers, tree: Path) -> tuple[Path, str]:
 
 def _has_two_installers(spack: Path) -> bool:
     """Return whether this Spack knows the setting `config:installer`; others refuse it."""
-    for path in (spack / "etc" / "spack" / "defaults").glob("**/config.yaml"):
-        lines = path.read_text(encoding="utf-8").splitlines()
-        if any(line.strip().startswith("installer:") for line in lines):
-            return True
-    return False
+    return any(
+        line.strip().startswith("installer:")
+        for path in (spack / "etc" / "spack" / "defaults").glob("**/config.yaml")
+        for line in path.read_text(encoding="utf-8").splitlines()
+    )
 
 
 def _shared(command: Command, tree: Path) -> tuple[str, ...]:
