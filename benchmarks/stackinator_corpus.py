@@ -30,10 +30,16 @@ from typing import Any
 
 import yaml
 
-from stackproof.build.engines import spack
 from stackproof.build.engines.spack.effects.stackinator import load
-from stackproof.build.engines.spack.engine import clones_as_named
-from stackproof.build.engines.spack.stack import SpackEnvironment, SpackStack, SpackView
+from stackproof.build.engines.spack.engine import ENGINE, clones_as_named
+from stackproof.build.engines.spack.lockplan import lock_plan
+from stackproof.build.engines.spack.stack import (
+    PATH_VARIABLES,
+    SpackEnvironment,
+    SpackStack,
+    SpackView,
+)
+from stackproof.core.document import Document
 from stackproof.core.errors import StackproofError
 
 # Runs in the peer's checkout: one line of JSON for each line of input. The mount point need not be
@@ -159,10 +165,10 @@ def ask_us(pair: tuple[str, str], root: Path) -> dict[str, Any]:
 def _plan(pair: tuple[str, str], root: Path) -> tuple[SpackStack, list[str]]:
     """Return a recipe's stack and the ids of the steps that lock it; raises all its problems."""
     stack = load(pair[0], site=pair[1], root=str(root), architecture="x86_64").stack
-    found = spack.problems(stack)
+    found = ENGINE.problems(stack, None, Document(file="", data=None, positions={}).where).problems
     if found:
         raise StackproofError(*found)
-    plan = spack.lock_plan(stack, tuple(clones_as_named(stack)))
+    plan = lock_plan(stack, tuple(clones_as_named(stack)))
     return stack, [step.id for step in plan.steps]
 
 
@@ -267,17 +273,11 @@ def _variables(view: SpackView) -> dict[str, Any]:
     for change in view.changes:
         if change.op in {"prepend", "append"}:
             lists.setdefault(change.variable, []).append([change.op, [change.value]])
-        elif change.op == "unset" and (change.variable in prefixes or _is_list(change.variable)):
+        elif change.op == "unset" and change.variable in {*prefixes, *PATH_VARIABLES}:
             lists.setdefault(change.variable, []).append(["set", []])
         else:
             scalars[change.variable] = change.value if change.op == "set" else None
     return {"list": lists, "scalar": scalars}
-
-
-def _is_list(name: str) -> bool:
-    from stackproof.build.engines.spack.stackinator.environments import PREFIX_VARIABLES  # noqa: PLC0415 - used here only
-
-    return name in PREFIX_VARIABLES
 
 
 def _their_variables(view: dict[str, Any]) -> dict[str, Any]:
