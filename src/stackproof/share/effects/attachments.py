@@ -112,11 +112,11 @@ def can_be_named(name: str) -> bool:
 
 def digests(image: str) -> dict[str, str]:
     """Return the SHA-256 of each verdict beside an image, empty for one that cannot be read."""
-    found = dict.fromkeys(verdicts(image), "")
-    for name in found:
+    sums = dict.fromkeys(verdicts(image), "")
+    for name in sums:
         with contextlib.suppress(StackproofError):  # too large, say
-            found[name] = digest(read(folder_of(image) / name, limits.VERDICT_FILE))
-    return found
+            sums[name] = digest(read(folder_of(image) / name, limits.VERDICT_FILE))
+    return sums
 
 
 def put_signature(image: str, statement: bytes, seal: bytes) -> Path:
@@ -161,6 +161,8 @@ def _plain_files(folder: Path) -> dict[str, int]:
     with contextlib.suppress(StackproofError), _looked_into(folder) as opened:
         states = {name: opened.state(name) for name in opened.names()}
         return {
-            name: one.st_size for name, one in states.items() if one and stat.S_ISREG(one.st_mode)
+            name: state.st_size
+            for name, state in states.items()
+            if state and stat.S_ISREG(state.st_mode)
         }
     return {}
