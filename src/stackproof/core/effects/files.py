@@ -90,52 +90,28 @@ def cache_home(environment: dict[str, str] | None = None) -> Path:
     return Path(base) / "stackproof"
 
 
-_WITHOUT_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS})
-"""What NFS without lockd, and Lustre without `flock`, answer to who locks a file."""
-
-
 def translate(error: OSError, path: os.PathLike[str] | str | bytes) -> StackproofError:
     """Return the error of ours that says what an `OSError` on `path` means to a user."""
     path = os.fsdecode(path)  # an error of what was opened by bytes has bytes
-    where = Location(file=path)
-    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-        return fail(
-            Reason.DISK_FULL,
-            f"no space left while writing `{os.fspath(path)}`",
-            where=where,
-            hint=_space_hint(os.fspath(path)),
-        )
-    if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS, *_WITHOUT_LOCKS}:
-        return fail(
-            Reason.NOT_PERMITTED,
-            f"no right to use `{os.fspath(path)}`: {error.strerror}",
-            where=where,
-            hint="its file system may lack locks: Lustre has them with `flock`, NFS with lockd"
-            if error.errno in _WITHOUT_LOCKS
-            else _permission_hint(os.fspath(path)),
-        )
-    if error.errno == errno.ENOENT:
-        return fail(
-            Reason.FILE_MISSING,
-            f"`{os.fspath(path)}` does not exist",
-            where=where,
-            hint="check the path, and that its folder is there",
-        )
-    if error.errno == errno.EISDIR:
-        return fail(
-            Reason.INVALID_VALUE,
-            f"`{os.fspath(path)}` is a folder",
-            where=where,
-            hint="name a file",
-        )
-    if error.errno in {errno.ENOTDIR, errno.EEXIST}:
-        return fail(
-            Reason.INVALID_VALUE,
-            f"`{os.fspath(path)}`: {error.strerror}",
-            where=where,
-            hint="a folder of this path is a file, or what is to be made is there: name another",
-        )
-    return fail(Reason.INVALID_VALUE, f"`{os.fspath(path)}`: {error.strerror}", where=where)
+    reason, message, hint = Reason.INVALID_VALUE, f"`{path}`: {error.strerror}", None
+    match error.errno:
+        case errno.ENOSPC | errno.EDQUOT:
+            reason, message = Reason.DISK_FULL, f"no space left while writing `{path}`"
+            hint = _space_hint(path)
+        case errno.EACCES | errno.EPERM | errno.EROFS:
+            reason, message = Reason.NOT_PERMITTED, f"no right to use {message}"
+            hint = _permission_hint(path)
+        case errno.ENOLCK | errno.ENOSYS:  # of NFS without lockd, and of Lustre without `flock`
+            reason, message = Reason.NOT_PERMITTED, f"no right to use {message}"
+            hint = "its file system may lack locks: Lustre has them with `flock`, NFS with lockd"
+        case errno.ENOENT:
+            reason, message = Reason.FILE_MISSING, f"`{path}` does not exist"
+            hint = "check the path, and that its folder is there"
+        case errno.EISDIR:
+            message, hint = f"`{path}` is a folder", "name a file"
+        case errno.ENOTDIR | errno.EEXIST:
+            hint = "a folder of this path is a file, or what is to be made is there: name another"
+    return fail(reason, message, where=Location(file=path), hint=hint)
 
 
 def _space_hint(path: str) -> str:
@@ -183,19 +159,26 @@ def write(
     leaves it there. Raises `StackproofError` (DISK_FULL, NOT_PERMITTED); the old file stays as it
     was then.
     """
-    target = os.fspath(path)
     data = content.encode() if isinstance(content, str) else content
-    folder = os.path.dirname(target) or "."
-    temporary = ""
+    with _replacing(os.fspath(path), mode, beside) as stream:
+        stream.write(data)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+@contextlib.contextmanager
+def _replacing(
+    target: str, mode: int, beside: os.PathLike[str] | str | None = None
+) -> Iterator[BinaryIO]:
+    """Give a file that takes the place of `target` when all of it was written."""
+    folder, temporary = os.path.dirname(target) or ".", ""
     try:
         os.makedirs(folder, exist_ok=True)
         name = f".{os.path.basename(target)}."
         handle, temporary = tempfile.mkstemp(dir=beside or folder, prefix=name)
         with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
-            stream.flush()
             os.fchmod(handle, mode)  # by its name it may be another's file by now
-            os.fsync(handle)
+            yield stream
         os.replace(temporary, target)
     except FileNotFoundError as error:  # of a folder that is there, such as /proc
         raise fail(
@@ -288,19 +271,11 @@ def copy(source: os.PathLike[str] | str, target: Path) -> None:
 
     Raises `StackproofError` (DISK_FULL, NOT_PERMITTED); an old file stays as it was then.
     """
-    temporary = ""
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        with os.fdopen(handle, "wb") as stream, open(source, "rb") as content:
+        with open(source, "rb") as content, _replacing(os.fspath(target), 0o644) as stream:
             shutil.copyfileobj(content, stream)
-            os.fchmod(handle, 0o644)
-        os.replace(temporary, target)
-    except OSError as error:
-        raise translate(error, target) from error
-    finally:
-        if temporary:
-            remove(temporary)
+    except OSError as error:  # of the source
+        raise translate(error, source) from error
 
 
 @contextlib.contextmanager
