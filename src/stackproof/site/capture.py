@@ -116,13 +116,8 @@ class Capture(Value):
     opened: Mapping[str, bool] = field(default_factory=dict)
 
 
-class _Finding(Value):
-    """One fact: its path in the site document, its value, and what it was read from."""
-
-    path: tuple[str, ...]
-    value: Any
-    source: str
-    kind: SourceKind = SourceKind.FILE
+_Finding = tuple[tuple[str, ...], Any, str]
+"""One fact: its path in the site document, its value, and the file or command that says so."""
 
 
 def read_capture(
@@ -137,18 +132,15 @@ def read_capture(
     sources: dict[str, Any] = {}
     facts: dict[str, str] = {}
     for reader in (*_READERS, functools.partial(_vendor, preferred=preferred or {})):
-        for finding in reader(capture):
-            identifier = re.sub(r"[^A-Za-z0-9]+", "-", finding.source).strip("-")
-            sources[identifier] = {
-                "title": finding.source,
-                "kind": str(finding.kind),
-                "date": capture.taken,
-            }
-            facts[".".join(finding.path)] = identifier
+        for path, value, source in reader(capture):
+            identifier = re.sub(r"[^A-Za-z0-9]+", "-", source).strip("-")
+            kind = SourceKind.FILE if source.startswith("/") else SourceKind.COMMAND
+            sources[identifier] = {"title": source, "kind": str(kind), "date": capture.taken}
+            facts[".".join(path)] = identifier
             place = data
-            for key in finding.path[:-1]:
+            for key in path[:-1]:
                 place = place.setdefault(key, {})
-            place[finding.path[-1]] = _tidy(finding.value)
+            place[path[-1]] = _tidy(value)
     return from_document({**data, "sources": sources, "facts": facts}, file="<capture>")
 
 
@@ -169,29 +161,25 @@ def _answer(capture: Capture, command: str) -> str:
     return answer.text if answer and answer.returncode == 0 else ""
 
 
-def _told(path: tuple[str, ...], value: Any, command: str) -> _Finding:
-    return _Finding(path=path, value=value, source=command, kind=SourceKind.COMMAND)
-
-
-def _node(key: str, value: Any, source: str, kind: SourceKind = SourceKind.FILE) -> _Finding:
-    return _Finding(path=("partitions", PARTITION, key), value=value, source=source, kind=kind)
+def _node(key: str, value: Any, source: str) -> _Finding:
+    return ("partitions", PARTITION, key), value, source
 
 
 def _processor(capture: Capture) -> Iterator[_Finding]:
     machine = _answer(capture, "uname -m").strip()
     if machine in _ARCHITECTURES:
-        yield _node("architecture", machine, "uname -m", SourceKind.COMMAND)
+        yield _node("architecture", machine, "uname -m")
     lines = dict(_LSCPU_LINE.findall(_answer(capture, "lscpu")))
     if model := lines.get("Model name"):
-        yield _node("cpu", model, "lscpu", SourceKind.COMMAND)
+        yield _node("cpu", model, "lscpu")
     elif found := re.search(r"^model name\s*:\s*(.+?)\s*$", _file(capture, _CPUINFO), re.MULTILINE):
         yield _node("cpu", found[1], _CPUINFO)
     if re.fullmatch(r"[a-z0-9_]+", name := _answer(capture, PROCESSOR).strip()):
-        yield _node("microarchitecture", name, PROCESSOR, SourceKind.COMMAND)
+        yield _node("microarchitecture", name, PROCESSOR)
     sockets, each = _whole(lines.get("Socket(s)")), _whole(lines.get("Core(s) per socket"))
     if sockets and each:
-        yield _node("sockets", sockets, "lscpu", SourceKind.COMMAND)
-        yield _node("cores", sockets * each, "lscpu", SourceKind.COMMAND)
+        yield _node("sockets", sockets, "lscpu")
+        yield _node("cores", sockets * each, "lscpu")
 
 
 def _memory(capture: Capture) -> Iterator[_Finding]:
@@ -212,12 +200,12 @@ def _gigabytes(size: int) -> float:
 
 def _system(capture: Capture) -> Iterator[_Finding]:
     if found := re.search(r'^PRETTY_NAME="?(.+?)"?$', _file(capture, _OS_RELEASE), re.MULTILINE):
-        yield _Finding(path=("os",), value=found[1], source=_OS_RELEASE)
+        yield ("os",), found[1], _OS_RELEASE
     if kernel := _file(capture, _KERNEL):
-        yield _Finding(path=("kernel",), value=kernel, source=_KERNEL)
+        yield ("kernel",), kernel, _KERNEL
     command = "getconf GNU_LIBC_VERSION"
     if found := re.match(r"glibc (\S+)", _answer(capture, command)):
-        yield _told(("glibc",), found[1], command)
+        yield ("glibc",), found[1], command
 
 
 def _interfaces(capture: Capture) -> Iterator[_Finding]:
@@ -227,9 +215,9 @@ def _interfaces(capture: Capture) -> Iterator[_Finding]:
         state, speed = f"{_NET}/{name}/operstate", f"{_NET}/{name}/speed"
         if _file(capture, state) in {"up", "down"}:
             up = _file(capture, state) == "up"
-            yield _Finding(path=("interfaces", name, "up"), value=up, source=state)
+            yield ("interfaces", name, "up"), up, state
         if rate := _rate(capture, name):
-            yield _Finding(path=("interfaces", name, "speed-mb-s"), value=rate, source=speed)
+            yield ("interfaces", name, "speed-mb-s"), rate, speed
 
 
 def _rate(capture: Capture, interface: str) -> float | None:
@@ -241,20 +229,20 @@ def _rate(capture: Capture, interface: str) -> float | None:
 def _fabric(capture: Capture) -> Iterator[_Finding]:
     others = [name for name in capture.folders.get(_NET, ()) if name != "lo"]
     if devices := capture.folders.get(_CXI, ()):
-        yield _Finding(path=("fabric", "type"), value=FabricType.SLINGSHOT_11.value, source=_CXI)
+        yield ("fabric", "type"), FabricType.SLINGSHOT_11.value, _CXI
         yield _node("nics", len(devices), _CXI)
         rated = [name for name in others if name.startswith("hsn") and _rate(capture, name)]
         if rated:
             source = f"{_NET}/{rated[0]}/speed"
             limit = _rate(capture, rated[0])
-            yield _Finding(path=("fabric", "limit-mb-s"), value=limit, source=source)
+            yield ("fabric", "limit-mb-s"), limit, source
     elif cards := _infiniband(capture):
-        yield _Finding(path=("fabric", "type"), value=FabricType.INFINIBAND.value, source=_IB)
+        yield ("fabric", "type"), FabricType.INFINIBAND.value, _IB
         yield _node("nics", len(cards), _IB)
     elif others:
-        yield _Finding(path=("fabric", "type"), value=FabricType.ETHERNET.value, source=_NET)
+        yield ("fabric", "type"), FabricType.ETHERNET.value, _NET
     elif _NET in capture.folders:
-        yield _Finding(path=("fabric", "type"), value=FabricType.NONE.value, source=_NET)
+        yield ("fabric", "type"), FabricType.NONE.value, _NET
 
 
 def _infiniband(capture: Capture) -> list[str]:
@@ -280,10 +268,10 @@ def _gpus(capture: Capture) -> Iterator[_Finding]:
 
 def _launchers(capture: Capture) -> Iterator[_Finding]:
     if version := _version(capture, "srun"):
-        yield _told(("launchers", "srun", "version"), version, "srun --version")
+        yield ("launchers", "srun", "version"), version, "srun --version"
     command = "srun --mpi=list"
     if kinds := parse_pmi_kinds(_answer(capture, command)):
-        yield _told(("launchers", "srun", "pmi"), list(kinds), command)
+        yield ("launchers", "srun", "pmi"), list(kinds), command
 
 
 def parse_pmi_kinds(text: str) -> tuple[str, ...]:
@@ -310,10 +298,10 @@ def _scheduler(capture: Capture) -> Iterator[_Finding]:
     ):
         if version := _version(capture, program):
             line = f"{program} {MORE_TOOLS[program]}"
-            yield _told(("scheduler", "type"), kind, line)
-            yield _told(("scheduler", "version"), version, line)
+            yield ("scheduler", "type"), kind, line
+            yield ("scheduler", "version"), version, line
             if queues := parse_queues(_answer(capture, command)):
-                yield _told(("scheduler", "queues"), list(queues), command)
+                yield ("scheduler", "queues"), list(queues), command
             return
 
 
@@ -335,7 +323,7 @@ def _vendor(capture: Capture, preferred: Mapping[str, str]) -> Iterator[_Finding
     if version := _chosen(names, preferred.get("cray-mpich")):
         facts = {"family": "cray-mpich", "version": version, "path": f"{_CRAY_MPICH}/{version}"}
         for key, value in facts.items():
-            yield _Finding(path=("vendor-mpi", key), value=value, source=_CRAY_MPICH)
+            yield ("vendor-mpi", key), value, _CRAY_MPICH
     # What a stack links with is below, by compiler.
     built = {n: _newest(capture.folders.get(f"{_CRAY_MPICH}/{n}/ofi/gnu", ())) for n in names}
     if version := _chosen([name for name in names if built[name]], preferred.get("cray-mpich")):
@@ -347,22 +335,20 @@ def _vendor(capture: Capture, preferred: Mapping[str, str]) -> Iterator[_Finding
         yield from _external("libfabric", version, path, _CRAY_LIBFABRIC)
     if version := _newest(capture.folders.get(_CRAY_PE, ())):
         place = ("externals", "cray-programming-environment", "version")
-        yield _Finding(path=place, value=version, source=_CRAY_PE)
+        yield place, version, _CRAY_PE
 
 
-def _external(
-    name: str, version: str, prefix: str, source: str, kind: SourceKind = SourceKind.FILE
-) -> Iterator[_Finding]:
+def _external(name: str, version: str, prefix: str, source: str) -> Iterator[_Finding]:
     for key, value in (("version", version), ("path", prefix)):
-        yield _Finding(path=("externals", name, key), value=value, source=source, kind=kind)
+        yield ("externals", name, key), value, source
 
 
 def _software(capture: Capture) -> Iterator[_Finding]:
     for name, file in _VERSION_FILES.items():
         if found := re.search(r"(?:^|\bVersion: *)(\d[\w.]*)", _file(capture, file), re.MULTILINE):
-            yield _Finding(path=("externals", name, "version"), value=found[1], source=file)
+            yield ("externals", name, "version"), found[1], file
     if "xpmem" in capture.folders.get("/dev", ()):
-        yield _Finding(path=("externals", "xpmem", "path"), value="/dev/xpmem", source="/dev")
+        yield ("externals", "xpmem", "path"), "/dev/xpmem", "/dev"
     for module, name in _MODULES.items():
         command = f"pkg-config --modversion {module}"
         release = _answer(capture, command).strip()
@@ -370,21 +356,21 @@ def _software(capture: Capture) -> Iterator[_Finding]:
         if re.fullmatch(r"\d+(\.\w+)*", release) and re.fullmatch(r"/[^\s:]*", prefix):
             if name == "rdma-core":  # libibverbs 1.14.41.0 is of rdma-core 41.0
                 release = ".".join(release.split(".")[2:]) or release
-            yield from _external(name, release, prefix, command, SourceKind.COMMAND)
+            yield from _external(name, release, prefix, command)
     if (program := capture.programs.get("srun")) and (version := _version(capture, "srun")):
         prefix = program.rpartition("/bin/")[0] or "/"
-        yield from _external("slurm", version, prefix, "srun --version", SourceKind.COMMAND)
+        yield from _external("slurm", version, prefix, "srun --version")
 
 
 def _drivers(capture: Capture) -> Iterator[_Finding]:
     found = re.search(r"Module\s.*?\b(\d+(?:\.\d+)+)", _file(capture, _NVIDIA_DRIVER))
     if found:
         path = ("externals", "nvidia-driver", "version")
-        yield _Finding(path=path, value=found[1], source=_NVIDIA_DRIVER)
+        yield path, found[1], _NVIDIA_DRIVER
     if re.fullmatch(r"\d+(\.\w+)*", version := _file(capture, _GDRCOPY)):
-        yield _Finding(path=("externals", "gdrcopy", "version"), value=version, source=_GDRCOPY)
+        yield ("externals", "gdrcopy", "version"), version, _GDRCOPY
     if "gdrdrv" in capture.folders.get("/dev", ()):
-        yield _Finding(path=("externals", "gdrcopy", "path"), value="/dev/gdrdrv", source="/dev")
+        yield ("externals", "gdrcopy", "path"), "/dev/gdrdrv", "/dev"
 
 
 def _chosen(names: Sequence[str], preferred: str | None) -> str | None:
@@ -412,21 +398,21 @@ def _version(capture: Capture, tool: str) -> str | None:
 def _tools(capture: Capture) -> Iterator[_Finding]:
     for name, option in (TOOLS | MORE_TOOLS).items():
         if path := capture.programs.get(name):
-            yield _Finding(path=("tools", name, "path"), value=path, source=path)
+            yield ("tools", name, "path"), path, path
             if version := _version(capture, name):
-                yield _told(("tools", name, "version"), version, f"{name} {option}")
+                yield ("tools", name, "version"), version, f"{name} {option}"
 
 
 def _limits(capture: Capture) -> Iterator[_Finding]:
     trials = {"user-namespaces": USER_NAMESPACE, "process-vm-readv": SIBLING_READ}
     for key, command in trials.items():
         if answer := capture.commands.get(command):
-            yield _told(("limits", key), answer.returncode == 0, command)
+            yield ("limits", key), answer.returncode == 0, command
     if "/dev/fuse" in capture.opened:
         value = capture.opened["/dev/fuse"]
-        yield _Finding(path=("limits", "fuse"), value=value, source="/dev/fuse")
+        yield ("limits", "fuse"), value, "/dev/fuse"
     if size := capture.sizes.get("/dev/shm"):  # noqa: S108 - a file system that is looked at
-        yield _Finding(path=("limits", "shm-gb"), value=_gigabytes(size), source="/dev/shm")  # noqa: S108 - as above
+        yield ("limits", "shm-gb"), _gigabytes(size), "/dev/shm"  # noqa: S108 - as above
 
 
 _READERS = (
