@@ -411,9 +411,9 @@ def manual() -> dict[str, str]:
 
 def completions() -> dict[Path, dict[str, str]]:
     """Return the completion of each shell, by the folder and the name that the shell wants."""
-    from stackproof.cli import commandtree, completing, completion  # noqa: PLC0415
+    from stackproof.cli import commandtree, completing  # noqa: PLC0415
 
-    tree, names = commandtree.load(), completion.names()
+    tree, names = commandtree.load(), completing.names()
     files = {"bash": "stackproof", "zsh": "_stackproof", "fish": "stackproof.fish"}
     return {
         COMPLETION / shell: {file: completing.SHELLS[shell](tree, names)}

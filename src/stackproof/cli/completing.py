@@ -1,4 +1,4 @@
-"""The tree of commands to completions of bash, zsh and fish, whose scripts are in `assets/`.
+"""`stackproof completion SHELL`: the tree of commands to completions, by scripts in `assets/`.
 
 A script of a shell holds everything: verbs, options, what they can be and the names of what comes
 with stackproof, so that a press of the key starts no program but for the labels of images, which
@@ -11,7 +11,10 @@ from __future__ import annotations
 import importlib.resources
 from collections.abc import Callable, Mapping, Sequence
 
+from stackproof.cli import commandtree
 from stackproof.cli.commandtree import Argument, DocumentedCommand
+from stackproof.cli.options import ScriptOptions
+from stackproof.core.effects import shipped
 
 _FOLDERS = ("DIR", "FOLDER")
 _IMAGES = ("IMAGE", "LABEL")
@@ -20,6 +23,17 @@ _FILES = (
 )  # fmt: skip
 Names = Mapping[str, Sequence[str]]
 """Names by kind: `SITE` and `RECIPE`."""
+
+
+def run(options: ScriptOptions) -> int:
+    """Print the script, with the verbs and the names of this installation."""
+    print(SHELLS[options.shell](commandtree.load(), names()), end="")
+    return 0
+
+
+def names() -> dict[str, tuple[str, ...]]:
+    """Return the names of what comes with stackproof, by the word that stands for one in help."""
+    return {"SITE": shipped.names("sites"), "RECIPE": shipped.names("recipes")}
 
 
 def kind_of(argument: Argument, names: Names) -> str:

@@ -6,7 +6,7 @@ from stackproof.core import choices
 from stackproof.core.options import Options, argument
 
 
-class ScriptOptions(Options, run="cli.completion:run"):
+class ScriptOptions(Options, run="cli.completing:run"):
     """The shell whose command lines are completed."""
 
     shell: str = argument("SHELL", "your shell", choices=choices.SHELLS)
