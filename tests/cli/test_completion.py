@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from need import need
-from stackproof.cli import commandtree, completing, completion
+from stackproof.cli import commandtree, completing
 from stackproof.share import addresses, labels
 from stackproof.share.effects import catalogue
 from stackproof.share.effects.repository import ImageRepository
@@ -83,7 +83,7 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "own.squashfs").touch()
     (tmp_path / "subfolder").mkdir()
     for shell in completing.SHELLS:
-        script = completing.SHELLS[shell](TREE, completion.names())
+        script = completing.SHELLS[shell](TREE, completing.names())
         (tmp_path / f".{shell}").write_text(script)
     return tmp_path
 

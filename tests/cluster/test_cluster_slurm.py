@@ -33,10 +33,7 @@ from stackproof.cluster.model import ClusterSpec, ClusterState
 from stackproof.cluster.slurm import SlurmSpec, SpankPlugin, User, parse_user
 from stackproof.core.errors import ExitCode, Reason, StackproofError
 
-COVERS = (
-    "cluster/effects/plugin.py",
-    "cluster/effects/root.py",
-)
+COVERS = ("cluster/effects/plugin.py",)
 
 pytestmark = [pytest.mark.machine, pytest.mark.usefixtures("runtime")]
 

@@ -123,12 +123,16 @@ def test_the_command_of_a_hint_brings_the_same_up() -> None:
 # ------------------------------------------------------------------------------ its files
 
 
+def conf(name: str, spec: SlurmSpec, *, count: int = 1, version: str = "22.05.8") -> str:
+    return effects_slurm.conf_files(count, spec, version=version, logs="/logs")[f"slurm/{name}.conf"]
+
+
 def keys(text: str) -> list[str]:
     return [line.partition("=")[0].lower() for line in text.splitlines() if "=" in line]
 
 
 def test_every_node_has_a_line() -> None:
-    text = effects_slurm.slurm_conf(8, SlurmSpec(cpus=3), logs="/logs")
+    text = conf("slurm", SlurmSpec(cpus=3), count=8)
     nodes = [line for line in text.splitlines() if line.startswith("NodeName=")]
     assert len(nodes) == 8
     assert "NodeName=node8 NodeAddr=10.77.0.8 CPUs=3 " in nodes[-1]
@@ -136,7 +140,7 @@ def test_every_node_has_a_line() -> None:
 
 def test_a_setting_replaces_the_own_one_whatever_its_case() -> None:
     spec = SlurmSpec(settings=("killWAIT=9", "GresTypes=gpu", "GresTypes=tpu"))
-    text = effects_slurm.slurm_conf(1, spec, logs="/logs")
+    text = conf("slurm", spec)
     assert [line for line in text.splitlines() if line.lower().startswith("killwait")] == [
         "killWAIT=9"
     ]
@@ -154,24 +158,22 @@ def test_a_setting_replaces_the_own_one_whatever_its_case() -> None:
     ],
 )  # fmt: skip
 def test_control_groups_are_left_out_where_a_release_can(version: str, disabled: bool) -> None:
-    assert ("CgroupPlugin=disabled" in effects_slurm.cgroup_conf(version)) is disabled
+    text = conf("cgroup", SlurmSpec(), version=version)
+    assert ("CgroupPlugin=disabled" in text) is disabled
 
 
 def test_a_plugin_is_required() -> None:
     spec = SlurmSpec(spank=(SpankPlugin(path="/a.so"), SpankPlugin(path="/b.so", arguments=("c",))))
-    assert effects_slurm.plugstack_conf(spec).splitlines()[1:] == [
-        "required /a.so",
-        "required /b.so c",
-    ]
-    assert "include" in effects_slurm.plugstack_conf(SlurmSpec(plugstack="/x"))
+    assert conf("plugstack", spec).splitlines()[1:] == ["required /a.so", "required /b.so c"]
+    assert "include" in conf("plugstack", SlurmSpec(plugstack="/x"))
 
 
 @pytest.mark.parametrize("host", ["", "root:x:0:0::/root:/bin/sh", "root:x:0:0::/root:/bin/sh\n"])
 def test_users_come_after_those_of_the_machine(host: str) -> None:
-    lines = effects_slurm.passwd(host, (ALICE,)).splitlines()
+    lines = effects_slurm.with_users("passwd", host, (ALICE,)).splitlines()
     assert lines[:-1] == host.splitlines()
     assert lines[-1] == "alice:x:2001:2001::/var/spool/users/alice:/bin/sh"
-    assert effects_slurm.group("", (ALICE,)) == "alice:x:2001:\n"
+    assert effects_slurm.with_users("group", "", (ALICE,)) == "alice:x:2001:\n"
 
 
 # ------------------------------------------------------------------------------ going in

@@ -31,13 +31,12 @@ SWITCH_PORT = "head1"
 
 _PREFIX = "10.77.0"
 _HEAD_HOST = 254
+# Bits may be written in any case, and with a `/s` behind them.
 _RATE_UNITS = {"kbit": 125, "mbit": 125_000, "gbit": 125_000_000}
 _RATE_UNITS_BYTES = {"kb/s": 1_000, "mb/s": 1_000_000, "gb/s": 1_000_000_000}
-_MIN_RATE = 125_000
-_MAX_RATE = 50_000_000_000
+_RATES = (125_000, 50_000_000_000)
 _DELAY_UNITS = {"us": 1.0, "ms": 1_000.0, "s": 1_000_000.0}
-_MIN_DELAY_US = 1.0
-_MAX_DELAY_US = 1_000_000.0
+_DELAYS_US = (1.0, 1_000_000.0)
 _NUMBER = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([A-Za-z]+(?:/s)?)")
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9_-]{0,30}[a-z0-9])?")
 
@@ -173,21 +172,16 @@ def parse_rate(text: str) -> int:
     Raises `StackproofError` (INVALID_VALUE) for other text, and below 1 Mbit/s or above
     400 Gbit/s.
     """
-    hint = "write a number and a unit, as in `1gbit`, `500mbit` or `100MB/s`"
-    match = _NUMBER.fullmatch(text.strip())
-    unit = match[2] if match else ""
-    factor = _RATE_UNITS.get(unit.lower().removesuffix("/s"))
-    if factor is None and unit[-3:] == "B/s":
-        factor = _RATE_UNITS_BYTES.get(unit.lower())
-    if match is None or factor is None:
+    number, unit = _split(text)
+    in_bytes = unit.endswith("B/s") and _RATE_UNITS_BYTES.get(unit.lower())
+    factor = in_bytes or _RATE_UNITS.get(unit.lower().removesuffix("/s"))
+    if factor is None:
+        hint = "write a number and a unit, as in `1gbit`, `500mbit` or `100MB/s`"
         raise fail(Reason.INVALID_VALUE, f"`{text}` is not a rate", hint=hint)
-    rate = float(match[1]) * factor
-    if not _MIN_RATE <= rate <= _MAX_RATE:
-        raise fail(
-            Reason.INVALID_VALUE,
-            f"a link cannot have the rate `{text}`",
-            hint="choose one from 1mbit to 400gbit, or none for an unlimited link",
-        )
+    rate = number * factor
+    if not _RATES[0] <= rate <= _RATES[1]:
+        hint = "choose one from 1mbit to 400gbit, or none for an unlimited link"
+        raise fail(Reason.INVALID_VALUE, f"a link cannot have the rate `{text}`", hint=hint)
     return round(rate)
 
 
@@ -196,62 +190,44 @@ def parse_delay(text: str) -> float:
 
     Raises `StackproofError` (INVALID_VALUE) for other text, and below 1 us or above 1 s.
     """
-    match = _NUMBER.fullmatch(text.strip())
-    factor = _DELAY_UNITS.get(match[2]) if match else None
-    if match is None or factor is None:
-        raise fail(
-            Reason.INVALID_VALUE,
-            f"`{text}` is not a delay",
-            hint="write a number and a unit, as in `20us` or `1ms`",
-        )
-    delay = float(match[1]) * factor
-    if not _MIN_DELAY_US <= delay <= _MAX_DELAY_US:
-        raise fail(
-            Reason.INVALID_VALUE,
-            f"a link cannot have the delay `{text}`",
-            hint="choose one from 1us to 1s, or none",
-        )
+    number, unit = _split(text)
+    if unit not in _DELAY_UNITS:
+        hint = "write a number and a unit, as in `20us` or `1ms`"
+        raise fail(Reason.INVALID_VALUE, f"`{text}` is not a delay", hint=hint)
+    delay = number * _DELAY_UNITS[unit]
+    if not _DELAYS_US[0] <= delay <= _DELAYS_US[1]:
+        hint = "choose one from 1us to 1s, or none"
+        raise fail(Reason.INVALID_VALUE, f"a link cannot have the delay `{text}`", hint=hint)
     return delay
+
+
+def _split(text: str) -> tuple[float, str]:
+    match = _NUMBER.fullmatch(text.strip())
+    return (float(match[1]), match[2]) if match else (0.0, "")
 
 
 def problems(spec: ClusterSpec) -> tuple[Problem, ...]:
     """Return everything that is wrong with a specification."""
     found: list[Problem] = []
+
+    def wrong(message: str, hint: str) -> None:
+        found.append(Problem(reason=Reason.INVALID_VALUE, message=message, hint=hint))
+
     if not _NAME.fullmatch(spec.name):
-        found.append(
-            Problem(
-                reason=Reason.INVALID_VALUE,
-                message=f"a cluster cannot have the name `{spec.name}`",
-                hint="use 1 to 32 of a-z, 0-9, - and _, beginning and ending with one of the "
-                "first two",
-            )
-        )
+        letters = "use 1 to 32 of a-z, 0-9, - and _, beginning and ending with one of the first two"
+        wrong(f"a cluster cannot have the name `{spec.name}`", letters)
     if not 1 <= spec.nodes <= MAX_NODES:
-        found.append(
-            Problem(
-                reason=Reason.INVALID_VALUE,
-                message=f"a cluster cannot have {spec.nodes} nodes",
-                hint=f"choose 1 to {MAX_NODES}",
-            )
-        )
+        wrong(f"a cluster cannot have {spec.nodes} nodes", f"choose 1 to {MAX_NODES}")
     for text, parse in ((spec.rate, parse_rate), (spec.delay, parse_delay)):
         try:
             if text is not None:
                 parse(text)
         except StackproofError as error:
             found += error.problems
-    found += [
-        Problem(
-            reason=Reason.INVALID_VALUE,
-            message=f"the shared path `{path}` is not absolute",
-            hint="write the whole path",
-        )
-        for path in spec.shared
-        if not path.startswith("/")
-    ]
-    if spec.slurm:
-        found += cluster_slurm.problems(spec.slurm)
-    return tuple(found)
+    for path in spec.shared:
+        if not path.startswith("/"):
+            wrong(f"the shared path `{path}` is not absolute", "write the whole path")
+    return (*found, *(cluster_slurm.problems(spec.slurm) if spec.slurm else ()))
 
 
 def up_command(spec: ClusterSpec) -> str:
@@ -301,27 +277,26 @@ def hosts_text(count: int) -> str:
 
 def head_network(count: int) -> tuple[str, ...]:
     """Return the lines for `ip -batch` in the head; `@nodeN@` stands for that node's pid."""
-    lines = [
-        "link set lo up",
-        f"link add {BRIDGE} address {_mac(HEAD)} type bridge mcast_snooping 0",
-        f"addr add {address_of(HEAD)}/24 dev {BRIDGE}",
-        f"link set {BRIDGE} up",
-    ]
-    for name in node_names(count):
-        lines += link_lines(name, f"@{name}@")
-    return tuple(lines)
+    head = f"""
+        link set lo up
+        link add {BRIDGE} address {_mac(HEAD)} type bridge mcast_snooping 0
+        addr add {address_of(HEAD)}/24 dev {BRIDGE}
+        link set {BRIDGE} up"""
+    return _lines(head, *(_link(name, f"@{name}@") for name in node_names(count)))
 
 
-def link_lines(name: str, pid: int | str) -> tuple[str, ...]:
-    """Return the lines for `ip -batch` in the head that join the node of this process."""
-    return (
-        (
-            f"link add {port_of(name)} address {_mac(name, 1)} type veth "
-            f"peer name {INTERFACE} address {_mac(name)} netns {pid}"
-        ),
-        f"link set {port_of(name)} master {BRIDGE} up",
-        f"neigh replace {address_of(name)} lladdr {_mac(name)} dev {BRIDGE} nud permanent",
-    )
+def _link(name: str, pid: str) -> str:
+    """Return the lines that join the node of this process."""
+    port, mac = port_of(name), _mac(name)
+    peer = f"peer name {INTERFACE} address {mac} netns {pid}"
+    return f"""
+        link add {port} address {_mac(name, 1)} type veth {peer}
+        link set {port} master {BRIDGE} up
+        neigh replace {address_of(name)} lladdr {mac} dev {BRIDGE} nud permanent"""
+
+
+def _lines(*texts: str) -> tuple[str, ...]:
+    return tuple(line.strip() for text in texts for line in text.splitlines() if line.strip())
 
 
 def node_network(name: str, count: int) -> tuple[str, ...]:
@@ -329,16 +304,14 @@ def node_network(name: str, count: int) -> tuple[str, ...]:
 
     Neighbours are permanent, so that no address resolution falls into a measurement.
     """
-    peers = [peer for peer in (HEAD, *node_names(count)) if peer != name]
-    return (
-        "link set lo up",
-        f"addr add {address_of(name)}/24 dev {INTERFACE}",
-        f"link set {INTERFACE} up",
-        *(
-            f"neigh replace {address_of(peer)} lladdr {_mac(peer)} dev {INTERFACE} nud permanent"
-            for peer in peers
-        ),
-    )
+    own = f"""
+        link set lo up
+        addr add {address_of(name)}/24 dev {INTERFACE}
+        link set {INTERFACE} up"""
+    return _lines(own, *(
+        f"neigh replace {address_of(peer)} lladdr {_mac(peer)} dev {INTERFACE} nud permanent"
+        for peer in (HEAD, *node_names(count)) if peer != name
+    ))  # fmt: skip
 
 
 def shape_lines(
@@ -351,22 +324,16 @@ def shape_lines(
     of the netem documentation, as netem's own queue must be the first.
     """
     # `noqueue` first, whatever there was: a bucket cannot replace a netem that has another handle.
-    lines = [f"qdisc replace dev {interface} root noqueue"]
-    parent = "root"
+    queues = ["root noqueue"]
     if netem_us is not None:
-        lines.append(
-            f"qdisc replace dev {interface} root handle 1: netem delay {netem_us:g}us "
-            f"limit {_NETEM_PACKETS}"
-        )
-        parent = "parent 1:1"
+        queues.append(f"root handle 1: netem delay {netem_us:g}us limit {_NETEM_PACKETS}")
     if rate is not None:
         burst = max(_MIN_BURST, round(rate * _BURST_SECONDS)) * buckets
         queue = max(_MIN_QUEUE, round(rate * _QUEUE_SECONDS)) + burst
-        lines.append(
-            f"qdisc replace dev {interface} {parent} handle 2: tbf rate {rate * 8}bit "
-            f"burst {burst}b limit {queue}b"
-        )
-    return tuple(lines)
+        parent = "root" if netem_us is None else "parent 1:1"
+        bucket = f"tbf rate {rate * 8}bit burst {burst}b limit {queue}b"
+        queues.append(f"{parent} handle 2: {bucket}")
+    return tuple(f"qdisc replace dev {interface} {row}" for row in queues)
 
 
 def node_settings(spec: ClusterSpec, node: ClusterNode) -> dict[str, object]:
@@ -384,23 +351,18 @@ def switch_on_lines(names: tuple[str, ...]) -> tuple[str, ...]:
 
     The ports answer no address requests then, since the head's own answer is the switch's task.
     """
-    return (
-        (
-            f"link add head0 address {_mac(HEAD, 2)} type veth "
-            f"peer name {SWITCH_PORT} address {_mac(HEAD, 1)}"
-        ),
-        f"link set head0 master {BRIDGE} up",
-        f"link set {SWITCH_PORT} arp off up",
-        *(f"link set {port_of(name)} nomaster arp off" for name in names),
-    )
+    peer = f"peer name {SWITCH_PORT} address {_mac(HEAD, 1)}"
+    head = f"""
+        link add head0 address {_mac(HEAD, 2)} type veth {peer}
+        link set head0 master {BRIDGE} up
+        link set {SWITCH_PORT} arp off up"""
+    return _lines(head, *(f"link set {port_of(name)} nomaster arp off" for name in names))
 
 
 def switch_off_lines(names: tuple[str, ...]) -> tuple[str, ...]:
     """Return the lines for `ip -batch` in the head that undo `switch_on_lines`."""
-    return (
-        "link del head0",
-        *(f"link set {port_of(name)} arp on master {BRIDGE}" for name in names),
-    )
+    ports = (f"link set {port_of(name)} arp on master {BRIDGE}" for name in names)
+    return ("link del head0", *ports)
 
 
 def switch_argv(program: str, names: tuple[str, ...], delay_us: float) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from stackproof.cluster.options import (
 )
 from stackproof.cluster.slurm import parse_count, slurm_spec
 from stackproof.core import noun
-from stackproof.core.cli import progress
+from stackproof.core.cli import progress, streams
 from stackproof.core.errors import ExitCode, StackproofError
 
 
@@ -97,28 +97,24 @@ def run_list(asked: ClusterListOptions) -> int:
     """Print a line for each cluster, also for what is left of one that is not up."""
     found, others = cluster_state.every(), cluster_state.list_of_others()
     if asked.json:
-        rows = [_brief(name, state) for name, state in found.items()]
-        rows += [{"name": name, "up": True, "owner": owner} for name, owner in others.items()]
-        print(json.dumps(rows, indent=1))
+        data = [_brief(name, state) for name, state in found.items()]
+        data += [{"name": name, "up": True, "owner": owner} for name, owner in others.items()]
+        print(json.dumps(data, indent=1))
         return int(ExitCode.DONE)
     if not found and not others:
         print("note: there is no cluster", file=sys.stderr)
         return int(ExitCode.DONE)
-    width = max(len("CLUSTER"), *map(len, (*found, *others)))
-    print(f"{'CLUSTER':<{width}}  NODES  {'RATE':<9}  {'SLURM':<7}  STATE")
+    rows = []
     for name, state in found.items():
         if state is None:
-            print(
-                f"{name:<{width}}  {'-':<5}  {'-':<9}  {'-':<7}  not up: `cluster down` removes it"
-            )
+            rows.append((name, "-", "-", "-", "not up: `cluster down` removes it"))
             continue
         alive = f"up, {len(state.faults)} faults" if state.faults else "up"
         slurm = state.slurm.version if state.slurm else "-"
-        rate = state.spec.rate or "unlimited"
-        print(f"{name:<{width}}  {len(state.nodes):<5}  {rate:<9}  {slurm:<7}  {alive}")
+        rows.append((name, str(len(state.nodes)), state.spec.rate or "unlimited", slurm, alive))
     for name, owner in others.items():
-        way = ": sudo" if owner == "root" else ""
-        print(f"{name:<{width}}  {'-':<5}  {'-':<9}  {'-':<7}  up, {owner}'s{way}")
+        rows.append((name, "-", "-", "-", f"up, {owner}'s{': sudo' if owner == 'root' else ''}"))
+    streams.print_table(("CLUSTER", "NODES", "RATE", "SLURM", "STATE"), rows)
     if "root" in others.values():
         print(f"note: for root's: {rights.as_root('cluster ls')}", file=sys.stderr)
     return int(ExitCode.DONE)
@@ -156,12 +152,8 @@ def _show(state: ClusterState, *, as_json: bool) -> None:
     seen = cluster_slurm.node_states(state)
     if as_json:
         data: dict[str, Any] = noun.to_data(state)
-        data |= {
-            "name": state.name,
-            "up": True,
-            "rate_mb_s": state.rate_mb_s,
-            "faults": list(state.faults),
-        }
+        data |= {"name": state.name, "up": True, "rate_mb_s": state.rate_mb_s}
+        data["faults"] = list(state.faults)
         if state.slurm:
             data["slurm_nodes"] = [noun.to_data(node) for node in seen]
         print(json.dumps(data, indent=1))
@@ -180,8 +172,9 @@ def _show(state: ClusterState, *, as_json: bool) -> None:
 
 def _summary(state: ClusterState) -> list[tuple[str, str]]:
     rate = state.rate_mb_s
+    owner = ", in a user namespace" if state.rootless else ""
     rows = [
-        ("cluster", f"{state.name}, {len(state.nodes)} nodes{_owner(state)}"),
+        ("cluster", f"{state.name}, {len(state.nodes)} nodes{owner}"),
         ("rate", f"{state.spec.rate} ({rate:g} MB/s)" if rate else "unlimited"),
         ("delay", _delay(state)),
         ("agent", state.agent),
@@ -190,10 +183,6 @@ def _summary(state: ClusterState) -> list[tuple[str, str]]:
         types = ", ".join(state.slurm.mpi) or "none"
         rows.append(("slurm", f"{state.slurm.version}; srun --mpi takes {types}"))
     return rows + [("note", note) for note in state.notes]
-
-
-def _owner(state: ClusterState) -> str:
-    return ", in a user namespace" if state.rootless else ""
 
 
 def _delay(state: ClusterState) -> str:

@@ -6,7 +6,6 @@ uses, passes no signal on; here this process stays the command's parent and does
 
 from __future__ import annotations
 
-import ctypes
 import os
 import pwd
 import re
@@ -19,7 +18,7 @@ from stackproof.cluster.effects.agent import started
 from stackproof.cluster.model import ClusterNode, ClusterState
 from stackproof.cluster.slurm import SLURM_CONF, User
 from stackproof.core import harmless
-from stackproof.core.effects import files, seccomp
+from stackproof.core.effects import files, libc, seccomp
 from stackproof.core.errors import Reason, fail
 
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
@@ -29,9 +28,6 @@ _PASSED_ON = (
 )  # fmt: skip
 # The user namespace first: it gives the right to join the others.
 _NAMESPACES = ("user", "net", "uts", "ipc", "mnt")
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
-
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 def user(state: ClusterState, name: str) -> User:
@@ -97,7 +93,7 @@ def execute(
         descriptors = _open(target.pid, rootless=state.rootless)
         for name in ("user", "pid"):  # of its children, not of this process
             if name in descriptors:
-                _join(descriptors[name])
+                libc.setns(descriptors[name])
         child = os.fork()
         if child == 0:
             _become(target, descriptors, argv, who, cwd, environment)
@@ -140,12 +136,6 @@ def _open(pid: int, *, rootless: bool) -> dict[str, int]:
     }
 
 
-def _join(descriptor: int) -> None:
-    if _libc.setns(descriptor, 0) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
-
-
 def _become(
     target: ClusterNode,
     descriptors: dict[str, int],
@@ -159,7 +149,7 @@ def _become(
     try:
         cluster_node.pin(target.group, target.core)
         for name in _NAMESPACES[1:]:
-            _join(descriptors[name])
+            libc.setns(descriptors[name])
         os.chdir(cwd)
         if who:
             # What it typed into the terminal would be read, and run, by the shell of who calls.
@@ -170,7 +160,7 @@ def _become(
             os.setgid(who.gid)
             os.setuid(who.uid)
         # A parent that is killed outright passes nothing on any more.
-        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+        libc.end_with_parent(signal.SIGTERM)
         for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, set())

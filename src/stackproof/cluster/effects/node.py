@@ -3,11 +3,12 @@
     python -I -S node.py head SOCKET FOLDER     first process of the head
     python -I -S node.py node SOCKET REPORT     first process of a node
     python -I -S node.py share PATH…            make paths below the outer /tmp visible
+    python -I -S node.py root FOLDER POINT…     make mount points that the root folder lacks
     python -I -S node.py echo                   answer UDP packets on a port it prints
     python -I -S node.py probe ADDRESS PORT     print round-trip times, us, as JSON
 
-The file imports nothing but the standard library, and little of that, since each start of it is
-part of the time that a cluster takes to come up. `stackproof.cluster.effects.up` starts it.
+The file imports little, since each start of it is part of the time that a cluster takes to come up.
+`stackproof.cluster.effects.up` starts it.
 
 A cluster comes up by messages on sockets that keep their limits (SOCK_SEQPACKET); the kernel adds
 the sender's pid as the receiver sees it, so nobody has to search for pids:
@@ -24,7 +25,6 @@ the sender's pid as the receiver sees it, so nobody has to search for pids:
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import re
@@ -37,6 +37,11 @@ import sys
 import time
 from contextlib import suppress
 
+if __name__ == "__main__":  # run by its path, with `-I`: the package is around this file
+    sys.path.insert(0, __file__.rsplit("/", 4)[0])
+
+from stackproof.core.effects import libc
+
 if False:  # for type checkers; `typing` costs time at each start
     from collections.abc import Callable
     from typing import Any, NoReturn
@@ -44,36 +49,16 @@ if False:  # for type checkers; `typing` costs time at each start
 OUTER = "/tmp/.outer"  # noqa: S108 - inside the cluster's own /tmp
 """Where the head and the nodes see the /tmp of the machine."""
 
+_KEEP = "/dev/shm/keep"  # noqa: S108 - the node's own, in its namespace
 _MESSAGE_BYTES = 1 << 20
-_MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_BIND, _MS_REC = 2, 4, 8, 4096, 16384
-_MNT_DETACH = 2
+_MEMORY, _TREE, _NO_PROGRAMS = libc.MS_NOSUID | libc.MS_NODEV, libc.MS_BIND | libc.MS_REC, 8
 _CREDENTIALS = struct.Struct("iII")
 _PROBES = 200
 _PROBE_BUDGET_S, _PROBE_LOST_S = 0.5, 5.0
 
-_libc = ctypes.CDLL(None, use_errno=True)
-
 
 class SetupError(Exception):
     """Why the head or a node could not be set up."""
-
-
-def mount(
-    source: str | None, target: str, kind: str | None, flags: int, options: str | None = None
-) -> None:
-    """Do what the system call of this name does; raises `OSError`."""
-    words = [None if word is None else os.fsencode(word) for word in (source, target, kind)]
-    data = None if options is None else os.fsencode(options)
-    if _libc.mount(*words, ctypes.c_ulong(flags), data) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), target)
-
-
-def unmount(target: str) -> None:
-    """Take a mount away at once, whoever uses it; raises `OSError`."""
-    if _libc.umount2(os.fsencode(target), _MNT_DETACH) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), target)
 
 
 # ------------------------------------------------------------------------------------ the own view
@@ -86,47 +71,47 @@ def make_own_view(name: str, shared: list[tuple[str, str]]) -> list[str]:
     """
     notes: list[str] = []
     socket.sethostname(name)
-    mount("stackproof", "/dev/shm", "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=1777")  # noqa: S108 - the node's own, in its namespace
+    libc.mount("stackproof", "/dev/shm", "tmpfs", _MEMORY, "mode=1777")  # noqa: S108 - the node's own, in its namespace
     try:
-        _own_sys("/dev/shm/keep")  # noqa: S108 - the node's own, in its namespace
+        _own_sys()
     except OSError as error:
         # Containers often forbid it. Then programs see the machine's network interfaces in /sys.
         notes.append(f"{name}: /sys is the machine's ({error.strerror})")
-    _own_tmp("/dev/shm/keep")  # noqa: S108 - the node's own, in its namespace
+    _own_tmp()
     for path, real in shared:
         share(path, real)
     return notes
 
 
-def _own_sys(keep: str) -> None:
+def _own_sys() -> None:
     """Mount the sysfs of this network namespace, with the machine's control groups in it."""
     groups = "/sys/fs/cgroup"
-    os.mkdir(keep)
+    os.mkdir(_KEEP)
     try:
-        mount(groups, keep, None, _MS_BIND | _MS_REC)
+        libc.mount(groups, _KEEP, None, _TREE)
         try:
-            mount("sysfs", "/sys", "sysfs", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
-            mount(keep, groups, None, _MS_BIND | _MS_REC)
+            libc.mount("sysfs", "/sys", "sysfs", _MEMORY | _NO_PROGRAMS)
+            libc.mount(_KEEP, groups, None, _TREE)
         finally:
-            unmount(keep)
+            libc.detach(_KEEP)
     finally:
-        os.rmdir(keep)
+        os.rmdir(_KEEP)
 
 
-def _own_tmp(keep: str) -> None:
+def _own_tmp() -> None:
     """Mount an empty /tmp and keep the machine's below it.
 
     A node of a real cluster has its own, and launchers rely on it: PRRTE's daemons name their
     session folder by their pid, and two nodes have the same pids.
     """
     outer = OUTER if os.path.isdir(OUTER) else "/tmp"  # noqa: S108 - the node's own, in its namespace
-    os.mkdir(keep)
-    mount(outer, keep, None, _MS_BIND | _MS_REC)
-    mount("stackproof", "/tmp", "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=1777")  # noqa: S108 - the node's own, in its namespace
+    os.mkdir(_KEEP)
+    libc.mount(outer, _KEEP, None, _TREE)
+    libc.mount("stackproof", "/tmp", "tmpfs", _MEMORY, "mode=1777")  # noqa: S108 - the node's own, in its namespace
     os.mkdir(OUTER)
-    mount(keep, OUTER, None, _MS_BIND | _MS_REC)
-    unmount(keep)
-    os.rmdir(keep)
+    libc.mount(_KEEP, OUTER, None, _TREE)
+    libc.detach(_KEEP)
+    os.rmdir(_KEEP)
 
 
 def share(path: str, real: str) -> None:
@@ -148,7 +133,7 @@ def share(path: str, real: str) -> None:
         else:
             os.makedirs(os.path.dirname(path), exist_ok=True)
             os.close(os.open(path, os.O_CREAT | os.O_CLOEXEC, 0o600))
-    mount(source, path, None, _MS_BIND | _MS_REC)
+    libc.mount(source, path, None, _TREE)
 
 
 def own_etc(files: dict[str, str]) -> None:
@@ -159,9 +144,9 @@ def own_etc(files: dict[str, str]) -> None:
     hidden by the overlay; where all files are there already they are bound one by one then, else
     those mounts are bound again onto the overlay. Raises `OSError`, `SetupError`.
     """
-    folder = "/dev/shm/keep"  # noqa: S108 - the node's own, in its namespace
+    folder = _KEEP
     os.mkdir(folder)
-    mount("stackproof", folder, "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=0755")
+    libc.mount("stackproof", folder, "tmpfs", _MEMORY, "mode=0755")
     try:
         for name in ("upper", "work", "mounted"):
             os.mkdir(f"{folder}/{name}")
@@ -173,12 +158,12 @@ def own_etc(files: dict[str, str]) -> None:
         exist = all(os.path.exists(f"/etc/{name}") for name in files)
         if exist and (mounted or not _try_overlay("/etc", options)):
             for name in files:
-                mount(f"{folder}/upper/{name}", f"/etc/{name}", None, _MS_BIND)
+                libc.mount(f"{folder}/upper/{name}", f"/etc/{name}", None, libc.MS_BIND)
         elif not exist:
             kept = [path for path in mounted if path.removeprefix("/etc/") not in files]
             _overlay_below(kept, f"{folder}/mounted", options)
     finally:
-        unmount(folder)  # what was made from it keeps it
+        libc.detach(folder)  # what was made from it keeps it
         os.rmdir(folder)
 
 
@@ -198,11 +183,11 @@ def _overlay_below(mounted: list[str], folder: str, options: str) -> None:
             os.mkdir(kept)
         else:
             _write_below(folder, str(number), "")
-        mount(path, kept, None, _MS_BIND | _MS_REC)
+        libc.mount(path, kept, None, _TREE)
     if not _try_overlay("/etc", options):
         raise SetupError("this kernel makes no overlay on /etc, where Slurm's configuration goes")
     for number, path in enumerate(mounted):
-        mount(f"{folder}/{number}", path, None, _MS_BIND | _MS_REC)
+        libc.mount(f"{folder}/{number}", path, None, _TREE)
 
 
 def mounted_below(prefix: str) -> list[str]:
@@ -219,7 +204,7 @@ def mounted_below(prefix: str) -> list[str]:
 
 def _try_overlay(target: str, options: str) -> bool:
     try:
-        mount("stackproof", target, "overlay", 0, options)
+        libc.mount("stackproof", target, "overlay", 0, options)
     except OSError:  # an old kernel without rights, or too many layers already
         return False
     return True
@@ -229,20 +214,52 @@ def own_memory(path: str | None) -> None:
     """Mount an empty folder of memory at a path, made where it is missing; raises `OSError`."""
     if path:
         os.makedirs(path, mode=0o755, exist_ok=True)
-        mount("stackproof", path, "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=0755")
+        libc.mount("stackproof", path, "tmpfs", _MEMORY, "mode=0755")
 
 
 def own_root(points: list[str]) -> list[str]:
-    """Have these mount points here and on nodes started later; return notes where that fails."""
-    if not points:
-        return []
-    folder, program = "/dev/shm/keep", os.path.join(os.path.dirname(__file__), "root.py")  # noqa: S108 - the node's own, in its namespace
-    os.mkdir(folder)
-    argv = [sys.executable, "-I", "-S", program, folder, *points]
-    done = subprocess.run(argv, stderr=subprocess.PIPE, text=True, check=False)  # noqa: S603 - this Python and a file beside this one
+    """Have these mount points here and on nodes started later; return notes where that fails.
+
+    A program does it, whose end lets go of all that a half-made root holds.
+    """
+    os.mkdir(_KEEP)
+    argv = [sys.executable, "-I", "-S", __file__, "root", _KEEP, *points]
+    done = subprocess.run(argv, stderr=subprocess.PIPE, text=True, check=False)  # noqa: S603 - this Python and this file
     if done.returncode == 0:
         return []
     return [f"{' and '.join(points)} cannot be made here: {done.stderr.strip()}"]
+
+
+def renew_root(folder: str, points: list[str]) -> None:
+    """Give this mount namespace a root folder with mount points in it that the machine's own lacks.
+
+    One that shows all that the machine's shows, and the points, takes the old one's place for every
+    process of the namespace (pivot_root(2)). Nothing changes on the machine; what is in its root
+    later is not seen. The folder is an empty one, used meanwhile. Raises `OSError`.
+    """
+    missing = [point for point in points if not os.path.isdir(point)]
+    if not missing:
+        return
+    libc.mount("stackproof", folder, "tmpfs", _MEMORY, "mode=0755,size=4m")
+    with os.scandir("/") as entries:
+        for entry in entries:
+            made = f"{folder}/{entry.name}"
+            if entry.is_symlink():
+                os.symlink(os.readlink(entry.path), made)
+                continue
+            if entry.is_dir():
+                os.mkdir(made)
+            else:
+                os.close(os.open(made, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+            libc.mount(entry.path, made, None, _TREE)
+    for point in missing:
+        os.makedirs(folder + point)
+    os.chdir(folder)
+    libc.pivot_root(".", ".")
+    libc.detach(".")  # the old root, which lies over the new one: pivot_root(2), "Notes"
+    os.chdir("/")
+    libc.detach(folder)  # the copy of the folder in what was bound from the old root
+    os.rmdir(folder)
 
 
 def pin(group: str | None, core: int | None) -> None:
@@ -263,17 +280,9 @@ def no_ipv6() -> None:
         _set(f"net/ipv6/conf/{which}/disable_ipv6", "1")
 
 
-def long_pids() -> None:
-    """Have processes numbered from 10000 on: MPICH over shm ends at 99 and 100 (K89)."""
-    _set("kernel/ns_last_pid", "9999")
-
-
 def _set(name: str, text: str) -> None:
-    with (
-        suppress(OSError),
-        open(f"/proc/sys/{name}", "w", encoding="utf-8") as stream,
-    ):  # not every kernel has it
-        stream.write(text)
+    with suppress(OSError), open(f"/proc/sys/{name}", "w", encoding="utf-8") as stream:
+        stream.write(text)  # not every kernel has it
 
 
 def ip_batch(program: str, lines: list[str]) -> None:
@@ -326,7 +335,7 @@ def run_head(link: socket.socket) -> NoReturn:
     notes = make_own_view("head", settings["shared"])
     own_etc(settings["etc"])
     own_memory(settings["memory"])
-    notes += own_root(settings["points"])
+    notes += own_root(settings["points"]) if settings["points"] else []
     links = {name: _start_node(name, settings, link) for name in settings["nodes"]}
     no_ipv6()
     pids = {name: receive_with_pid(node)[1] for name, node in links.items()}
@@ -359,13 +368,8 @@ def _start_node(name: str, settings: dict[str, Any], report: socket.socket) -> s
         pass_fds=(theirs.fileno(), report.fileno()),
     )  # fmt: skip
     theirs.close()
-    node = {
-        "name": name,
-        "shared": settings["shared"],
-        "ip": settings["ip"],
-        **settings["nodes"][name],
-    }
-    send(ours, node)
+    common = {key: settings[key] for key in ("shared", "ip")}
+    send(ours, {"name": name, **common, **settings["nodes"][name]})
     return ours
 
 
@@ -379,7 +383,7 @@ def run_node(link: socket.socket, report: socket.socket) -> NoReturn:
     notes = make_own_view(name, settings["shared"])
     own_memory(settings["memory"])
     no_ipv6()
-    long_pids()
+    _set("kernel/ns_last_pid", "9999")  # MPICH over shm ends at the pids 99 and 100 (K89)
     receive(link)
     ip_batch(settings["ip"], settings["network"])
     send(link, {"ready": notes})
@@ -399,17 +403,11 @@ def keep_house(link: socket.socket) -> NoReturn:
     # Blocked from here on, so that no child can end unseen between the look and the wait.
     signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
     while True:
-        _reap()
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
         if signal.sigwait(awaited) == signal.SIGTERM:
             os._exit(0)
-
-
-def _reap() -> None:
-    try:
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
-    except ChildProcessError:
-        return
 
 
 def guarded(report: socket.socket, what: str, work: Callable[[], NoReturn]) -> NoReturn:
@@ -472,22 +470,23 @@ def _answered(client: socket.socket, until_ns: int) -> bool:
     return False
 
 
-def _socket(word: str) -> socket.socket:
-    return socket.socket(fileno=int(word))
-
-
 def main(words: list[str]) -> None:
     """Do what the module's docstring says."""
     match words:
         case ["head", number, _]:
-            link = _socket(number)
+            link = socket.socket(fileno=int(number))
             guarded(link, "head", lambda: run_head(link))
         case ["node", number, report_number]:
-            link, report = _socket(number), _socket(report_number)
+            link, report = (socket.socket(fileno=int(word)) for word in (number, report_number))
             guarded(report, "node", lambda: run_node(link, report))
         case ["share", *paths]:
             for path, real in zip(paths[::2], paths[1::2], strict=True):
                 share(path, real)
+        case ["root", folder, *points]:
+            try:
+                renew_root(folder, points)
+            except OSError as problem:
+                sys.exit(f"{problem.filename}: {problem.strerror}")
         case ["echo"]:
             run_echo()
         case ["probe", address, port]:

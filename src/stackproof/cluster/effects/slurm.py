@@ -44,29 +44,42 @@ def conf_files(count: int, spec: SlurmSpec, *, version: str, logs: str) -> dict[
 
     `version` is Slurm's, such as `22.05.8`; `logs` the folder of the daemons' logs.
     """
+    # From 24.05 on Slurm can be told that nothing needs control groups (`disabled`: cgroup.conf(5)
+    # of that release). Before, the plug-in for version 1 is the one that does nothing until it is
+    # asked for a group, while that for version 2 wants systemd (init() of src/plugins/cgroup/v1 and
+    # v2 at the tag slurm-22-05-8-1). What is no version counts as the newest.
+    release = re.match(r"(\d+)\.(\d+)", version)
+    old = release is not None and (int(release[1]), int(release[2])) < (24, 5)
+    # The user's file, then the single plug-ins: `required`, since a task that goes on without its
+    # plug-in would measure something else.
+    plugins = ["include /etc/slurm/plugstack.user.conf"] if spec.plugstack else []
+    plugins += [" ".join(("required", one.inside, *one.arguments)) for one in spec.spank]
     return {
-        "slurm/slurm.conf": slurm_conf(count, spec, logs=logs),
-        "slurm/mpi.conf": mpi_conf(),
-        "slurm/cgroup.conf": cgroup_conf(version),
-        "slurm/plugstack.conf": plugstack_conf(spec),
+        "slurm/slurm.conf": _text(*_slurm_conf(count, spec, logs)),
+        # PMIx clients without munge know only the server's `native` security; psec is PMIx's
+        # framework for it. Since 22.05 (src/plugins/mpi/pmix/mpi_pmix.c at that tag).
+        "slurm/mpi.conf": _text("PMIxEnv=PMIX_MCA_psec=native"),
+        "slurm/cgroup.conf": _text(f"CgroupPlugin={'cgroup/v1' if old else 'disabled'}"),
+        "slurm/plugstack.conf": _text(*plugins),
     }
 
 
-def slurm_conf(count: int, spec: SlurmSpec, *, logs: str) -> str:
-    """Return slurm.conf."""
+def _slurm_conf(count: int, spec: SlurmSpec, logs: str) -> list[str]:
     lines = {key.lower(): f"{key}={value}" for key, value in _general(logs)}
+    more = []
     for setting in spec.settings:
         key = setting.partition("=")[0].lower()
-        if key not in _LISTS:
+        if key in _LISTS:
+            more.append(setting)
+        else:
             lines[key] = setting
     nodes = [
         f"NodeName={name} NodeAddr={model.address_of(name)} CPUs={spec.cpus} "
         f"RealMemory={_MEMORY_MB} State=UNKNOWN"
         for name in model.node_names(count)
     ]
-    more = [line for line in spec.settings if line.partition("=")[0].lower() in _LISTS]
     partition = "PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP"
-    return _text(*lines.values(), *nodes, partition, *more)
+    return [*lines.values(), *nodes, partition, *more]
 
 
 def _general(logs: str) -> tuple[tuple[str, str], ...]:
@@ -111,55 +124,14 @@ def _general(logs: str) -> tuple[tuple[str, str], ...]:
     )
 
 
-def mpi_conf() -> str:
-    """Return mpi.conf: PMIx clients without munge know only the server's `native` security.
-
-    PMIxEnv is there since 22.05 (src/plugins/mpi/pmix/mpi_pmix.c at the tag slurm-22-05-8-1); psec
-    is PMIx's framework for security.
-    """
-    return _text("PMIxEnv=PMIX_MCA_psec=native")
-
-
-def cgroup_conf(version: str) -> str:
-    """Return cgroup.conf: no plug-in that is configured needs control groups.
-
-    From 24.05 on Slurm can be told so (`disabled`: cgroup.conf(5) of that release). Before, the
-    plug-in for version 1 is the one that does nothing until it is asked for a group, while that for
-    version 2 wants systemd (init() of src/plugins/cgroup/v1 and v2 at the tag slurm-22-05-8-1).
-    """
-    quiet = "disabled" if _release(version) >= (24, 5) else "cgroup/v1"
-    return _text(f"CgroupPlugin={quiet}")
-
-
-def plugstack_conf(spec: SlurmSpec) -> str:
-    """Return plugstack.conf: what the user's file holds, then the single plug-ins.
-
-    `required`, since a task that goes on without its plug-in would measure something else.
-    """
-    lines = ["include /etc/slurm/plugstack.user.conf"] if spec.plugstack else []
-    lines += [" ".join(("required", plugin.inside, *plugin.arguments)) for plugin in spec.spank]
-    return _text(*lines)
-
-
-def passwd(host: str, users: tuple[User, ...]) -> str:
-    """Return the text of /etc/passwd: the machine's, and the users of the cluster."""
-    return _more(host, [f"{u.name}:x:{u.uid}:{u.gid}::{u.home}:/bin/sh" for u in users])
-
-
-def group(host: str, users: tuple[User, ...]) -> str:
-    """Return /etc/group: the machine's, and a group for each user of the cluster."""
-    return _more(host, [f"{user.name}:x:{user.gid}:" for user in users])
-
-
-def _more(text: str, lines: list[str]) -> str:
-    begin = text if not text or text.endswith("\n") else text + "\n"
-    return begin + "".join(f"{line}\n" for line in lines)
-
-
-def _release(version: str) -> tuple[int, int]:
-    """Return `(22, 5)` for 22.05.8; what is no version counts as the newest."""
-    found = re.match(r"(\d+)\.(\d+)", version)
-    return (int(found[1]), int(found[2])) if found else (999, 0)
+def with_users(name: str, host: str, users: tuple[User, ...]) -> str:
+    """Return the text of /etc/passwd or /etc/group: the machine's, and the users of the cluster."""
+    rows = {
+        "passwd": [f"{u.name}:x:{u.uid}:{u.gid}::{u.home}:/bin/sh" for u in users],
+        "group": [f"{user.name}:x:{user.gid}:" for user in users],
+    }
+    begin = host if not host or host.endswith("\n") else f"{host}\n"
+    return begin + "".join(f"{line}\n" for line in rows[name])
 
 
 def _text(*lines: str) -> str:
@@ -197,8 +169,8 @@ def problems(spec: SlurmSpec, *, root: bool) -> tuple[Problem, ...]:
         for path, what in files
         if not os.path.isfile(path)
     ]
-    known = {line.split(":")[0] for line in _read("/etc/passwd").splitlines()}
-    known |= {line.split(":")[0] for line in _read("/etc/group").splitlines()}
+    tables = _read("/etc/passwd") + _read("/etc/group")
+    known = {line.split(":")[0] for line in tables.splitlines()}
     found += [
         Problem(
             reason=Reason.INVALID_VALUE,
@@ -228,8 +200,8 @@ def files(spec: ClusterSpec, folder: Path) -> dict[str, str]:
     if spec.slurm.plugstack:
         wanted["slurm/plugstack.user.conf"] = _read(spec.slurm.plugstack)
     if spec.slurm.users:
-        wanted["passwd"] = passwd(_read("/etc/passwd"), spec.slurm.users)
-        wanted["group"] = group(_read("/etc/group"), spec.slurm.users)
+        for name in ("passwd", "group"):
+            wanted[name] = with_users(name, _read(f"/etc/{name}"), spec.slurm.users)
     return wanted
 
 
@@ -251,7 +223,7 @@ def start(state: ClusterState, spec: SlurmSpec) -> SlurmFacts:
         _start_munged(state)
         _start_slurmctld(state)
         for node in state.nodes:
-            _start_slurmd(state, node.name)
+            _daemon(state, node.name, (_find("slurmd"), "-D"))
         facts = SlurmFacts(version=_version(), mpi=_mpi_types(state))
         for node in state.nodes:
             _await_node(state, node)
@@ -306,10 +278,6 @@ def _start_munged(state: ClusterState) -> None:
     done = run(Command(argv=model.enter_argv(state, None, argv), timeout_s=_DAEMON_S))
     if done.returncode != 0:
         raise _NotReadyError(f"munged: {done.stderr.decode(errors='replace').strip()}")
-
-
-def _start_slurmd(state: ClusterState, name: str) -> None:
-    _daemon(state, name, (_find("slurmd"), "-D"))
 
 
 def _daemon(state: ClusterState, node: str | None, argv: tuple[str, ...]) -> None:

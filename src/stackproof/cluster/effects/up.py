@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import shutil
 import socket
 import subprocess
@@ -38,7 +39,7 @@ from stackproof.cluster.effects.state import (
 from stackproof.cluster.model import ClusterNode, ClusterSpec, ClusterState
 from stackproof.cluster.slurm import MOUNT_POINTS, PACKAGES, SPOOL, SlurmFacts
 from stackproof.core.command import Command
-from stackproof.core.effects import cache_kinds, files, shipped
+from stackproof.core.effects import cache_kinds, files, libc, shipped
 from stackproof.core.effects.run import run
 from stackproof.core.effects.sandbox import packages
 from stackproof.core.errors import Problem, Reason, StackproofError, fail
@@ -400,12 +401,8 @@ def _start_failure(folder: Path, said: str, rootless: bool) -> StackproofError: 
 
 def _write_agent(state: ClusterState) -> None:
     words = [sys.executable, "-I", "-S", os.path.join(os.path.dirname(__file__), "agent.py")]
-    quoted = " ".join(_quoted(word) for word in (*words, os.path.join(state.folder, STATE_FILE)))
-    files.write(state.agent, f'#!/bin/sh\nexec {quoted} "$@"\n', mode=0o700)
-
-
-def _quoted(word: str) -> str:
-    return "'" + word.replace("'", "'\\''") + "'"
+    command = shlex.join((*words, os.path.join(state.folder, STATE_FILE)))
+    files.write(state.agent, f'#!/bin/sh\nexec {command} "$@"\n', mode=0o700)
 
 
 def _same_or_busy(have: ClusterSpec, want: ClusterSpec) -> None:
@@ -440,19 +437,12 @@ def _missing_tools(spec: ClusterSpec) -> tuple[Problem, ...]:
     for_slurm = slurm.missing() if spec.slurm else ()
     if for_slurm:
         needed = (*PACKAGES, *needed)
-    missing = tuple(dict.fromkeys((*names, *for_slurm)))
-    return (
-        (
-            Problem(
-                reason=Reason.TOOL_MISSING,
-                message=f"a cluster {'with Slurm ' if for_slurm else ''}needs what is not "
-                f"installed: `{'`, `'.join(missing)}`",
-                hint=f"on Debian and Ubuntu: apt-get install {' '.join(needed)}",
-            ),
-        )
-        if missing
-        else ()
-    )
+    missing = dict.fromkeys((*names, *for_slurm))
+    with_slurm = "with Slurm " if for_slurm else ""
+    message = f"a cluster {with_slurm}needs what is not installed: `{'`, `'.join(missing)}`"
+    hint = f"on Debian and Ubuntu: apt-get install {' '.join(needed)}"
+    problem = Problem(reason=Reason.TOOL_MISSING, message=message, hint=hint)
+    return (problem,) if missing else ()
 
 
 def _missing_paths(spec: ClusterSpec) -> tuple[Problem, ...]:
@@ -477,8 +467,4 @@ def _is_root() -> bool:
 def _may_administer() -> bool:
     """Return whether this process may make namespaces without a user namespace."""
     needed = _CAP_NET_ADMIN | _CAP_SYS_ADMIN
-    with open("/proc/self/status", encoding="ascii", errors="replace") as stream:
-        for line in stream:
-            if line.startswith("CapEff:"):
-                return int(line.split()[1], 16) & needed == needed
-    return False
+    return int(libc.status_field("CapEff"), 16) & needed == needed

@@ -15,6 +15,7 @@ MS_RDONLY, MS_NOSUID, MS_NODEV, MS_REMOUNT = 1, 2, 4, 32
 MS_BIND, MS_MOVE, MS_REC, MS_SLAVE = 4096, 8192, 16384, 1 << 19
 READ_ONLY = MS_RDONLY | MS_NOSUID | MS_NODEV
 _MNT_DETACH = 2
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _SYNC_FILE_RANGE_WRITE = 2  # linux/fs.h
 _FUSE_SUPER_MAGIC = 0x65735546  # linux/magic.h
 _MPOL_BIND = 2  # linux/mempolicy.h
@@ -76,6 +77,11 @@ def detach(target: str) -> None:
     _check(target, _libc.umount2(os.fsencode(target), _MNT_DETACH))
 
 
+def pivot_root(new: str, old: str) -> None:
+    """Make a folder the root, and see the old one at another; raises `OSError`."""
+    _check("/", _libc.pivot_root(os.fsencode(new), os.fsencode(old)))
+
+
 def write_out(descriptor: int) -> None:
     """Begin to write to the disk what is new of a file, and do not wait: `os.fsync` then has less.
 
@@ -111,6 +117,11 @@ def in_first_user_namespace() -> bool:
 def default_signal(number: int) -> None:
     """Give a signal its default action, as signal(2); Python's `signal` costs 4 ms to import."""
     _libc.signal(number, None)
+
+
+def end_with_parent(number: int) -> None:
+    """Have the kernel send this process a signal when the one that started it ends."""
+    _libc.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
 
 
 def status_field(name: str) -> str:
