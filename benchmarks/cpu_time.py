@@ -1,12 +1,12 @@
-"""How much CPU time the verbs take that unpack images, plan and check, with the code of two trees.
+"""How long everyday commands take, by the clock and of the processor, with the code of two trees.
 
     python benchmarks/cpu_time.py OLD/src NEW/src [--pairs N] [--size MIB]
 
 Each pair runs a command once with either code, in an order that changes, in a folder and with a
 cache of its own; what it leaves is taken away before the next, and not counted. CPU time is user
-and system of the command and of all that it waited for. Printed are medians in ms and the median
-of the ratios of the pairs, with where 10 to 90 % of them lie. It needs gcc, patchelf and
-mksquashfs, as `pack` does.
+and system of the command and of all that it waited for. Printed are medians in ms, of the time by
+the clock in brackets, and the median of the ratios of CPU times of the pairs, with where 10 to 90 %
+of them lie. It needs gcc, patchelf and mksquashfs, as `pack` does.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -40,6 +41,8 @@ COPIES = 500
 _RECIPES = ROOT / "recipes" / "stackinator"
 FOLDER = (f"{_RECIPES}/arbor-dev", "--site", f"{_RECIPES}/sites/hohgant.yaml")
 
+Cost = tuple[float, float]
+
 
 class Place(Value, kw_only=False):
     """Where the commands of one tree run: its code, a folder, and a registry with the image."""
@@ -48,14 +51,15 @@ class Place(Value, kw_only=False):
     folder: Path
     registry: str
 
-    def cpu_ms(self, *words: str) -> float:
-        """Run a command that must end well; return the CPU time that it took."""
+    def run(self, *words: str) -> Cost:
+        """Run a command that must end well; return its CPU time and the time by the clock, ms."""
         env = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
         env |= {
             "PYTHONPATH": str(self.source), "STACKPROOF_CACHE": str(self.folder / "cache"),
             "STACKPROOF_REPOSITORY": str(self.folder / "repository"), "HOME": str(self.folder),
             "STACKPROOF_REGISTRY": self.registry,
         }  # fmt: skip
+        begun = time.perf_counter()
         with (self.folder / "said").open("wb") as said:
             process = subprocess.Popen(
                 [sys.executable, "-m", "stackproof", *words], cwd=self.folder, env=env,
@@ -66,7 +70,8 @@ class Place(Value, kw_only=False):
         if process.returncode != 0:
             text = (self.folder / "said").read_text()
             raise SystemExit(f"{self.source}: {words} ended with {process.returncode}\n{text}")
-        return (used.ru_utime + used.ru_stime) * 1e3
+        wall = time.perf_counter() - begun
+        return (used.ru_utime + used.ru_stime) * 1e3, wall * 1e3
 
     def without(self, *names: str) -> None:
         """Take away what a command left."""
@@ -88,7 +93,12 @@ def _nothing(_: Place) -> None:
 
 def _added(place: Place) -> None:
     if not (place.folder / "repository").exists():
-        place.cpu_ms("image", "add", LABEL, "stack.squashfs")
+        place.run("image", "add", LABEL, "stack.squashfs")
+
+
+def _with_recipe(place: Place) -> None:
+    for name in ("mpich.yaml", "mpich.lock.json"):
+        shutil.copy(ROOT / "recipes" / name, place.folder)
 
 
 def _with_spec(place: Place) -> None:
@@ -114,6 +124,12 @@ def _with_programs(place: Place) -> None:
 
 
 COMMANDS: dict[str, tuple[Callable[[Place], None], tuple[str, ...]]] = {
+    "--version": (_nothing, ("--version",)),
+    "--help": (_nothing, ("--help",)),
+    "bench --help": (_nothing, ("bench", "--help")),
+    "site ls": (_nothing, ("site", "ls")),
+    "check": (_with_recipe, ("check", "--offline", "mpich.yaml")),
+    "plan": (_with_recipe, ("plan", "mpich.yaml")),
     "run": (_nothing, ("run", "stack.squashfs", "--", "true")),
     "activate": (_nothing, ("activate", "stack.squashfs", "--view", "default")),
     "image ls": (_added, ("image", "ls")),
@@ -154,7 +170,7 @@ def main() -> None:
             folder.mkdir()
             os.link(image, folder / "stack.squashfs")
             places.append(Place(source.resolve(), folder, server.address))
-        places[1].cpu_ms("image", "push", "stack.squashfs", REMOTE)
+        places[1].run("image", "push", "stack.squashfs", REMOTE)
         for title in args.only:
             _show(title, _measured(places, *COMMANDS[title], pairs=args.pairs))
     print(f"load {os.getloadavg()[0]:.1f}, {args.pairs} pairs, {args.size} MiB in the image")
@@ -175,25 +191,28 @@ def _image(folder: Path, size: int) -> Path:
 
 def _measured(
     places: list[Place], prepare: Callable[[Place], None], words: tuple[str, ...], *, pairs: int
-) -> list[tuple[float, float]]:
-    """Return CPU times of both, in ms; the first pair fills caches and is not counted."""
+) -> list[tuple[Cost, Cost]]:
+    """Return the times of both; the first pair fills caches and is not counted."""
     found = []
     for number in range(pairs + 1):
         times = {}
         for which in (0, 1) if number % 2 else (1, 0):
             prepare(places[which])
-            times[which] = places[which].cpu_ms(*words)
+            times[which] = places[which].run(*words)
         if number:
             found.append((times[0], times[1]))
     return found
 
 
-def _show(title: str, found: list[tuple[float, float]]) -> None:
-    ratios = sorted(new / old for old, new in found)
+def _show(title: str, found: list[tuple[Cost, Cost]]) -> None:
+    ratios = sorted(new / old for (old, _), (new, _) in found)
     low, high = ratios[len(ratios) // 10], ratios[-1 - len(ratios) // 10]
-    old, new = (statistics.median(times) for times in zip(*found, strict=True))
+    cells = []
+    for costs in zip(*found, strict=True):
+        cpu, wall = (statistics.median(times) for times in zip(*costs, strict=True))
+        cells.append(f"{cpu:7.0f} ms ({wall:.0f})")
     print(
-        f"{title:12} before {old:7.0f} ms   now {new:7.0f} ms   "
+        f"{title:12} before {cells[0]}   now {cells[1]}   "
         f"ratio {statistics.median(ratios):5.2f} (10-90 %: {low:.2f} to {high:.2f})",
         flush=True,
     )
