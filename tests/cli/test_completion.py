@@ -51,7 +51,7 @@ LABELS = [
 
 
 @pytest.fixture
-def labelled(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def labelled(folder, monkeypatch):
     """Return the folder with labels in the repository, and stackproof on PATH."""
     repository = ImageRepository(folder / ".uenv" / "repo")
     with repository.changing() as change:
@@ -78,7 +78,7 @@ def labelled(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     (tmp_path / "own.yaml").touch()
     (tmp_path / "own.squashfs").touch()
     (tmp_path / "subfolder").mkdir()
@@ -88,7 +88,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_verb_prints_the_script(folder: Path) -> None:
+def test_the_verb_prints_the_script(folder):
     for shell in completing.SHELLS:
         done = subprocess.run(
             [sys.executable, "-m", "stackproof", "completion", shell],
@@ -109,7 +109,7 @@ compopt() { :; }
 
 
 @pytest.mark.parametrize(("line", "there", "absent"), LINES)
-def test_bash(folder: Path, line: str, there: set[str], absent: set[str]) -> None:
+def test_bash(folder, line, there, absent):
     # At a terminal bash takes `=` for a word of its own.
     script = f"source ./.bash; {_BASH} complete_line '{line.replace('=', ' = ')}'"
     done = subprocess.run(
@@ -122,7 +122,7 @@ def test_bash(folder: Path, line: str, there: set[str], absent: set[str]) -> Non
 
 
 @pytest.mark.parametrize(("line", "there", "absent"), LABELS[:-1])
-def test_labels_in_bash(labelled: Path, line: str, there: set[str], absent: set[str]) -> None:
+def test_labels_in_bash(labelled, line, there, absent):
     test_bash(labelled, line, there, absent)
 
 
@@ -135,7 +135,7 @@ def test_labels_in_bash(labelled: Path, line: str, there: set[str], absent: set[
         ("stackproof image copy build::l", f"build::{_LISTED}"),
     ],
 )
-def test_a_label_at_a_terminal_of_bash(labelled: Path, line: str, label: str) -> None:
+def test_a_label_at_a_terminal_of_bash(labelled, line, label):
     """There the shell takes `:` and `@` for ends of words; what is missing is put behind them."""
     argv = ["bash", "--norc", "--noprofile", "-i"]
     missing = label.removeprefix(line.rsplit(maxsplit=1)[-1])
@@ -146,12 +146,12 @@ def test_a_label_at_a_terminal_of_bash(labelled: Path, line: str, label: str) ->
 
 @pytest.mark.battery
 @pytest.mark.parametrize(("line", "there", "absent"), [LABELS[0], *LABELS[2:]])
-def test_labels_in_zsh(labelled: Path, line: str, there: set[str], absent: set[str]) -> None:
+def test_labels_in_zsh(labelled, line, there, absent):
     test_zsh(labelled, line, there, absent)
 
 
 @pytest.mark.parametrize(("line", "there", "absent"), [LABELS[0], *LABELS[2:]])
-def test_labels_in_fish(labelled: Path, line: str, there: set[str], absent: set[str]) -> None:
+def test_labels_in_fish(labelled, line, there, absent):
     test_fish(labelled, line, there, absent)
 
 
@@ -202,7 +202,7 @@ def rest_of(words: set[str], line: str) -> set[str]:
 
 @pytest.mark.battery
 @pytest.mark.parametrize(("line", "there", "absent"), LINES[:8])
-def test_bash_at_a_terminal(folder: Path, line: str, there: set[str], absent: set[str]) -> None:
+def test_bash_at_a_terminal(folder, line, there, absent):
     argv = ["bash", "--norc", "--noprofile", "-i"]
     setup = "source ./.bash; bind 'set bell-style none'"
     shown = typed(argv, folder, setup, line, rest_of(there, line))
@@ -227,7 +227,7 @@ _stackproof
 
 
 @pytest.mark.parametrize(("line", "there", "absent"), LINES[:10])
-def test_zsh(folder: Path, line: str, there: set[str], absent: set[str]) -> None:
+def test_zsh(folder, line, there, absent):
     need("zsh")
     done = subprocess.run(
         ["zsh", "-f", "-c", _ZSH, "zsh", line], cwd=folder, capture_output=True, text=True, check=True,
@@ -239,7 +239,7 @@ def test_zsh(folder: Path, line: str, there: set[str], absent: set[str]) -> None
 
 
 @pytest.mark.parametrize(("line", "there", "absent"), LINES)
-def test_fish(folder: Path, line: str, there: set[str], absent: set[str]) -> None:
+def test_fish(folder, line, there, absent):
     need("fish")
     done = subprocess.run(
         ["fish", "--no-config", "-c", f"source ./.fish; complete -C '{line}'"],
@@ -255,9 +255,7 @@ def test_fish(folder: Path, line: str, there: set[str], absent: set[str]) -> Non
 @pytest.mark.parametrize("path", ["", "."])
 @pytest.mark.parametrize("typed_word", ["./stackproof", "{folder}/stackproof", "{installed}"])
 @pytest.mark.parametrize("shell", ["bash", "fish", pytest.param("zsh", marks=pytest.mark.battery)])
-def test_only_the_installed_program_is_started(
-    shell: str, typed_word: str, path: str, labelled: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_the_installed_program_is_started(shell, typed_word, path, labelled, monkeypatch):
     if shell == "zsh":
         need("zsh")
     elif shell == "fish":
@@ -286,13 +284,13 @@ def test_only_the_installed_program_is_started(
 MAN_PAGES = sorted(Path(__file__).parents[2].glob("docs/man/*.1"))
 
 
-def test_every_verb_has_a_man_page() -> None:
+def test_every_verb_has_a_man_page():
     names = {"-".join(("stackproof", *one.words)) for one in (TREE, *TREE.commands)}
     assert {page.stem for page in MAN_PAGES} == names
 
 
 @pytest.mark.parametrize("page", MAN_PAGES, ids=lambda page: page.stem)
-def test_man_pages_are_read_without_a_complaint(page: Path) -> None:
+def test_man_pages_are_read_without_a_complaint(page):
     need("groff")
     done = subprocess.run(
         ["groff", "-man", "-ww", "-Tutf8", "-z", page], capture_output=True, text=True, check=True

@@ -9,7 +9,6 @@ import os
 import subprocess
 import sys
 import unicodedata
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -77,7 +76,7 @@ VERBS = {
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     quoted = json.dumps(EVIL)
     text = f"schema: stackproof/recipe/1\nname: {quoted}\n{quoted}: 1\nmpi: {{{quoted}: x}}\n"
     for name in ("recipe.yaml", f"{EVIL}.yaml", "site.yaml", "bench.yaml"):
@@ -94,7 +93,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize("json_too", [False, True], ids=["text", "json"])
 @pytest.mark.parametrize("verb", VERBS)
-def test_names_of_others_in_what_verbs_say(folder: Path, verb: str, json_too: bool) -> None:
+def test_names_of_others_in_what_verbs_say(folder, verb, json_too):
     words = [word.replace("{folder}", str(folder)) for word in VERBS[verb]]
     if json_too:
         words.insert(1, "--json")
@@ -108,7 +107,7 @@ def test_names_of_others_in_what_verbs_say(folder: Path, verb: str, json_too: bo
     assert [character for character in said if character in OBEYED] == []
 
 
-def test_a_terminal_gets_our_own_signs_only(folder: Path) -> None:
+def test_a_terminal_gets_our_own_signs_only(folder):
     argv = [sys.executable, "-m", "stackproof", "check", str(folder / "recipe.yaml")]
     code, said = terminals.shown(argv, {**environment(folder), "TERM": "xterm"}, errors=True)
     assert code == 3
@@ -116,7 +115,7 @@ def test_a_terminal_gets_our_own_signs_only(folder: Path) -> None:
     assert [character for character in said if character in OBEYED] == []
 
 
-def test_a_problem_is_one_entry_whatever_it_quotes() -> None:
+def test_a_problem_is_one_entry_whatever_it_quotes():
     forged = "x\nerror: all is well [bug]\nhint: run this"
     problem = Problem(
         reason=Reason.USAGE, message=forged, hint=forged, detail=forged, where=Location(file=forged)
@@ -129,7 +128,7 @@ def test_a_problem_is_one_entry_whatever_it_quotes() -> None:
 
 
 @pytest.mark.parametrize("begin", ["=", "+", "-", "@", "\t", "\r", "\n", " =", "   @"])
-def test_no_cell_is_a_formula(begin: str) -> None:
+def test_no_cell_is_a_formula(begin):
     made = harmless.cell(f"{begin}HYPERLINK(1)")
     buffer = io.StringIO()
     csv.writer(buffer).writerow([made, harmless.cell(-1.5), harmless.cell(None), "a-b"])
@@ -147,7 +146,7 @@ IGNORABLE = [
 
 
 @pytest.mark.parametrize("clean", [harmless.text, harmless.line])
-def test_what_shows_nothing_is_shown(clean: Callable[[str], str]) -> None:
+def test_what_shows_nothing_is_shown(clean):
     """Fillers, selectors of variants, tags: whole texts are hidden in them."""
     for character in IGNORABLE:
         assert clean(f"a{character}b") == "a?b", hex(ord(character))
@@ -156,7 +155,7 @@ def test_what_shows_nothing_is_shown(clean: Callable[[str], str]) -> None:
     assert clean("Grüße, 日本語 한국어 ⠁ é") == "Grüße, 日本語 한국어 ⠁ é"
 
 
-def test_what_nobody_sees_is_shown() -> None:
+def test_what_nobody_sees_is_shown():
     """Every format character of Unicode, but the two that join and part letters of words."""
     assert len(UNSEEN) > 150
     kept = {character for character in UNSEEN if character in harmless.text(f"a{character}b")}

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -28,7 +28,7 @@ COVERS = (
 
 
 @pytest.fixture(autouse=True)
-def signals_as_they_were() -> Iterator[None]:
+def signals_as_they_were():
     before = signal.getsignal(signal.SIGTERM)
     yield
     signal.signal(signal.SIGTERM, before)
@@ -39,7 +39,7 @@ class NoOptions(Options, run="build.cli.check:run"):
 
 
 @pytest.fixture
-def verb(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Options], int]], None]:
+def verb(monkeypatch):
     """Return a function that makes its argument the verb `check`."""
 
     def install(action: Callable[[Options], int]) -> None:
@@ -73,13 +73,13 @@ def program(*argv: str, **options: object) -> subprocess.CompletedProcess[bytes]
     )
 
 
-def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version(capsys):
     assert exit_code("--version") == 0
     assert capsys.readouterr().out == f"{stackproof.__version__}\n"
     assert importlib.metadata.version("stackproof") == stackproof.__version__
 
 
-def test_version_imports_no_library() -> None:
+def test_version_imports_no_library():
     script = (
         "import sys\nfrom stackproof import cli\n"
         "try:\n    cli.main(['--version'])\nexcept SystemExit:\n    pass\n"
@@ -92,7 +92,7 @@ def test_version_imports_no_library() -> None:
     assert not heavy & set(done.stdout.splitlines()[1].split())
 
 
-def test_help_names_every_verb_on_one_screen(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_names_every_verb_on_one_screen(capsys):
     assert exit_code("--help") == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) < 40
@@ -102,7 +102,7 @@ def test_help_names_every_verb_on_one_screen(capsys: pytest.CaptureFixture[str])
     assert [line[:-1] for line in lines if line.endswith(":")] == [*cli.GROUPS]
 
 
-def test_pages_and_completions_have_the_groups_of_help(capsys: pytest.CaptureFixture[str]) -> None:
+def test_pages_and_completions_have_the_groups_of_help(capsys):
     docs = Path(__file__).parents[2] / "docs"
     titles = [title.capitalize() for title in cli.GROUPS]
     page = (docs / "reference" / "commands.md").read_text()
@@ -115,7 +115,7 @@ def test_pages_and_completions_have_the_groups_of_help(capsys: pytest.CaptureFix
     assert f"_stackproof_commands[.]='{' '.join(cli.VERBS)}'" in capsys.readouterr().out
 
 
-def test_no_verb_shows_help_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_verb_shows_help_on_standard_error(capsys):
     assert exit_code() == ExitCode.USAGE
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -123,20 +123,20 @@ def test_no_verb_shows_help_on_standard_error(capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize("argv", [("nonsense",), ("--nonsense",), ("check",), ("check", "--vers")])
-def test_wrong_usage(capsys: pytest.CaptureFixture[str], argv: tuple[str, ...]) -> None:
+def test_wrong_usage(capsys, argv):
     assert exit_code(*argv) == ExitCode.USAGE
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "error:" in captured.err
 
 
-def test_an_unknown_verb_is_told_which_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_verb_is_told_which_there_are(capsys):
     exit_code("chekc")
     assert "check" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", cli.VERBS)
-def test_every_verb_has_help(capsys: pytest.CaptureFixture[str], name: str) -> None:
+def test_every_verb_has_help(capsys, name):
     assert exit_code(name, "--help") == 0
     captured = capsys.readouterr()
     assert f"stackproof {name}" in captured.out
@@ -144,33 +144,27 @@ def test_every_verb_has_help(capsys: pytest.CaptureFixture[str], name: str) -> N
 
 
 @pytest.mark.parametrize("code", [0, 8, ExitCode.JOB])
-def test_the_exit_code_of_a_verb(verb: Callable[..., None], code: int) -> None:
+def test_the_exit_code_of_a_verb(verb, code):
     verb(lambda _: code)
     assert exit_code("check") == code
 
 
 @pytest.mark.parametrize("reason", Reason)
-def test_the_reason_decides_the_exit_code(
-    verb: Callable[..., None], capsys: pytest.CaptureFixture[str], reason: Reason
-) -> None:
+def test_the_reason_decides_the_exit_code(verb, capsys, reason):
     verb(raises(fail(reason, "what", hint="do")))
     assert exit_code("check") == reason.exit_code
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", f"error: what [{reason}]\nhint: do\n")
 
 
-def test_all_problems_are_shown(
-    verb: Callable[..., None], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_all_problems_are_shown(verb, capsys):
     problems = [Problem(reason=Reason.UNKNOWN_KEY, message=word) for word in ("one", "two")]
     verb(raises(StackproofError(*problems)))
     assert exit_code("check") == ExitCode.INVALID
     assert capsys.readouterr().err == "error: one [unknown-key]\nerror: two [unknown-key]\n"
 
 
-def test_debug_adds_the_traceback_and_keeps_the_exit_code(
-    verb: Callable[..., None], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_debug_adds_the_traceback_and_keeps_the_exit_code(verb, capsys):
     verb(raises(fail(Reason.NO_FUSE, "what")))
     assert exit_code("--debug", "check") == ExitCode.NOT_POSSIBLE
     text = capsys.readouterr().err
@@ -178,14 +172,14 @@ def test_debug_adds_the_traceback_and_keeps_the_exit_code(
     assert text.endswith("error: what [no-fuse]\n")
 
 
-def test_an_interrupt(verb: Callable[..., None], capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_interrupt(verb, capsys):
     verb(raises(KeyboardInterrupt()))
     assert exit_code("check") == ExitCode.INTERRUPTED
     assert "interrupted" in capsys.readouterr().err
 
 
 @pytest.mark.battery
-def test_sigterm_unwinds_like_an_interrupt(verb: Callable[..., None]) -> None:
+def test_sigterm_unwinds_like_an_interrupt(verb):
     unwound = []
 
     def action(_: Options) -> int:
@@ -204,9 +198,7 @@ def test_sigterm_unwinds_like_an_interrupt(verb: Callable[..., None]) -> None:
 @pytest.mark.parametrize(
     "error", [ZeroDivisionError("x"), OSError(errno.EIO, "x"), RecursionError()]
 )
-def test_everything_else_is_a_bug_of_ours(
-    verb: Callable[..., None], capsys: pytest.CaptureFixture[str], error: Exception
-) -> None:
+def test_everything_else_is_a_bug_of_ours(verb, capsys, error):
     verb(raises(error))
     assert exit_code("check") == ExitCode.BUG
     text = capsys.readouterr().err
@@ -216,13 +208,13 @@ def test_everything_else_is_a_bug_of_ours(
     assert "Traceback" in capsys.readouterr().err
 
 
-def test_no_space_is_no_bug(verb: Callable[..., None], capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_space_is_no_bug(verb, capsys):
     verb(raises(OSError(errno.ENOSPC, "no space", "/some/file")))
     assert exit_code("check") == Reason.DISK_FULL.exit_code
     assert "/some/file" in capsys.readouterr().err
 
 
-def test_a_working_folder_that_is_gone_is_no_bug(tmp_path: Path) -> None:
+def test_a_working_folder_that_is_gone_is_no_bug(tmp_path):
     folder = tmp_path / "gone"
     folder.mkdir()
     script = 'rmdir "$1"; exec "$2" -m stackproof check mpich.yaml'
@@ -234,7 +226,7 @@ def test_a_working_folder_that_is_gone_is_no_bug(tmp_path: Path) -> None:
     assert "the folder that this was started in is there no more [file-missing]" in done.stderr
 
 
-def test_a_reader_that_has_gone_is_no_error() -> None:
+def test_a_reader_that_has_gone_is_no_error():
     reader, writer = os.pipe()
     os.close(reader)
     with os.fdopen(writer, "wb") as stream:
@@ -243,7 +235,7 @@ def test_a_reader_that_has_gone_is_no_error() -> None:
 
 
 @pytest.mark.parametrize("code", [0, 8])
-def test_a_reader_that_has_gone_does_not_hide_the_verdict(code: int) -> None:
+def test_a_reader_that_has_gone_does_not_hide_the_verdict(code):
     script = (
         "import sys, types\nfrom stackproof import cli\n"
         f"def run(_):\n    print('x')\n    return {code}\n"
@@ -266,7 +258,7 @@ def test_a_reader_that_has_gone_does_not_hide_the_verdict(code: int) -> None:
     assert (done.returncode, done.stderr) == (code, b"")
 
 
-def test_output_that_nothing_can_take() -> None:
+def test_output_that_nothing_can_take():
     with open("/dev/full", "wb") as stream:
         done = program("--help", stdout=stream)
     assert done.returncode == Reason.DISK_FULL.exit_code
@@ -274,20 +266,18 @@ def test_output_that_nothing_can_take() -> None:
     assert b"Exception ignored" not in done.stderr
 
 
-def test_the_installed_program_is_the_same() -> None:
+def test_the_installed_program_is_the_same():
     scripts = importlib.metadata.entry_points(group="console_scripts", name="stackproof")
     assert [script.load() for script in scripts] == [cli.main]
 
 
-def test_help_before_a_verb_is_about_all_of_them(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_before_a_verb_is_about_all_of_them(capsys):
     assert exit_code("--help", "run") == 0
     shown = capsys.readouterr().out
     assert all(f"\n  {name} " in shown for name in cli.VERBS)
 
 
-def test_help_is_as_wide_as_the_terminal(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_help_is_as_wide_as_the_terminal(capsys, monkeypatch):
     widths = {}
     for columns in ("60", "200", "none", "0"):
         monkeypatch.setenv("COLUMNS", columns)

@@ -62,7 +62,7 @@ def run(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str]:
     return caught.value.code, capsys.readouterr().err
 
 
-def test_of_every_option_with_a_path_it_is_known_whether_it_is_written() -> None:
+def test_of_every_option_with_a_path_it_is_known_whether_it_is_written():
     unknown = [
         (name, option.names[-1])
         for name, command in COMMANDS.items()
@@ -79,7 +79,7 @@ def test_of_every_option_with_a_path_it_is_known_whether_it_is_written() -> None
 
 
 @pytest.fixture
-def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def mine(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "thesis.tex"
     path.write_text("years of work\n")
@@ -101,9 +101,7 @@ def _unread(path: Path) -> tuple[int, ...]:
 
 @pytest.mark.parametrize("how", ["itself", "link", "hard link", "folder", "pipe", "link to a link"])
 @pytest.mark.parametrize(("name", "option", "kind"), OUTPUTS)
-def test_what_is_somebodys_stays(
-    capsys: pytest.CaptureFixture[str], mine: Path, name: str, option: str, kind: str, how: str
-) -> None:
+def test_what_is_somebodys_stays(capsys, mine, name, option, kind, how):
     target = mine.with_name("out")
     match how:
         case "itself":
@@ -131,9 +129,7 @@ def test_what_is_somebodys_stays(
 
 
 @pytest.mark.parametrize(("name", "option", "kind"), OUTPUTS)
-def test_an_input_is_never_the_output(
-    capsys: pytest.CaptureFixture[str], mine: Path, name: str, option: str, kind: str
-) -> None:
+def test_an_input_is_never_the_output(capsys, mine, name, option, kind):
     """Not even where it is of the kind that is written, and has another name."""
     own = mine.with_name("own")
     own.write_bytes(SAMPLES[kind])
@@ -148,9 +144,7 @@ def test_an_input_is_never_the_output(
 
 
 @pytest.mark.parametrize(("name", "option", "kind"), OUTPUTS)
-def test_no_command_makes_the_folder_of_a_file(
-    capsys: pytest.CaptureFixture[str], mine: Path, name: str, option: str, kind: str
-) -> None:
+def test_no_command_makes_the_folder_of_a_file(capsys, mine, name, option, kind):
     """A folder that is not there is one of a slip of the hand, whatever was to be written."""
     target = mine.with_name("no-folder") / "out"
     code, err = run(capsys, *name.split(), *MORE[name], option, str(target))
@@ -179,7 +173,7 @@ SAMPLES = {
 
 
 @pytest.mark.parametrize("kind", outputs.KINDS)
-def test_a_file_of_its_own_kind_may_be_replaced(tmp_path: Path, kind: str) -> None:
+def test_a_file_of_its_own_kind_may_be_replaced(tmp_path, kind):
     own = tmp_path / "own"
     assert outputs.claim(own, kind) == str(own)  # nothing is there
     own.touch()
@@ -197,7 +191,7 @@ def test_a_file_of_its_own_kind_may_be_replaced(tmp_path: Path, kind: str) -> No
             assert caught.value.reason is Reason.NOT_REPLACED
 
 
-def test_archives_of_others_are_no_packs(tmp_path: Path) -> None:
+def test_archives_of_others_are_no_packs(tmp_path):
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
         archive.addfile(tarfile.TarInfo("photo.raw"), io.BytesIO())
@@ -207,13 +201,13 @@ def test_archives_of_others_are_no_packs(tmp_path: Path) -> None:
             outputs.claim(tmp_path / "own.tar.gz", "pack")
 
 
-def test_a_device_is_no_place(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_device_is_no_place(capsys):
     code, err = run(capsys, "report", "results", "-o", "/dev/null")
     assert (code, Path("/dev/null").is_char_device()) == (2, True)
     assert "no plain file" in err
 
 
-def test_a_lock_of_another_program_stays(mine: Path) -> None:
+def test_a_lock_of_another_program_stays(mine):
     with pytest.raises(StackproofError):
         outputs.write(mine, json.dumps({}), "lock")
     assert mine.read_text() == "years of work\n"
@@ -241,9 +235,7 @@ PRECIOUS = (
     ],
     ids=lambda argv: " ".join(argv[:2]),
 )
-def test_defaults_and_folders(
-    capsys: pytest.CaptureFixture[str], mine: Path, argv: list[str]
-) -> None:
+def test_defaults_and_folders(capsys, mine, argv):
     """Whatever else is wrong with these command lines, what is there is there afterwards."""
     precious = dict.fromkeys(PRECIOUS, b"years of work\n")
     for name, content in precious.items():
@@ -261,7 +253,7 @@ def test_defaults_and_folders(
     assert {n: (mine.parent / n).read_bytes() for n in precious} == precious
 
 
-def test_a_link_that_another_user_planted_is_not_followed(tmp_path: Path) -> None:
+def test_a_link_that_another_user_planted_is_not_followed(tmp_path):
     """It would have a file made, or replaced, wherever it leads; one's own link is followed."""
     need("root")
     (tmp_path / "out").symlink_to(tmp_path / "elsewhere")

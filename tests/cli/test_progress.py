@@ -30,9 +30,7 @@ def piece(what: str, **more: object) -> Event:
     return Event(what=what, **given)  # type: ignore[arg-type]
 
 
-def test_in_a_log_each_piece_has_a_line_with_what_is_left(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_in_a_log_each_piece_has_a_line_with_what_is_left(capsys):
     monitor = progress.monitor()
     monitor(piece("progress"))
     assert capsys.readouterr().err == ""
@@ -42,19 +40,17 @@ def test_in_a_log_each_piece_has_a_line_with_what_is_left(
     )
 
 
-def test_what_is_left_may_be_of_a_part(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_left_may_be_of_a_part(capsys):
     progress.monitor()(piece("piece", left_of="of this block"))
     assert capsys.readouterr().err.endswith("  about 12 min left of this block\n")
 
 
-def test_where_nothing_is_left_none_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_where_nothing_is_left_none_is_said(capsys):
     progress.monitor()(piece("piece", seconds=1.0, left_s=0.0, left_of="of this block"))
     assert capsys.readouterr().err.endswith("stackproof-bench  1.0 s\n")
 
 
-def test_on_a_terminal_one_line_says_what_is_left_however_narrow(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_on_a_terminal_one_line_says_what_is_left_however_narrow(monkeypatch):
     terminal = on_terminal(monkeypatch)
     monitor = progress.monitor()
     monitor(piece("progress", text="a-very-long-name-of-an-arm " * 4))
@@ -66,7 +62,7 @@ def test_on_a_terminal_one_line_says_what_is_left_however_narrow(
     assert "…" in said
 
 
-def test_an_error_has_a_line_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_has_a_line_of_its_own(monkeypatch):
     terminal = on_terminal(monkeypatch)
 
     def interrupted(_: list[str]) -> int:
@@ -80,7 +76,7 @@ def test_an_error_has_a_line_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None
     assert lines[1].startswith("error: interrupted")
 
 
-def test_a_line_that_has_ended_is_not_ended_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_that_has_ended_is_not_ended_again(monkeypatch):
     terminal = on_terminal(monkeypatch)
     monitor = progress.monitor()
     monitor(piece("progress"))

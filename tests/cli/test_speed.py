@@ -55,9 +55,7 @@ def among(listed: set[str], names: set[str]) -> set[str]:
 
 
 @pytest.mark.parametrize("command", LEAVES, ids=lambda command: "-".join(command.words))
-def test_help_imports_the_arguments_of_its_verb_only(
-    command: commandtree.DocumentedCommand,
-) -> None:
+def test_help_imports_the_arguments_of_its_verb_only(command):
     names = imported(*command.words, "--help")
     ours = {name for name in names if name.startswith("stackproof.")}
     rooms = {name for name in ours if name.endswith((".cli", ".effects")) or name.count(".") == 1}
@@ -95,11 +93,11 @@ def test_help_imports_the_arguments_of_its_verb_only(
         ((choices.NODE_CPUS,), (SlurmSpec().cpus,)),
     ],
 )
-def test_choices_are_those_of_the_code(words: tuple[object, ...], source: object) -> None:
+def test_choices_are_those_of_the_code(words, source):
     assert words == tuple(source)  # type: ignore[arg-type, call-overload]
 
 
-def test_every_command_calls_a_function_that_there_is() -> None:
+def test_every_command_calls_a_function_that_there_is():
     for command in LEAVES:
         run = command.run
         module, _, name = run.partition(":")
@@ -121,7 +119,7 @@ NOT_FOR_WHEELS = {
 
 
 @pytest.mark.parametrize("command", ["check --offline", "check", "plan", "build --stop-after lock"])
-def test_a_recipe_for_wheels_imports_no_other_engine(command: str, tmp_path: Path) -> None:
+def test_a_recipe_for_wheels_imports_no_other_engine(command, tmp_path):
     for name in ("mpich.yaml", "mpich.lock.json"):
         shutil.copy(RECIPES / name, tmp_path)
     names = imported(*command.split(), "mpich.yaml", cwd=tmp_path)
@@ -130,7 +128,7 @@ def test_a_recipe_for_wheels_imports_no_other_engine(command: str, tmp_path: Pat
 
 
 @pytest.mark.battery
-def test_an_unchanged_build_imports_no_other_engine(tmp_path: Path) -> None:
+def test_an_unchanged_build_imports_no_other_engine(tmp_path):
     need("network", "gcc", "bubblewrap", "mksquashfs")
     for name in ("mpich.yaml", "mpich.lock.json"):
         shutil.copy(RECIPES / name, tmp_path)
@@ -151,7 +149,7 @@ NOT_FOR_JUDGING = {
 }  # fmt: skip
 
 
-def test_a_judgement_imports_nothing_that_makes_something(tmp_path: Path) -> None:
+def test_a_judgement_imports_nothing_that_makes_something(tmp_path):
     need("gcc")
     lab = Lab(tmp_path)
     for folder in ("old", "new"):
@@ -166,7 +164,7 @@ def test_a_judgement_imports_nothing_that_makes_something(tmp_path: Path) -> Non
     assert not among(NOT_FOR_JUDGING, names)
 
 
-def test_only_a_page_imports_what_makes_it() -> None:
+def test_only_a_page_imports_what_makes_it():
     """`compare` and `bench` judge with the modules that also make the report."""
     program = "import sys, stackproof.report.cli.report; print('jinja2' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)

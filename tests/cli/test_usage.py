@@ -8,7 +8,6 @@ import re
 import shlex
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -55,9 +54,7 @@ def run(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]:
         (["run", "a.squashfs", "--vieu", "x", "--", "true"], "`--vieu`", "--view", "-- COMMAND"),
     ],
 )  # fmt: skip
-def test_what_was_meant(
-    capsys: pytest.CaptureFixture[str], argv: list[str], message: str, guess: str, usage: str
-) -> None:
+def test_what_was_meant(capsys, argv, message, guess, usage):
     code, out, err = run(capsys, *argv)
     assert (code, out) == (ExitCode.USAGE, "")
     first, second, hint = err.splitlines()
@@ -70,7 +67,7 @@ def test_what_was_meant(
 
 
 @pytest.mark.parametrize("verb", ["recipe", "site", "cluster", "image"])
-def test_a_renamed_action_is_named(capsys: pytest.CaptureFixture[str], verb: str) -> None:
+def test_a_renamed_action_is_named(capsys, verb):
     code, _, err = run(capsys, verb, "list")
     assert code == ExitCode.USAGE
     assert f"`{verb} list` is `{verb} ls`" in err
@@ -96,7 +93,7 @@ def test_a_renamed_action_is_named(capsys: pytest.CaptureFixture[str], verb: str
         (["import", "f"], "`-o/--output`, `--placement` must be given"),
     ],
 )
-def test_in_words(capsys: pytest.CaptureFixture[str], argv: list[str], message: str) -> None:
+def test_in_words(capsys, argv, message):
     code, _, err = run(capsys, *argv)
     assert code == ExitCode.USAGE
     assert message in err.splitlines()[0]
@@ -111,18 +108,14 @@ def test_in_words(capsys: pytest.CaptureFixture[str], argv: list[str], message: 
         (["cluster", "exec", "node1", "--", "true"], "cluster exec --on node1 -- …"),
     ],
 )
-def test_what_was_meant_is_said(
-    capsys: pytest.CaptureFixture[str], argv: list[str], hint: str
-) -> None:
+def test_what_was_meant_is_said(capsys, argv, hint):
     code, _, err = run(capsys, *argv)
     assert code == ExitCode.USAGE
     assert hint in err.splitlines()[-1]
     assert "commas" not in run(capsys, "build", "a", "b")[2]  # that takes one
 
 
-def test_a_program_named_like_no_node_is_a_command(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_program_named_like_no_node_is_a_command(capsys, tmp_path, monkeypatch):
     tmp_path.chmod(0o700)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     for program in ("env", "nodejs", "head"):
@@ -130,7 +123,7 @@ def test_a_program_named_like_no_node_is_a_command(
         assert (code, "is not up" in err) == (ExitCode.NOT_POSSIBLE, True)
 
 
-def test_a_hint_that_every_verb_gives_says_which_have_its_option() -> None:
+def test_a_hint_that_every_verb_gives_says_which_have_its_option():
     """`bench` and others, whose nodes are there, have no `--site`."""
     two = Placement(name="two", ranks=(Rank(node="a"), Rank(node="b")))
     setup = Setup(family="openmpi", version="5.0.8", placement=two, fabric="ethernet")
@@ -146,14 +139,14 @@ def test_a_hint_that_every_verb_gives_says_which_have_its_option() -> None:
 
 
 @pytest.mark.parametrize("argv", [["help"], ["--help"], ["-h"]])
-def test_help_of_all(capsys: pytest.CaptureFixture[str], argv: list[str]) -> None:
+def test_help_of_all(capsys, argv):
     code, out, err = run(capsys, *argv)
     assert (code, err) == (0, "")
     assert "bench" in out
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_help_of_a_command(capsys: pytest.CaptureFixture[str], name: str) -> None:
+def test_help_of_a_command(capsys, name):
     words = name.split()
     code, out, err = run(capsys, "help", *words)
     assert (code, err) == (0, "")
@@ -164,7 +157,7 @@ def test_help_of_a_command(capsys: pytest.CaptureFixture[str], name: str) -> Non
         assert word not in out
 
 
-def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version(capsys):
     assert run(capsys, "-V") == run(capsys, "--version") == (0, f"{stackproof.__version__}\n", "")
     out = run(capsys, "-VV")[1]
     for part in (stackproof.__version__, sys.executable, os.path.dirname(stackproof.__file__)):
@@ -189,7 +182,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         ["cluster", "status", "--name", "no_name!", "--json"],
     ],
 )
-def test_json_errors(capsys: pytest.CaptureFixture[str], argv: list[str]) -> None:
+def test_json_errors(capsys, argv):
     code, out, err = run(capsys, *argv)
     data = json.loads(out)
     problems = document.problems(document.parse(out, file="stdout"), "problems")
@@ -200,7 +193,7 @@ def test_json_errors(capsys: pytest.CaptureFixture[str], argv: list[str]) -> Non
     assert f"error: {first['message']} [{first['reason']}]" in err
 
 
-def test_the_json_of_another_program_is_not_ours(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_json_of_another_program_is_not_ours(capsys):
     assert run(capsys, "run", "nowhere.squashfs", "--", "prog", "--json")[1] == ""
 
 
@@ -208,7 +201,7 @@ def test_the_json_of_another_program_is_not_ours(capsys: pytest.CaptureFixture[s
     ("word", "guess"),
     [("--ouput", "--output"), ("--out", "--output"), ("--xyz", ""), ("", "")],
 )
-def test_guesses(word: str, guess: str) -> None:
+def test_guesses(word, guess):
     names = ("--output", "--in-memory")
     assert did_you_mean(word, names) == (f"did you mean `{guess}`? " if guess else "")
 
@@ -222,7 +215,7 @@ def test_guesses(word: str, guess: str) -> None:
         ({"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}, b"..."),
     ],
 )
-def test_every_locale_can_show_help(environment: dict[str, str], marks: bytes) -> None:
+def test_every_locale_can_show_help(environment, marks):
     done = subprocess.run(
         [sys.executable, "-m", "stackproof", "run", "--help"], capture_output=True, check=False,
         env={**os.environ, **environment},
@@ -231,7 +224,7 @@ def test_every_locale_can_show_help(environment: dict[str, str], marks: bytes) -
     assert marks in done.stdout
 
 
-def test_json_in_any_encoding(tmp_path: os.PathLike[str]) -> None:
+def test_json_in_any_encoding(tmp_path):
     name = "nöt ●🙂.yaml"
     done = subprocess.run(
         [sys.executable, "-m", "stackproof", "check", name, "--json"], capture_output=True,
@@ -241,7 +234,7 @@ def test_json_in_any_encoding(tmp_path: os.PathLike[str]) -> None:
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
-def test_closed_streams(closed: str) -> None:
+def test_closed_streams(closed):
     """A stream that is closed is none of the files that are opened later."""
     line = f'exec "{sys.executable}" -m stackproof site ls {closed}'
     done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
@@ -250,7 +243,7 @@ def test_closed_streams(closed: str) -> None:
 
 
 @pytest.mark.parametrize("name", [*LEAVES, ""])
-def test_examples_parse(name: str) -> None:
+def test_examples_parse(name):
     """Every command has examples, they are of that command, and its parser takes them."""
     shown = COMMANDS[name].examples
     assert shown
@@ -264,17 +257,17 @@ def test_examples_parse(name: str) -> None:
             assert cli.build_parser(verb, alone=True).parse_args(argv[1:]).verb == verb
 
 
-def test_there_are_examples_of_no_other_commands() -> None:
+def test_there_are_examples_of_no_other_commands():
     assert set(EXAMPLES) == {*LEAVES, ""}
     assert set(OUTPUTS) < set(LEAVES)
 
 
-def test_every_verb_shows_an_output() -> None:
+def test_every_verb_shows_an_output():
     assert {name.split()[0] for name in OUTPUTS} == {name.split()[0] for name in LEAVES}
 
 
 @pytest.mark.parametrize("name", OUTPUTS)
-def test_help_shows_an_output(capsys: pytest.CaptureFixture[str], name: str) -> None:
+def test_help_shows_an_output(capsys, name):
     """Its line is of the command and parses; it is short, and stands in help and in the page."""
     line, *text = OUTPUTS[name]
     assert line.startswith(f"$ stackproof {name} ") or line == f"$ stackproof {name}"
@@ -289,13 +282,13 @@ def test_help_shows_an_output(capsys: pytest.CaptureFixture[str], name: str) -> 
 
 
 @pytest.mark.parametrize("name", ["check", "plan", "recipe ls", "explain", "site ls", "completion"])
-def test_an_output_has_the_shape_of_today(tmp_path: Path, name: str) -> None:
+def test_an_output_has_the_shape_of_today(tmp_path, name):
     line, *text = OUTPUTS[name]
     done = inprocess.stackproof(*shlex.split(line)[2:], cwd=tmp_path)
     assert documented.is_like(text, done.stderr + done.stdout)
 
 
-def test_the_shape_of_an_output() -> None:
+def test_the_shape_of_an_output():
     text = ["a 12  5 MB", "…", "at /data/x 0123456789ab"]
     assert documented.is_like(text, "a 7 6 MB\nx\n\nat /tmp/y ba9876543210\n")
     assert documented.is_like(text, "a 7 6 MB\nat /tmp/y ba9876543210")
@@ -313,7 +306,7 @@ ABSENT = {
 }  # fmt: skip
 
 
-def test_every_option_with_a_value_says_what_it_is_without() -> None:
+def test_every_option_with_a_value_says_what_it_is_without():
     """By a default, by what is done, or because it may be given several times or must be given."""
     said = ("default", "left out", "without", "may be given", "may be repeated", "once for each")
     bare = [

@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.machine, pytest.mark.usefixtures("runtime")]
 # ---------------------------------------------------------------------------------- what a node is
 
 
-def test_each_node_is_a_machine_of_its_own() -> None:
+def test_each_node_is_a_machine_of_its_own():
     state = cluster_up.up(ClusterSpec(nodes=3))
     for node in (state.head, *state.nodes):
         assert told(state, node.name, "hostname") == node.name
@@ -50,7 +50,7 @@ def test_each_node_is_a_machine_of_its_own() -> None:
     assert len(namespaces(state)) == 4 * 5
 
 
-def test_there_may_be_as_many_nodes_as_is_said() -> None:
+def test_there_may_be_as_many_nodes_as_is_said():
     state = cluster_up.up(ClusterSpec(nodes=model.MAX_NODES, delay="1ms"))
     assert not state.faults
     last = f"node{model.MAX_NODES}"
@@ -60,7 +60,7 @@ def test_there_may_be_as_many_nodes_as_is_said() -> None:
     assert len({node.pid for node in state.nodes}) == model.MAX_NODES
 
 
-def test_nodes_know_each_other_by_name() -> None:
+def test_nodes_know_each_other_by_name():
     state = cluster_up.up(ClusterSpec())
     for here in (None, "node1", "node2"):
         for there in ("head", "node1", "node2"):
@@ -68,7 +68,7 @@ def test_nodes_know_each_other_by_name() -> None:
             assert found.split() == [model.address_of(there), there]
 
 
-def test_names_are_found_where_something_is_mounted_below_etc(tmp_path: Path) -> None:
+def test_names_are_found_where_something_is_mounted_below_etc(tmp_path):
     """As in a container: an overlay on /etc would hide it, so only /etc/hosts is replaced."""
     need("root")
     script = (
@@ -91,7 +91,7 @@ def test_names_are_found_where_something_is_mounted_below_etc(tmp_path: Path) ->
     assert done.stdout.split() == ["10.77.0.2", "node2", "bound", "0"]
 
 
-def test_processes_that_lost_their_parent_are_reaped() -> None:
+def test_processes_that_lost_their_parent_are_reaped():
     state = cluster_up.up(ClusterSpec(nodes=1))
     for where in (None, "node1"):
         told(state, where, "sh", "-c", "for i in 1 2 3; do (sleep 0.05 &); done")
@@ -99,7 +99,7 @@ def test_processes_that_lost_their_parent_are_reaped() -> None:
         assert wait_until(lambda: "sleep" not in told(state, where, "ps", "-A"))  # noqa: B023
 
 
-def test_a_path_of_tmp_is_seen_when_it_is_shared(tmp_path: Path) -> None:
+def test_a_path_of_tmp_is_seen_when_it_is_shared(tmp_path):
     first, second = tmp_path / "first", tmp_path / "second"
     first.mkdir()
     state = cluster_up.up(ClusterSpec(shared=(str(first),)))
@@ -117,7 +117,7 @@ def test_a_path_of_tmp_is_seen_when_it_is_shared(tmp_path: Path) -> None:
     assert (second / "word").read_text() == "three\n"
 
 
-def test_a_checkout_below_tmp_is_seen_with_what_comes_with_it() -> None:
+def test_a_checkout_below_tmp_is_seen_with_what_comes_with_it():
     """The package, and in a checkout the folders beside it: an arm may be a recipe's name."""
     checkout = shipped.root("recipes").parent
     with tempfile.TemporaryDirectory(dir="/tmp") as name:
@@ -138,7 +138,7 @@ def test_a_checkout_below_tmp_is_seen_with_what_comes_with_it() -> None:
     assert "mpich" in done.stdout.split(), done.stderr
 
 
-def test_a_link_below_tmp_is_followed_when_it_is_shared() -> None:
+def test_a_link_below_tmp_is_followed_when_it_is_shared():
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         (Path(folder) / "word").write_text("there")
         link = Path(folder) / "link"
@@ -149,7 +149,7 @@ def test_a_link_below_tmp_is_followed_when_it_is_shared() -> None:
         assert told(state, "node1", "cat", str(link)) == "there"
 
 
-def test_a_link_below_tmp_is_followed_from_the_start() -> None:
+def test_a_link_below_tmp_is_followed_from_the_start():
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         real = Path(folder) / "real"
         real.mkdir()
@@ -160,7 +160,7 @@ def test_a_link_below_tmp_is_followed_from_the_start() -> None:
         assert told(state, "node1", "cat", str(link / "word")) == "there"
 
 
-def test_sharing_what_is_not_there_is_an_error() -> None:
+def test_sharing_what_is_not_there_is_an_error():
     state = cluster_up.up(ClusterSpec(nodes=1))
     with pytest.raises(StackproofError) as caught:
         cluster_up.share(state, ("/tmp/there-is-nothing",))
@@ -170,7 +170,7 @@ def test_sharing_what_is_not_there_is_an_error() -> None:
 # ------------------------------------------------------------------------------ nothing left behind
 
 
-def test_twenty_clusters_leave_nothing(runtime: Path) -> None:
+def test_twenty_clusters_leave_nothing(runtime):
     before = machine()
     names: set[str] = set()
     for number in range(20):
@@ -199,7 +199,7 @@ def parts(state: ClusterState) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("part", ["head", "unshare of the head"])
-def test_killing_what_it_stands_on_ends_everything(part: str, runtime: Path) -> None:
+def test_killing_what_it_stands_on_ends_everything(part, runtime):
     before = machine()
     state = cluster_up.up(ClusterSpec(rate="1gbit"))
     names = namespaces(state)
@@ -216,7 +216,7 @@ def test_killing_what_it_stands_on_ends_everything(part: str, runtime: Path) -> 
 
 
 @pytest.mark.parametrize("after", [0.0, 0.02, 0.05, 0.1, 0.15])
-def test_a_start_that_is_killed_leaves_nothing(after: float, runtime: Path) -> None:
+def test_a_start_that_is_killed_leaves_nothing(after, runtime):
     script = (
         "from stackproof.cluster.model import ClusterSpec\nfrom stackproof.cluster.effects import up as cluster\n"
         "print('go', flush=True)\ncluster.up(ClusterSpec(nodes=4, rate='1gbit'))\n"
@@ -231,7 +231,7 @@ def test_a_start_that_is_killed_leaves_nothing(after: float, runtime: Path) -> N
         assert told(cluster_up.up(ClusterSpec(nodes=1)), "node1", "hostname") == "node1"
 
 
-def test_down_finds_a_cluster_whose_folder_was_deleted(runtime: Path) -> None:
+def test_down_finds_a_cluster_whose_folder_was_deleted(runtime):
     state = cluster_up.up(ClusterSpec())
     names = namespaces(state)
     for entry in Path(state.folder).iterdir():
@@ -242,7 +242,7 @@ def test_down_finds_a_cluster_whose_folder_was_deleted(runtime: Path) -> None:
     assert wait_until(lambda: not held(names) and not marked(runtime))
 
 
-def test_a_node_that_died_is_seen_and_replaced() -> None:
+def test_a_node_that_died_is_seen_and_replaced():
     state = cluster_up.up(ClusterSpec(rate="1gbit"))
     os.kill(state.nodes[1].pid, signal.SIGKILL)
     assert wait_until(lambda: bool(cluster_up.status().faults))  # type: ignore[union-attr]
@@ -262,9 +262,7 @@ def test_a_node_that_died_is_seen_and_replaced() -> None:
     assert fresh.head.pid != state.head.pid
 
 
-def test_a_node_that_dies_as_the_cluster_comes_up_takes_nobody_along(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_node_that_dies_as_the_cluster_comes_up_takes_nobody_along(monkeypatch):
     """All nodes were ready, and the head learns last that the cluster stays."""
     real = cluster_node.send
 
@@ -289,7 +287,7 @@ def test_a_node_that_dies_as_the_cluster_comes_up_takes_nobody_along(
     assert [node.alive for node in (seen.head, *seen.nodes)] == [True, True, False]
 
 
-def test_a_broken_cluster_goes_down() -> None:
+def test_a_broken_cluster_goes_down():
     state = cluster_up.up(ClusterSpec())
     names = namespaces(state)
     os.kill(state.nodes[0].pid, signal.SIGKILL)
@@ -297,7 +295,7 @@ def test_a_broken_cluster_goes_down() -> None:
     assert wait_until(lambda: not held(names))
 
 
-def test_two_clusters_do_not_meet() -> None:
+def test_two_clusters_do_not_meet():
     one = cluster_up.up(ClusterSpec(name="one", nodes=1))
     two = cluster_up.up(ClusterSpec(name="two", nodes=2))
     assert not namespaces(one) & namespaces(two)
@@ -307,7 +305,7 @@ def test_two_clusters_do_not_meet() -> None:
     assert told(two, "node2", "hostname") == "node2"
 
 
-def test_up_again_is_no_work_for_the_same_and_an_error_for_another() -> None:
+def test_up_again_is_no_work_for_the_same_and_an_error_for_another():
     state = cluster_up.up(ClusterSpec(rate="1gbit"))
     assert cluster_up.up(ClusterSpec(rate="1000mbit")).head == state.head
     for other in (ClusterSpec(nodes=3, rate="1gbit"), ClusterSpec(), ClusterSpec(rate="2gbit")):
@@ -317,7 +315,7 @@ def test_up_again_is_no_work_for_the_same_and_an_error_for_another() -> None:
     assert cluster_up.require().head == state.head
 
 
-def test_two_starts_at_once_give_one_cluster() -> None:
+def test_two_starts_at_once_give_one_cluster():
     states: list[ClusterState] = []
     threads = [
         threading.Thread(target=lambda: states.append(cluster_up.up(ClusterSpec())))
@@ -330,7 +328,7 @@ def test_two_starts_at_once_give_one_cluster() -> None:
     assert len({state.head.pid for state in states}) == 1
 
 
-def test_what_a_launch_left_can_be_ended() -> None:
+def test_what_a_launch_left_can_be_ended():
     state = cluster_up.up(ClusterSpec())
     for node in ("node1", "node2"):
         told(state, node, "sh", "-c", "setsid sleep 60 >/dev/null 2>&1 &")

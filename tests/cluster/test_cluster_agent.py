@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -16,7 +15,7 @@ from stackproof.cluster.model import ClusterSpec
 pytestmark = [pytest.mark.machine, pytest.mark.usefixtures("runtime")]
 
 
-def test_the_agent_runs_the_words_of_the_launcher_on_the_node() -> None:
+def test_the_agent_runs_the_words_of_the_launcher_on_the_node():
     state = cluster_up.up(ClusterSpec())
     done = program(state, "-x", "node2", "hostname;", "echo", "$COLOUR", "'a  b'", COLOUR="red")
     assert done.stdout == "node2\nred a  b\n"
@@ -26,14 +25,14 @@ def test_the_agent_runs_the_words_of_the_launcher_on_the_node() -> None:
     assert len(shlex.split(state.agent)) == 1
 
 
-def test_a_node_that_is_not_there_is_255_as_with_ssh() -> None:
+def test_a_node_that_is_not_there_is_255_as_with_ssh():
     state = cluster_up.up(ClusterSpec(nodes=1))
     done = program(state, "node2", "true")
     assert done.returncode == 255
     assert "node2" in done.stderr
 
 
-def test_the_agent_works_on_the_head_only() -> None:
+def test_the_agent_works_on_the_head_only():
     state = cluster_up.up(ClusterSpec(nodes=1))
     done = subprocess.run(
         [state.agent, "node1", "true"], stderr=subprocess.PIPE, text=True, timeout=600, check=False
@@ -42,7 +41,7 @@ def test_the_agent_works_on_the_head_only() -> None:
     assert "not the head" in done.stderr
 
 
-def test_the_agent_mounts_images_on_the_node_only(tmp_path: Path) -> None:
+def test_the_agent_mounts_images_on_the_node_only(tmp_path):
     need("mksquashfs", "root")
     folder, image = tmp_path / "source", tmp_path / "image.squashfs"
     folder.mkdir()

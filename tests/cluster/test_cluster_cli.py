@@ -6,7 +6,6 @@ import json
 import stat
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -24,7 +23,7 @@ COVERS = (
 
 
 @pytest.fixture(autouse=True)
-def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def runtime(tmp_path, monkeypatch):
     folder = tmp_path / "runtime"
     folder.mkdir(mode=0o700)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
@@ -47,9 +46,7 @@ def exit_code(*argv: str) -> int:
         ("--name", "../x"), ("--name", ""), ("--name", "A B"), ("--share", "/tmp/not/there"),
     ],
 )  # fmt: skip
-def test_a_bad_value_is_an_error_that_leaves_nothing(
-    argv: tuple[str, ...], runtime: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_bad_value_is_an_error_that_leaves_nothing(argv, runtime, capsys):
     assert exit_code("up", *(f"{argv[0]}={argv[1]}",)) == ExitCode.INVALID
     shown = capsys.readouterr()
     assert shown.out == ""
@@ -57,7 +54,7 @@ def test_a_bad_value_is_an_error_that_leaves_nothing(
     assert list(runtime.iterdir()) == []
 
 
-def test_all_bad_values_are_shown_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_bad_values_are_shown_at_once(capsys):
     assert exit_code("up", "--nodes", "33", "--rate", "x", "--delay", "y", "--name", "Z") == 3
     assert capsys.readouterr().err.count("error: ") == 4
 
@@ -65,37 +62,31 @@ def test_all_bad_values_are_shown_at_once(capsys: pytest.CaptureFixture[str]) ->
 @pytest.mark.parametrize(
     "argv", [(), ("sideways",), ("up", "--colour", "red"), ("down", "--nodes", "2")]
 )
-def test_wrong_usage_is_exit_code_2(
-    argv: tuple[str, ...], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_usage_is_exit_code_2(argv, capsys):
     assert exit_code(*argv) == ExitCode.USAGE
     assert "usage: stackproof" in capsys.readouterr().err
 
 
-def test_a_cluster_that_is_not_up_says_how_to_bring_it_up(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_cluster_that_is_not_up_says_how_to_bring_it_up(capsys):
     assert exit_code("status", "--name", "mine") == ExitCode.NOT_POSSIBLE
     shown = capsys.readouterr()
     assert shown.out == ""
     assert "stackproof cluster up --name mine" in shown.err
 
 
-def test_a_program_can_ask_whether_it_is_up(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_program_can_ask_whether_it_is_up(capsys):
     assert exit_code("status", "--json") == ExitCode.NOT_POSSIBLE
     assert json.loads(capsys.readouterr().out) == {"name": "default", "up": False}
 
 
-def test_taking_down_what_is_not_up_is_no_error(capsys: pytest.CaptureFixture[str]) -> None:
+def test_taking_down_what_is_not_up_is_no_error(capsys):
     assert exit_code("down", "--json") == ExitCode.DONE
     assert json.loads(capsys.readouterr().out) == {"name": "default", "up": False, "was_up": False}
     assert exit_code("down") == ExitCode.DONE
     assert "was not up" in capsys.readouterr().err
 
 
-def test_missing_programs_are_named_all_at_once(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_missing_programs_are_named_all_at_once(monkeypatch, capsys):
     monkeypatch.setattr("shutil.which", lambda *_, **__: None)
     assert exit_code("up") == ExitCode.NOT_POSSIBLE
     said = capsys.readouterr().err
@@ -104,15 +95,13 @@ def test_missing_programs_are_named_all_at_once(
     assert "apt-get install iproute2" in said
 
 
-def test_the_folder_is_made_for_one_user(runtime: Path) -> None:
+def test_the_folder_is_made_for_one_user(runtime):
     exit_code("down")
     assert stat.S_IMODE((runtime / "stackproof").stat().st_mode) == 0o700
 
 
 @pytest.mark.parametrize("action", ["up", "down", "status"])
-def test_a_folder_that_others_could_use_is_refused(
-    action: str, runtime: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_that_others_could_use_is_refused(action, runtime, capsys):
     (runtime / "stackproof").mkdir()
     (runtime / "stackproof").chmod(0o755)
     assert exit_code(action) == ExitCode.NOT_POSSIBLE
@@ -120,9 +109,7 @@ def test_a_folder_that_others_could_use_is_refused(
 
 
 @pytest.mark.parametrize("action", ["up", "down", "status"])
-def test_a_link_in_the_place_of_the_folder_is_refused(
-    action: str, runtime: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_link_in_the_place_of_the_folder_is_refused(action, runtime, tmp_path, capsys):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir(mode=0o700)
     (runtime / "stackproof").symlink_to(elsewhere)
@@ -130,13 +117,13 @@ def test_a_link_in_the_place_of_the_folder_is_refused(
     assert list(elsewhere.iterdir()) == []
 
 
-def test_a_file_in_the_place_of_the_folder_is_refused(runtime: Path) -> None:
+def test_a_file_in_the_place_of_the_folder_is_refused(runtime):
     (runtime / "stackproof").write_text("mine\n")
     assert exit_code("up") == ExitCode.NOT_POSSIBLE
     assert (runtime / "stackproof").read_text() == "mine\n"
 
 
-def test_a_state_of_another_version_is_no_cluster(runtime: Path) -> None:
+def test_a_state_of_another_version_is_no_cluster(runtime):
     folder = runtime / "stackproof" / "default"
     folder.mkdir(parents=True)
     (runtime / "stackproof").chmod(0o700)
@@ -146,9 +133,7 @@ def test_a_state_of_another_version_is_no_cluster(runtime: Path) -> None:
     assert not folder.exists()
 
 
-def test_clusters_are_listed_and_what_is_left_of_one_too(
-    runtime: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_clusters_are_listed_and_what_is_left_of_one_too(runtime, capsys):
     assert exit_code("ls") == ExitCode.DONE
     assert capsys.readouterr() == ("", "note: there is no cluster\n")
     (runtime / "stackproof" / "gone").mkdir(parents=True)
@@ -172,9 +157,7 @@ def test_clusters_are_listed_and_what_is_left_of_one_too(
         ("--cpus", "many"), ("--cpus", "1000"), ("--set", "words"), ("--set", "A=b\nC=d"),
     ],
 )  # fmt: skip
-def test_a_bad_wish_for_slurm_is_an_error_that_leaves_nothing(
-    argv: tuple[str, str], runtime: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_bad_wish_for_slurm_is_an_error_that_leaves_nothing(argv, runtime, capsys):
     assert exit_code("up", "--slurm", f"{argv[0]}={argv[1]}") == ExitCode.INVALID
     assert capsys.readouterr().err.startswith("error: ")
     assert list(runtime.iterdir()) == []
@@ -187,16 +170,12 @@ def test_a_bad_wish_for_slurm_is_an_error_that_leaves_nothing(
         ("--no-pin",), ("--set=A=b",),
     ],
 )  # fmt: skip
-def test_options_of_slurm_without_slurm_are_a_slip(
-    argv: tuple[str, ...], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_options_of_slurm_without_slurm_are_a_slip(argv, capsys):
     assert exit_code("up", *argv) == ExitCode.USAGE
     assert "--slurm" in capsys.readouterr().err
 
 
-def test_slurm_without_root_or_programs_says_both(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_slurm_without_root_or_programs_says_both(monkeypatch, capsys):
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     monkeypatch.setattr("shutil.which", lambda *_, **__: None)
     assert exit_code("up", "--slurm") == ExitCode.NOT_POSSIBLE
@@ -207,9 +186,7 @@ def test_slurm_without_root_or_programs_says_both(
     assert "leave out --slurm" in said
 
 
-def test_all_that_slurm_lacks_is_one_list_and_one_command(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_all_that_slurm_lacks_is_one_list_and_one_command(monkeypatch, capsys):
     monkeypatch.setattr("shutil.which", lambda *_, **__: None)
     monkeypatch.setattr(plugin, "_HEADERS", "/nowhere")
     plugin._tool.cache_clear()
@@ -225,7 +202,7 @@ def test_all_that_slurm_lacks_is_one_list_and_one_command(
     assert "setsid" not in command.split()  # it is of util-linux
 
 
-def test_a_plug_in_that_cannot_be_built_names_all_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plug_in_that_cannot_be_built_names_all_it_lacks(monkeypatch):
     monkeypatch.setattr("shutil.which", lambda *_, **__: None)
     monkeypatch.setattr(plugin, "_HEADERS", "/nowhere")
     plugin._tool.cache_clear()
@@ -239,7 +216,7 @@ def test_a_plug_in_that_cannot_be_built_names_all_it_lacks(monkeypatch: pytest.M
 # ------------------------------------------------------------------------------ root's
 
 
-def test_root_is_told_by_the_processes_of_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_root_is_told_by_the_processes_of_a_cluster(monkeypatch):
     need("root")
     words = ["sh", "-c", "echo; read line", "/x/stackproof/cluster/effects/node.py", "head", "7"]
     held = [
@@ -259,9 +236,7 @@ def test_root_is_told_by_the_processes_of_a_cluster(monkeypatch: pytest.MonkeyPa
             process.communicate(b"\n", timeout=600)
 
 
-def test_a_cluster_of_root_is_shown_to_a_user_who_is_sent_to_sudo(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_cluster_of_root_is_shown_to_a_user_who_is_sent_to_sudo(monkeypatch, capsys):
     monkeypatch.setattr(cluster_state, "list_of_others", lambda: {"lab": "root"})
     program = f"sudo {sys.prefix}/bin/stackproof"
     assert exit_code("ls") == ExitCode.DONE
@@ -281,9 +256,7 @@ def test_a_cluster_of_root_is_shown_to_a_user_who_is_sent_to_sudo(
     assert "is not up" in capsys.readouterr().err
 
 
-def test_clusters_of_all_users_are_named_after_their_owners(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_clusters_of_all_users_are_named_after_their_owners(monkeypatch):
     heads = [(1, 0, b"/r/both"), (2, 4321, b"/r/both"), (3, 4321, b"/r/lab"), (4, 1000, b"/r/own")]
     monkeypatch.setattr(cluster_state, "_all_heads", lambda: iter(heads))
     monkeypatch.setattr("os.geteuid", lambda: 1000)
@@ -293,9 +266,7 @@ def test_clusters_of_all_users_are_named_after_their_owners(
 
 
 @pytest.mark.parametrize("owner", ["root", "ada"])
-def test_the_status_of_somebody_elses_cluster_says_whose_it_is(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], owner: str
-) -> None:
+def test_the_status_of_somebody_elses_cluster_says_whose_it_is(monkeypatch, capsys, owner):
     monkeypatch.setattr(cluster_state, "list_of_others", lambda: {"default": owner})
     assert exit_code("status") == ExitCode.NOT_POSSIBLE
     shown = capsys.readouterr()
@@ -311,20 +282,18 @@ def test_the_status_of_somebody_elses_cluster_says_whose_it_is(
 
 
 @pytest.mark.parametrize("action", ["kill"])
-def test_a_node_of_no_cluster_cannot_be_touched(
-    action: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_node_of_no_cluster_cannot_be_touched(action, capsys):
     assert exit_code(action, "node1") == ExitCode.NOT_POSSIBLE
     assert "cluster up" in capsys.readouterr().err
     assert exit_code(action) == ExitCode.USAGE
 
 
 @pytest.mark.parametrize("argv", [("exec",), ("exec", "--"), ("exec", "--on", "node1")])
-def test_a_command_must_be_named(argv: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_command_must_be_named(argv, capsys):
     assert exit_code(*argv) == ExitCode.USAGE
     assert "COMMAND" in capsys.readouterr().err
 
 
-def test_a_command_needs_a_cluster(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_command_needs_a_cluster(capsys):
     assert exit_code("exec", "--name", "mine", "--", "true") == ExitCode.NOT_POSSIBLE
     assert "stackproof cluster up --name mine" in capsys.readouterr().err

@@ -9,8 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -35,7 +33,7 @@ EXEC = (sys.executable, "-m", "stackproof", "cluster", "exec")
 
 
 @pytest.fixture(scope="module", params=["plain", "slurm"])
-def up(request: pytest.FixtureRequest) -> Iterator[ClusterState]:
+def up(request):
     """Give a cluster to tests that change nothing of it, with Slurm and without."""
     need("netns")
     wanted = None
@@ -60,7 +58,7 @@ def execute(
     )  # fmt: skip
 
 
-def test_folder_environment_input_and_exit_code_are_kept(up: ClusterState, tmp_path: Path) -> None:
+def test_folder_environment_input_and_exit_code_are_kept(up, tmp_path):
     script = "pwd; hostname; echo $COLOUR; cat; echo error >&2; exit 7"
     done = execute(
         up, "--", "sh", "-c", script, cwd=str(tmp_path), text="given\n", COLOUR="red blue"
@@ -70,7 +68,7 @@ def test_folder_environment_input_and_exit_code_are_kept(up: ClusterState, tmp_p
     assert done.returncode == 7
 
 
-def test_it_is_listed(up: ClusterState) -> None:
+def test_it_is_listed(up):
     def listed(*words: str) -> str:
         return subprocess.run(
             [*EXEC[:-1], "ls", *words], env=environment(), check=True, capture_output=True,
@@ -84,7 +82,7 @@ def test_it_is_listed(up: ClusterState) -> None:
     assert (one["up"], one["nodes"], one["folder"]) == (True, len(up.nodes), up.folder)
 
 
-def test_a_node_can_be_named(up: ClusterState) -> None:
+def test_a_node_can_be_named(up):
     assert execute(up, "--on", "node2", "--", "hostname").stdout == "node2\n"
     assert execute(up, "hostname").stdout == "head\n"
     assert execute(up, "--", "echo", "--", "--on").stdout == "-- --on\n"
@@ -101,14 +99,14 @@ def test_a_node_can_be_named(up: ClusterState) -> None:
         ((), ExitCode.USAGE),
     ],
 )
-def test_how_it_ends_is_told(up: ClusterState, words: tuple[str, ...], code: int) -> None:
+def test_how_it_ends_is_told(up, words, code):
     done = execute(up, *words)
     assert done.returncode == code
     assert done.stdout == ""
 
 
 @pytest.mark.parametrize("up", ["slurm"], indirect=True)  # it makes the users
-def test_a_user_has_no_rights_but_their_own(up: ClusterState) -> None:
+def test_a_user_has_no_rights_but_their_own(up):
     script = "id -un; id -Gn; echo $HOME $USER; grep -c CapEff.*0000000000000000 /proc/self/status"
     done = execute(up, "--as", "alice", "--", "sh", "-c", script)
     assert done.stdout.split() == ["alice", "alice", "/var/spool/users/alice", "alice", "1"]
@@ -117,7 +115,7 @@ def test_a_user_has_no_rights_but_their_own(up: ClusterState) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1])
-def test_signals_reach_the_command(up: ClusterState, number: signal.Signals) -> None:
+def test_signals_reach_the_command(up, number):
     script = f"trap 'echo got; exit 5' {number.name.removeprefix('SIG')}; echo up; while :; do sleep 0.05; done"
     with subprocess.Popen(
         [*EXEC, "--name", up.name, "--", "sh", "-c", script],
@@ -131,7 +129,7 @@ def test_signals_reach_the_command(up: ClusterState, number: signal.Signals) -> 
         assert running.wait(600) == 5
 
 
-def test_a_command_does_not_outlive_who_waits_for_it(up: ClusterState) -> None:
+def test_a_command_does_not_outlive_who_waits_for_it(up):
     with subprocess.Popen(
         [*EXEC, "--name", up.name, "--", "sh", "-c", "echo $$; exec sleep 60"],
         env=environment(), stdout=subprocess.PIPE,
@@ -143,7 +141,7 @@ def test_a_command_does_not_outlive_who_waits_for_it(up: ClusterState) -> None:
     assert wait_until(lambda: pid not in told(up, None, "ps", "-A", "-o", "pid=").split())
 
 
-def test_it_works_at_a_terminal(up: ClusterState) -> None:
+def test_it_works_at_a_terminal(up):
     """Ctrl-C comes from the terminal to both, and to the command once."""
     script = "trap 'echo int' INT; test -t 0 && echo terminal; sleep 0.5; echo end"
     pid, descriptor = pty.fork()
@@ -159,7 +157,7 @@ def test_it_works_at_a_terminal(up: ClusterState) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
-def test_another_user_cannot_type_into_the_terminal(up: ClusterState) -> None:
+def test_another_user_cannot_type_into_the_terminal(up):
     """What is typed would be run by the shell of whoever called, with that one's rights."""
     need("root")
     script = (
@@ -178,7 +176,7 @@ def test_another_user_cannot_type_into_the_terminal(up: ClusterState) -> None:
 
 
 @pytest.mark.usefixtures("runtime")
-def test_what_is_left_of_a_cluster_can_be_used() -> None:
+def test_what_is_left_of_a_cluster_can_be_used():
     state = cluster_up.up(ClusterSpec())
     cluster_up.kill("default", "node1")
     assert execute(state, "hostname").stdout == "head\n"
@@ -189,7 +187,7 @@ def test_what_is_left_of_a_cluster_can_be_used() -> None:
 
 
 @pytest.mark.usefixtures("runtime")
-def test_without_a_cluster_it_says_how_to_have_one() -> None:
+def test_without_a_cluster_it_says_how_to_have_one():
     done = subprocess.run(
         [*EXEC, "--", "true"], env=environment(), stderr=subprocess.PIPE, text=True, timeout=600,
         check=False,

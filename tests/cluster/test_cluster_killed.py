@@ -55,7 +55,7 @@ def faults() -> tuple[str, ...]:
 # ------------------------------------------------------------------------------ without Slurm
 
 
-def test_a_killed_node_is_a_fault_until_the_cluster_is_made_again() -> None:
+def test_a_killed_node_is_a_fault_until_the_cluster_is_made_again():
     cluster_up.up(ClusterSpec())
     assert cluster_up.kill("default", "node1") is True
     assert cluster_up.kill("default", "node1") is False
@@ -73,7 +73,7 @@ def test_a_killed_node_is_a_fault_until_the_cluster_is_made_again() -> None:
 @pytest.mark.parametrize(
     ("node", "reason"), [("head", Reason.INVALID_VALUE), ("node3", Reason.NODE_UNREACHABLE)]
 )
-def test_what_cannot_be_killed_is_an_error(node: str, reason: Reason) -> None:
+def test_what_cannot_be_killed_is_an_error(node, reason):
     cluster_up.up(ClusterSpec())
     with pytest.raises(StackproofError) as caught:
         cluster_up.kill("default", node)
@@ -89,7 +89,7 @@ def test_what_cannot_be_killed_is_an_error(node: str, reason: Reason) -> None:
 
 
 @pytest.mark.parametrize("part", ["head", "munged", "slurmctld", "slurmd", "node1"])
-def test_whatever_is_killed_the_next_start_replaces_it(part: str, runtime: Path) -> None:
+def test_whatever_is_killed_the_next_start_replaces_it(part, runtime):
     before = machine()
     state = with_slurm()
     names = namespaces(state)
@@ -131,7 +131,7 @@ def pid_of(state: ClusterState, daemon: str) -> int:
 
 
 @pytest.mark.parametrize("after", [0.05, 0.15, 0.25, 0.35])
-def test_a_start_that_is_killed_leaves_nothing(after: float, runtime: Path) -> None:
+def test_a_start_that_is_killed_leaves_nothing(after, runtime):
     need("slurm")
     script = (
         "from stackproof.cluster.model import ClusterSpec\n"

@@ -27,11 +27,11 @@ pytestmark = [pytest.mark.machine, pytest.mark.usefixtures("runtime")]
 @pytest.mark.parametrize(
     ("rate", "total"), [("50mbit", 2_000_000), ("20MB/s", 6_000_000), ("500mbit", 20_000_000)]
 )
-def test_the_rate_is_kept(rate: str, total: int) -> None:
+def test_the_rate_is_kept(rate, total):
     assert_limited(cluster_up.up(ClusterSpec(rate=rate)), total)
 
 
-def test_the_rate_changes_while_it_is_up() -> None:
+def test_the_rate_changes_while_it_is_up():
     state = cluster_up.up(ClusterSpec())
     slow = cluster_up.set_link(state, rate="100mbit", delay=None)
     assert slow.rate_mb_s == 12.5
@@ -42,7 +42,7 @@ def test_the_rate_changes_while_it_is_up() -> None:
     assert throughput(again, 40_000_000) > 5 * 12.5e6
 
 
-def test_both_directions_have_the_rate_at_once() -> None:
+def test_both_directions_have_the_rate_at_once():
     state = cluster_up.up(ClusterSpec(rate="100mbit"))
     turned = replace(state, nodes=state.nodes[::-1])
     turned = replace(
@@ -67,7 +67,7 @@ def test_both_directions_have_the_rate_at_once() -> None:
 
 
 @pytest.mark.parametrize(("delay", "asked_us"), [("200us", 200), ("2ms", 2000)])
-def test_the_delay_is_there(delay: str, asked_us: float) -> None:
+def test_the_delay_is_there(delay, asked_us):
     if not works("netem"):
         need("gcc")
     state = cluster_up.up(ClusterSpec(delay=delay))
@@ -79,7 +79,7 @@ def test_the_delay_is_there(delay: str, asked_us: float) -> None:
     assert 2 * asked_us <= round_trip_us(state) < 2 * asked_us + 1500
 
 
-def test_delay_and_rate_go_together() -> None:
+def test_delay_and_rate_go_together():
     if not works("netem"):
         need("gcc")
     state = cluster_up.up(ClusterSpec(rate="100mbit", delay="500us"))
@@ -87,7 +87,7 @@ def test_delay_and_rate_go_together() -> None:
     assert_limited(state, 4_000_000)
 
 
-def test_the_delay_comes_and_goes_while_it_is_up() -> None:
+def test_the_delay_comes_and_goes_while_it_is_up():
     if not works("netem"):
         need("gcc")
     state = cluster_up.up(ClusterSpec(nodes=3))
@@ -105,7 +105,7 @@ def test_the_delay_comes_and_goes_while_it_is_up() -> None:
     assert round_trip_us(quick) < 3000
 
 
-def test_a_dead_delay_switch_is_a_fault() -> None:
+def test_a_dead_delay_switch_is_a_fault():
     if works("netem"):
         pytest.skip("this kernel delays packets itself")
     need("gcc")
@@ -117,7 +117,7 @@ def test_a_dead_delay_switch_is_a_fault() -> None:
     assert cluster_up.up(ClusterSpec(delay="20ms")).faults == ()
 
 
-def test_one_node_can_have_a_delay_that_nobody_measured() -> None:
+def test_one_node_can_have_a_delay_that_nobody_measured():
     if not works("netem"):
         need("gcc")
     state = cluster_up.up(ClusterSpec(nodes=1, delay="1ms"))
@@ -126,9 +126,7 @@ def test_one_node_can_have_a_delay_that_nobody_measured() -> None:
 
 
 @pytest.mark.parametrize(("busy", "works_out"), [(2, True), (3, False)])
-def test_a_delay_hidden_by_noise_is_measured_again(
-    monkeypatch: pytest.MonkeyPatch, busy: int, works_out: bool
-) -> None:
+def test_a_delay_hidden_by_noise_is_measured_again(monkeypatch, busy, works_out):
     """The link without the delay seems as slow as with it, as often as `busy` says."""
     answers = [[100.0] * 9, [100.0] * 9] * busy + [[10.0] * 9, [2010.0] * 9]
     monkeypatch.setattr(link, "_round_trips", lambda _: answers.pop(0))
@@ -146,8 +144,8 @@ def test_a_delay_hidden_by_noise_is_measured_again(
 
 
 def test_without_netem_and_compiler_there_is_an_error_and_no_cluster(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, runtime: Path
-) -> None:
+    monkeypatch, tmp_path, runtime
+):
     if works("netem"):
         pytest.skip("this kernel delays packets itself")
     monkeypatch.setenv("STACKPROOF_CACHE", str(tmp_path / "cache"))

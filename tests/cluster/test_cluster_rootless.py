@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -48,7 +47,7 @@ print(json.dumps(facts))
 """
 
 
-def test_a_user_without_rights_has_a_cluster(for_everybody: tuple[str, Path]) -> None:
+def test_a_user_without_rights_has_a_cluster(for_everybody):
     need("root", "unprivileged-user", "unprivileged-userns")
     python, checkout = for_everybody
     tests = str(checkout / "tests")
@@ -82,7 +81,7 @@ def test_a_user_without_rights_has_a_cluster(for_everybody: tuple[str, Path]) ->
     assert trip >= 4000
 
 
-def test_a_user_sees_roots_cluster_and_is_sent_to_sudo(for_everybody: tuple[str, Path]) -> None:
+def test_a_user_sees_roots_cluster_and_is_sent_to_sudo(for_everybody):
     need("root", "unprivileged-user")
     python, checkout = for_everybody
     cluster_up.up(ClusterSpec(name="of-root", nodes=1))
@@ -107,7 +106,7 @@ def test_a_user_sees_roots_cluster_and_is_sent_to_sudo(for_everybody: tuple[str,
     assert "the cluster `of-root` is root's [not-permitted]" in done.stderr
 
 
-def test_no_namespaces_is_an_error_that_says_so(runtime: Path) -> None:
+def test_no_namespaces_is_an_error_that_says_so(runtime):
     """A user namespace in which no further one may be made, and no right to do without."""
     need("root", "unprivileged-user")
     script = (
@@ -128,7 +127,7 @@ def test_no_namespaces_is_an_error_that_says_so(runtime: Path) -> None:
     assert marked(runtime) == []
 
 
-def test_a_full_disk_is_an_error_that_leaves_no_cluster(tmp_path: Path) -> None:
+def test_a_full_disk_is_an_error_that_leaves_no_cluster(tmp_path):
     need("root")
     script = (
         "import os\n"

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,7 +22,6 @@ from clusters import (
     told,
     wait_until,
 )
-from mpitrees import Trees
 from need import need
 from stackproof.cluster import model
 from stackproof.cluster.effects import exec as cluster_exec
@@ -64,19 +62,19 @@ int slurm_spank_task_init(spank_t step, int count, char **words) {
 
 
 @pytest.fixture(autouse=True)
-def needed() -> None:
+def needed():
     need("slurm")
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def shared(tmp_path_factory):
     folder = tmp_path_factory.mktemp("shared")
     folder.chmod(0o755)
     return folder
 
 
 @pytest.fixture(scope="module")
-def slurm(shared: Path) -> Iterator[ClusterState]:
+def slurm(shared):
     """Give a cluster to tests that change nothing of it."""
     need("slurm", "netns")
     name = f"slurm-{os.getpid()}"
@@ -116,7 +114,7 @@ def states(state: ClusterState) -> list[str]:
 
 
 @pytest.mark.parametrize("nodes", [1, 2, 4, 8])
-def test_a_cluster_runs_a_job_on_every_node_and_leaves_nothing(nodes: int, runtime: Path) -> None:
+def test_a_cluster_runs_a_job_on_every_node_and_leaves_nothing(nodes, runtime):
     before = machine()
     state = cluster_up.up(ClusterSpec(nodes=nodes, slurm=SlurmSpec()))
     names = namespaces(state)
@@ -132,13 +130,13 @@ def test_a_cluster_runs_a_job_on_every_node_and_leaves_nothing(nodes: int, runti
     assert os.listdir(runtime / "stackproof") == [".default.lock"]
 
 
-def test_the_rate_is_kept_with_slurm() -> None:
+def test_the_rate_is_kept_with_slurm():
     state = cluster_up.up(ClusterSpec(rate="100mbit", slurm=SlurmSpec()))
     assert told(state, None, "srun", "--nodes=2", "hostname")
     assert_limited(state, 4_000_000)
 
 
-def test_two_clusters_run_jobs_at_once() -> None:
+def test_two_clusters_run_jobs_at_once():
     one = cluster_up.up(ClusterSpec(name="one", slurm=SlurmSpec(users=(ALICE,))))
     two = cluster_up.up(ClusterSpec(name="two", nodes=3, slurm=SlurmSpec()))
     told(one, None, "sbatch", "--output=/dev/null", "--wrap=sleep 60")
@@ -148,7 +146,7 @@ def test_two_clusters_run_jobs_at_once() -> None:
     assert states(cluster_up.require("two")) == ["idle"] * 3
 
 
-def test_another_slurm_is_another_cluster() -> None:
+def test_another_slurm_is_another_cluster():
     state = cluster_up.up(ClusterSpec(nodes=1, slurm=SlurmSpec()))
     assert cluster_up.up(ClusterSpec(nodes=1, slurm=SlurmSpec())) == state
     for other in (None, SlurmSpec(cpus=2), SlurmSpec(users=(ALICE,)), SlurmSpec(pin=False)):
@@ -160,7 +158,7 @@ def test_another_slurm_is_another_cluster() -> None:
 # ------------------------------------------------------------------------------ what a node is
 
 
-def test_each_node_has_files_and_one_core_of_its_own(slurm: ClusterState) -> None:
+def test_each_node_has_files_and_one_core_of_its_own(slurm):
     script = "touch /tmp/$SLURMD_NODENAME /dev/shm/$SLURMD_NODENAME; ls /tmp /dev/shm; nproc"
     said = told(slurm, None, "srun", "--nodes=4", "--label", "sh", "-c", script)
     for number in range(4):
@@ -174,13 +172,13 @@ def test_each_node_has_files_and_one_core_of_its_own(slurm: ClusterState) -> Non
         assert told(slurm, node.name, "python3", "-c", pinned) == str(node.core)
 
 
-def test_nodes_can_have_all_cores(runtime: Path) -> None:
+def test_nodes_can_have_all_cores(runtime):
     state = cluster_up.up(ClusterSpec(nodes=1, slurm=SlurmSpec(pin=False)))
     assert told(state, None, "srun", "nproc") == str(len(os.sched_getaffinity(0)))
     assert groups(runtime) == []
 
 
-def test_what_slurm_is_can_be_seen(slurm: ClusterState) -> None:
+def test_what_slurm_is_can_be_seen(slurm):
     assert slurm.slurm is not None
     said = told(slurm, None, "scontrol", "show", "config")
     assert f"SLURM_VERSION           = {slurm.slurm.version}" in said
@@ -188,7 +186,7 @@ def test_what_slurm_is_can_be_seen(slurm: ClusterState) -> None:
     assert slurm.slurm.dead == ()
 
 
-def test_a_setting_replaces_and_adds() -> None:
+def test_a_setting_replaces_and_adds():
     settings = ("killwait=7", "PartitionName=small Nodes=node1 MaxTime=5")
     state = cluster_up.up(ClusterSpec(slurm=SlurmSpec(settings=settings, cpus=3)))
     said = inside(state, None, "scontrol", "show", "config")
@@ -201,7 +199,7 @@ def test_a_setting_replaces_and_adds() -> None:
 # ------------------------------------------------------------------------------ users
 
 
-def test_users_are_in_the_cluster_only(slurm: ClusterState) -> None:
+def test_users_are_in_the_cluster_only(slurm):
     done = as_user(slurm, ALICE, "srun", "--nodes=4", "sh", "-c", "id -un; id -gn; pwd; echo $HOME")
     assert sorted(set(done.stdout.split())) == ["/var/spool/users/alice", "alice"]
     assert len(done.stdout.split()) == 16
@@ -210,7 +208,7 @@ def test_users_are_in_the_cluster_only(slurm: ClusterState) -> None:
     assert not Path("/var/spool/users/alice").exists()
 
 
-def test_a_users_home_is_on_all_nodes_and_closed_to_others(slurm: ClusterState) -> None:
+def test_a_users_home_is_on_all_nodes_and_closed_to_others(slurm):
     script = (
         "echo '#!/bin/sh' > job; echo 'srun --nodes=4 tail -n1 job' >> job; sbatch -N4 -o out job"
     )
@@ -220,7 +218,7 @@ def test_a_users_home_is_on_all_nodes_and_closed_to_others(slurm: ClusterState) 
     assert as_user(slurm, BOB, "cat", f"{ALICE.home}/job").returncode != 0
 
 
-def test_a_user_of_this_machine_is_there_as_well(slurm: ClusterState) -> None:
+def test_a_user_of_this_machine_is_there_as_well(slurm):
     nobody = cluster_exec.user(slurm, "nobody")
     done = subprocess.run(
         model.enter_argv(slurm, None, ("srun", "id", "-un"), "/", nobody),
@@ -236,9 +234,7 @@ def test_a_user_of_this_machine_is_there_as_well(slurm: ClusterState) -> None:
 
 
 @pytest.mark.parametrize(("family", "kind"), [("openmpi", "pmix"), ("mpich", "pmi2")])
-def test_mpi_is_started_by_srun_and_by_its_own_launcher(
-    family: str, kind: str, trees: Trees, slurm: ClusterState, shared: Path
-) -> None:
+def test_mpi_is_started_by_srun_and_by_its_own_launcher(family, kind, trees, slurm, shared):
     tree = trees[family]
     cluster_up.share(slurm, (str(tree.prefix),))
     source, program = shared / "hello.c", shared / f"hello-{family}"
@@ -266,7 +262,7 @@ def test_mpi_is_started_by_srun_and_by_its_own_launcher(
 
 
 @pytest.mark.parametrize("way", ["spank", "plugstack"])
-def test_a_spank_plugin_is_loaded_into_every_task(way: str, tmp_path: Path) -> None:
+def test_a_spank_plugin_is_loaded_into_every_task(way, tmp_path):
     need("gcc")
     (tmp_path / "colour.c").write_text(SPANK)
     plugin = tmp_path / "colour.so"
@@ -288,7 +284,7 @@ def test_a_spank_plugin_is_loaded_into_every_task(way: str, tmp_path: Path) -> N
 # ------------------------------------------------------------------------------ when it cannot be
 
 
-def test_root_of_a_user_namespace_is_not_root_enough(runtime: Path) -> None:
+def test_root_of_a_user_namespace_is_not_root_enough(runtime):
     """It can make the nodes, but nobody to run jobs as."""
     need("userns")
     done = subprocess.run(
@@ -310,16 +306,14 @@ def test_root_of_a_user_namespace_is_not_root_enough(runtime: Path) -> None:
         (SlurmSpec(users=(ALICE, ALICE)), Reason.INVALID_VALUE),
     ],
 )
-def test_a_wish_that_cannot_be_is_refused_before_anything_is_made(
-    spec: SlurmSpec, reason: Reason, runtime: Path
-) -> None:
+def test_a_wish_that_cannot_be_is_refused_before_anything_is_made(spec, reason, runtime):
     with pytest.raises(StackproofError) as caught:
         cluster_up.up(ClusterSpec(slurm=spec))
     assert caught.value.reason is reason
     assert list(runtime.iterdir()) == []
 
 
-def test_a_setting_that_slurm_refuses_is_shown_and_leaves_nothing(runtime: Path) -> None:
+def test_a_setting_that_slurm_refuses_is_shown_and_leaves_nothing(runtime):
     before = machine()
     begin = time.monotonic()
     with pytest.raises(StackproofError) as caught:
@@ -333,7 +327,7 @@ def test_a_setting_that_slurm_refuses_is_shown_and_leaves_nothing(runtime: Path)
     assert groups(runtime) == []
 
 
-def test_it_starts_where_files_are_mounted_below_etc(tmp_path: Path) -> None:
+def test_it_starts_where_files_are_mounted_below_etc(tmp_path):
     """As in a container, whose /etc/hostname and others are mounts."""
     need("root")
     (tmp_path / "name").write_text("bound\n")

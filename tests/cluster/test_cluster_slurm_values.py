@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,7 +41,7 @@ def state(
 # ------------------------------------------------------------------------------ what may be wished
 
 
-def test_a_user_has_a_group_and_a_home() -> None:
+def test_a_user_has_a_group_and_a_home():
     assert parse_user("alice:2001") == User(
         name="alice", uid=2001, gid=2001, home="/var/spool/users/alice"
     )
@@ -57,27 +55,27 @@ def test_a_user_has_a_group_and_a_home() -> None:
         "alice:99999999999",
     ],
 )  # fmt: skip
-def test_other_users_are_errors(text: str) -> None:
+def test_other_users_are_errors(text):
     with pytest.raises(StackproofError) as caught:
         parse_user(text)
     assert caught.value.reason is Reason.INVALID_VALUE
 
 
-def test_a_plugin_has_arguments() -> None:
+def test_a_plugin_has_arguments():
     parse = cluster_slurm.parse_spank
     assert parse("/a/b.so") == SpankPlugin(path="/a/b.so")
     assert parse("/a/b.so=x y=1  z") == SpankPlugin(path="/a/b.so", arguments=("x", "y=1", "z"))
 
 
 @pytest.mark.parametrize("text", ["", "b.so", "./b.so", "/a b.so", "/a#b.so", "/a\n/b.so", "=x"])
-def test_other_plugins_are_errors(text: str) -> None:
+def test_other_plugins_are_errors(text):
     with pytest.raises(StackproofError) as caught:
         cluster_slurm.parse_spank(text)
     assert caught.value.reason is Reason.INVALID_VALUE
 
 
 @given(st.text(max_size=40))
-def test_any_text_is_a_value_or_an_error_of_ours(text: str) -> None:
+def test_any_text_is_a_value_or_an_error_of_ours(text):
     for parse in (parse_user, cluster_slurm.parse_spank):
         try:
             made = parse(text)
@@ -99,12 +97,12 @@ def test_any_text_is_a_value_or_an_error_of_ours(text: str) -> None:
         (SlurmSpec(settings=("KillWait=5", "SchedulerParameters=a=1,b", "MailProg=")), 0),
     ],
 )
-def test_everything_wrong_is_said_at_once(spec: SlurmSpec, count: int) -> None:
+def test_everything_wrong_is_said_at_once(spec, count):
     found = model.problems(ClusterSpec(slurm=spec))
     assert [problem.reason for problem in found] == [Reason.INVALID_VALUE] * count
 
 
-def test_the_command_of_a_hint_brings_the_same_up() -> None:
+def test_the_command_of_a_hint_brings_the_same_up():
     spec = SlurmSpec(
         users=(ALICE,),
         spank=(SpankPlugin(path="/a.so", arguments=("x", "y")),),
@@ -124,21 +122,23 @@ def test_the_command_of_a_hint_brings_the_same_up() -> None:
 
 
 def conf(name: str, spec: SlurmSpec, *, count: int = 1, version: str = "22.05.8") -> str:
-    return effects_slurm.conf_files(count, spec, version=version, logs="/logs")[f"slurm/{name}.conf"]
+    return effects_slurm.conf_files(count, spec, version=version, logs="/logs")[
+        f"slurm/{name}.conf"
+    ]
 
 
 def keys(text: str) -> list[str]:
     return [line.partition("=")[0].lower() for line in text.splitlines() if "=" in line]
 
 
-def test_every_node_has_a_line() -> None:
+def test_every_node_has_a_line():
     text = conf("slurm", SlurmSpec(cpus=3), count=8)
     nodes = [line for line in text.splitlines() if line.startswith("NodeName=")]
     assert len(nodes) == 8
     assert "NodeName=node8 NodeAddr=10.77.0.8 CPUs=3 " in nodes[-1]
 
 
-def test_a_setting_replaces_the_own_one_whatever_its_case() -> None:
+def test_a_setting_replaces_the_own_one_whatever_its_case():
     spec = SlurmSpec(settings=("killWAIT=9", "GresTypes=gpu", "GresTypes=tpu"))
     text = conf("slurm", spec)
     assert [line for line in text.splitlines() if line.lower().startswith("killwait")] == [
@@ -157,19 +157,19 @@ def test_a_setting_replaces_the_own_one_whatever_its_case() -> None:
         ("25.11.0-0rc1", True), ("unknown", True),
     ],
 )  # fmt: skip
-def test_control_groups_are_left_out_where_a_release_can(version: str, disabled: bool) -> None:
+def test_control_groups_are_left_out_where_a_release_can(version, disabled):
     text = conf("cgroup", SlurmSpec(), version=version)
     assert ("CgroupPlugin=disabled" in text) is disabled
 
 
-def test_a_plugin_is_required() -> None:
+def test_a_plugin_is_required():
     spec = SlurmSpec(spank=(SpankPlugin(path="/a.so"), SpankPlugin(path="/b.so", arguments=("c",))))
     assert conf("plugstack", spec).splitlines()[1:] == ["required /a.so", "required /b.so c"]
     assert "include" in conf("plugstack", SlurmSpec(plugstack="/x"))
 
 
 @pytest.mark.parametrize("host", ["", "root:x:0:0::/root:/bin/sh", "root:x:0:0::/root:/bin/sh\n"])
-def test_users_come_after_those_of_the_machine(host: str) -> None:
+def test_users_come_after_those_of_the_machine(host):
     lines = effects_slurm.with_users("passwd", host, (ALICE,)).splitlines()
     assert lines[:-1] == host.splitlines()
     assert lines[-1] == "alice:x:2001:2001::/var/spool/users/alice:/bin/sh"
@@ -179,12 +179,12 @@ def test_users_come_after_those_of_the_machine(host: str) -> None:
 # ------------------------------------------------------------------------------ going in
 
 
-def test_commands_find_slurm() -> None:
+def test_commands_find_slurm():
     argv = enter_argv(state(slurm=SlurmFacts(version="22.05.8")), None, ("sinfo",))
     assert argv[-4:] == ("env", "--chdir=/", "SLURM_CONF=/etc/slurm/slurm.conf", "sinfo")
 
 
-def test_a_user_gets_rights_groups_and_home() -> None:
+def test_a_user_gets_rights_groups_and_home():
     argv = enter_argv(state(), "node1", ("id",), "/x", ALICE)
     assert argv[argv.index("setpriv") :] == (
         "setpriv", "--reuid=2001", "--regid=2001", "--init-groups", "--", "env", "--chdir=/x",
@@ -192,13 +192,13 @@ def test_a_user_gets_rights_groups_and_home() -> None:
     )  # fmt: skip
 
 
-def test_a_user_namespace_has_no_other_users() -> None:
+def test_a_user_namespace_has_no_other_users():
     with pytest.raises(StackproofError) as caught:
         enter_argv(state(rootless=True), None, ("id",), "/", ALICE)
     assert caught.value.reason is Reason.NOT_PERMITTED
 
 
-def test_whoever_enters_a_node_stays_on_its_core() -> None:
+def test_whoever_enters_a_node_stays_on_its_core():
     made = state(core=1, group="/sys/fs/cgroup/cpuset/x")
     argv = enter_argv(made, "node1", ("true",))
     assert argv[:2] == ("sh", "-c")
@@ -209,7 +209,7 @@ def test_whoever_enters_a_node_stays_on_its_core() -> None:
     assert enter_argv(made, None, ("true",))[0] == "nsenter"
 
 
-def test_daemons_that_died_are_faults() -> None:
+def test_daemons_that_died_are_faults():
     made = state(slurm=SlurmFacts(version="22.05.8", dead=("`slurmd` on `node1`",)))
     assert made.faults == ("`slurmd` on `node1` has died",)
     assert noun.from_json(ClusterState, noun.to_json(made)) == made
@@ -221,7 +221,7 @@ V1 = "34 31 0:31 / /sys/fs/cgroup/cpuset rw,relatime - cgroup cgroup rw,cpuset"
 OTHER = "34 31 0:31 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory"
 
 
-def test_the_place_of_groups_is_found(tmp_path: Path) -> None:
+def test_the_place_of_groups_is_found(tmp_path):
     unified = f"35 31 0:32 / {tmp_path} rw,relatime - cgroup2 cgroup2 rw"
     assert cgroups.find_parent([OTHER, V1, unified]) == "/sys/fs/cgroup/cpuset"
     assert cgroups.find_parent([OTHER]) is None
@@ -231,9 +231,7 @@ def test_the_place_of_groups_is_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "usable"), [("cpu cpuset memory\n", True), ("cpu memory\n", False)]
 )
-def test_version_two_counts_where_it_hands_cpusets_on(
-    text: str, usable: bool, tmp_path: Path
-) -> None:
+def test_version_two_counts_where_it_hands_cpusets_on(text, usable, tmp_path):
     (tmp_path / "cgroup.subtree_control").write_text(text)
     found = cgroups.find_parent([f"35 31 0:32 / {tmp_path} rw - cgroup2 cgroup2 rw"])
     assert found == (str(tmp_path) if usable else None)

@@ -60,7 +60,7 @@ def reasons(spec: ClusterSpec) -> list[Reason]:
         ("400gbit", 50_000_000_000),
     ],
 )
-def test_a_rate_has_a_unit(text: str, rate: int) -> None:
+def test_a_rate_has_a_unit(text, rate):
     assert model.parse_rate(text) == rate
 
 
@@ -72,7 +72,7 @@ def test_a_rate_has_a_unit(text: str, rate: int) -> None:
         "1" * 400 + "gbit",
     ],
 )  # fmt: skip
-def test_other_rates_are_errors(text: str) -> None:
+def test_other_rates_are_errors(text):
     with pytest.raises(StackproofError) as caught:
         model.parse_rate(text)
     assert caught.value.reason is Reason.INVALID_VALUE
@@ -82,21 +82,21 @@ def test_other_rates_are_errors(text: str) -> None:
     ("text", "delay_us"),
     [("20us", 20), ("1ms", 1000), ("0.5ms", 500), ("1s", 1e6), ("1.5 us", 1.5)],
 )
-def test_a_delay_has_a_unit(text: str, delay_us: float) -> None:
+def test_a_delay_has_a_unit(text, delay_us):
     assert model.parse_delay(text) == pytest.approx(delay_us)
 
 
 @pytest.mark.parametrize(
     "text", ["", "20", "us", "20ns", "0us", "0.5us", "2s", "1m", "20US", "-1us", "1e3us", "1us1us"]
 )
-def test_other_delays_are_errors(text: str) -> None:
+def test_other_delays_are_errors(text):
     with pytest.raises(StackproofError) as caught:
         model.parse_delay(text)
     assert caught.value.reason is Reason.INVALID_VALUE
 
 
 @given(st.text(max_size=30))
-def test_any_text_is_a_value_or_an_error_of_ours(text: str) -> None:
+def test_any_text_is_a_value_or_an_error_of_ours(text):
     for parse in (model.parse_rate, model.parse_delay):
         reason = None
         try:
@@ -107,17 +107,17 @@ def test_any_text_is_a_value_or_an_error_of_ours(text: str) -> None:
 
 
 @given(st.integers(min_value=1_000, max_value=400_000_000))
-def test_a_rate_means_the_same_in_bits_and_bytes(kbit: int) -> None:
+def test_a_rate_means_the_same_in_bits_and_bytes(kbit):
     assert model.parse_rate(f"{kbit}kbit") == kbit * 125
     assert model.parse_rate(f"{kbit * 125 / 1e6:.6f}MB/s") == kbit * 125
 
 
-def test_a_plain_wish_is_right() -> None:
+def test_a_plain_wish_is_right():
     assert reasons(ClusterSpec()) == []
     assert reasons(ClusterSpec(name="a-b_2", nodes=32, rate="1gbit", delay="20us")) == []
 
 
-def test_everything_wrong_is_said_at_once() -> None:
+def test_everything_wrong_is_said_at_once():
     spec = ClusterSpec(name="../x", nodes=33, rate="fast", delay="slow", shared=("here", "/tmp/x"))
     assert reasons(spec) == [Reason.INVALID_VALUE] * 5
 
@@ -125,16 +125,16 @@ def test_everything_wrong_is_said_at_once() -> None:
 @pytest.mark.parametrize(
     "name", ["", "A", "a/b", ".", "..", "-a", "a-", "a b", "ä", "a" * 33, "a\n"]
 )
-def test_a_name_is_part_of_a_path_and_of_a_command(name: str) -> None:
+def test_a_name_is_part_of_a_path_and_of_a_command(name):
     assert reasons(ClusterSpec(name=name)) == [Reason.INVALID_VALUE]
 
 
 @pytest.mark.parametrize("count", [-1, 0, 33, 1000])
-def test_there_are_one_to_thirty_two_nodes(count: int) -> None:
+def test_there_are_one_to_thirty_two_nodes(count):
     assert reasons(ClusterSpec(nodes=count)) == [Reason.INVALID_VALUE]
 
 
-def test_addresses_and_ports_are_all_different() -> None:
+def test_addresses_and_ports_are_all_different():
     names = (model.HEAD, *model.node_names(model.MAX_NODES))
     assert len({model.address_of(name) for name in names}) == model.MAX_NODES + 1
     assert len({model.port_of(name) for name in names}) == model.MAX_NODES + 1
@@ -145,49 +145,49 @@ def test_addresses_and_ports_are_all_different() -> None:
     assert model.address_of("node3") == "10.77.0.3"
 
 
-def test_every_node_is_named_in_hosts() -> None:
+def test_every_node_is_named_in_hosts():
     lines = model.hosts_text(2).splitlines()
     assert "127.0.0.1 localhost" in lines
     assert {"10.77.0.254 head", "10.77.0.1 node1", "10.77.0.2 node2"} < set(lines)
 
 
-def test_the_bridge_has_a_fixed_address() -> None:
+def test_the_bridge_has_a_fixed_address():
     made = [line for line in model.head_network(2) if "type bridge" in line]
     assert len(made) == 1
     assert " address 02:00:0a:4d:00:fe " in made[0]
 
 
-def test_neighbours_are_known_beforehand() -> None:
+def test_neighbours_are_known_beforehand():
     known = [line.split()[2] for line in model.node_network("node2", 3) if "neigh" in line]
     assert known == ["10.77.0.254", "10.77.0.1", "10.77.0.3"]
 
 
-def test_a_link_without_shape_has_no_queue() -> None:
+def test_a_link_without_shape_has_no_queue():
     assert model.shape_lines("eth0", rate=None) == ("qdisc replace dev eth0 root noqueue",)
 
 
-def test_the_bucket_holds_a_fixed_time() -> None:
+def test_the_bucket_holds_a_fixed_time():
     (_, line) = model.shape_lines("eth0", rate=125_000_000)
     assert "root handle 2: tbf rate 1000000000bit burst 16000b limit 1266000b" in line
 
 
-def test_a_slow_bucket_still_takes_whole_packets() -> None:
+def test_a_slow_bucket_still_takes_whole_packets():
     (_, line) = model.shape_lines("eth0", rate=125_000)
     assert " burst 4096b " in line
 
 
-def test_netem_is_first_and_the_bucket_its_child() -> None:
+def test_netem_is_first_and_the_bucket_its_child():
     (_, netem, bucket) = model.shape_lines("eth0", rate=125_000_000, netem_us=20.5)
     assert "root handle 1: netem delay 20.5us" in netem
     assert " parent 1:1 " in bucket
 
 
-def test_the_switch_is_told_nanoseconds_and_ports() -> None:
+def test_the_switch_is_told_nanoseconds_and_ports():
     argv = model.switch_argv("/cache/switch", ("node1", "node2"), 20.5)
     assert argv == ("/cache/switch", "20500", "head1", "port1", "port2")
 
 
-def test_switching_off_undoes_switching_on() -> None:
+def test_switching_off_undoes_switching_on():
     names = ("node1", "node2")
     on, off = (
         " ".join(model.switch_on_lines(names)),
@@ -198,7 +198,7 @@ def test_switching_off_undoes_switching_on() -> None:
         assert f"set {port} arp on master br0" in off
 
 
-def test_entering_keeps_the_environment_and_sets_the_folder() -> None:
+def test_entering_keeps_the_environment_and_sets_the_folder():
     argv = model.enter_argv(state(), "node2", ("hostname", "-f"), "/tmp/x")
     assert argv[:3] == ("nsenter", "--target", "104")
     assert argv[-5:] == ("--", "env", "--chdir=/tmp/x", "hostname", "-f")
@@ -206,12 +206,12 @@ def test_entering_keeps_the_environment_and_sets_the_folder() -> None:
     assert not [word for word in argv if "ignore" in word]
 
 
-def test_without_a_node_it_is_the_head() -> None:
+def test_without_a_node_it_is_the_head():
     assert model.enter_argv(state(), None, ("true",))[2] == "100"
     assert model.enter_argv(state(), "head", ("true",))[2] == "100"
 
 
-def test_a_cluster_without_rights_is_entered_by_its_user_namespace() -> None:
+def test_a_cluster_without_rights_is_entered_by_its_user_namespace():
     argv = model.enter_argv(state(rootless=True), None, ("true",))
     assert {"--user", "--preserve-credentials"} < set(argv)
     assert {"--user", "--net"} < set(
@@ -219,24 +219,24 @@ def test_a_cluster_without_rights_is_entered_by_its_user_namespace() -> None:
     )
 
 
-def test_an_unknown_node_cannot_be_entered() -> None:
+def test_an_unknown_node_cannot_be_entered():
     with pytest.raises(StackproofError) as caught:
         model.enter_argv(state(), "node3", ("true",))
     assert caught.value.reason is Reason.NODE_UNREACHABLE
 
 
-def test_a_state_survives_its_file() -> None:
+def test_a_state_survives_its_file():
     facts = DelayFacts(method="switch", asked_us=20, seen_us=21.5, spread_us=0.5, pid=9, started=8)
     made = state(delay=facts, notes=("one",), rootless=True)
     assert noun.from_json(ClusterState, noun.to_json(made)) == made
 
 
-def test_the_rate_is_in_megabytes() -> None:
+def test_the_rate_is_in_megabytes():
     assert state().rate_mb_s == 125
     assert state(spec=ClusterSpec()).rate_mb_s is None
 
 
-def test_faults_say_what_has_died() -> None:
+def test_faults_say_what_has_died():
     assert state().faults == ()
     dead = state(
         nodes=(node("node1", 103), node("node2", 104, alive=False)),
@@ -246,7 +246,7 @@ def test_faults_say_what_has_died() -> None:
     assert "node2" in dead.faults[0]
 
 
-def test_the_command_of_a_hint_brings_the_same_up() -> None:
+def test_the_command_of_a_hint_brings_the_same_up():
     assert model.up_command(ClusterSpec()) == "stackproof cluster up"
     spec = ClusterSpec(name="x", nodes=3, rate="1gbit", delay="20us")
     assert model.up_command(spec).split()[3:] == [
@@ -273,12 +273,12 @@ def test_the_command_of_a_hint_brings_the_same_up() -> None:
         ),
     ],
 )
-def test_the_agent_is_called_like_ssh(words: list[str], host: str, command: str) -> None:
+def test_the_agent_is_called_like_ssh(words, host, command):
     assert agent.split(words) == (host, command)
 
 
 @pytest.mark.parametrize("words", [[], ["-x"], ["-p", "22"], ["node1"], ["--", "node1"]])
-def test_the_agent_needs_a_host_and_a_command(words: list[str]) -> None:
+def test_the_agent_needs_a_host_and_a_command(words):
     with pytest.raises(agent.UnreachableError):
         agent.split(words)
 
@@ -288,27 +288,25 @@ def as_read(made: ClusterState) -> dict[str, object]:
     return data
 
 
-def test_the_agent_refuses_what_it_does_not_know() -> None:
+def test_the_agent_refuses_what_it_does_not_know():
     with pytest.raises(agent.UnreachableError, match="node1, node2"):
         agent.argv_for(as_read(state()), "node7", "true", {})
 
 
-def test_the_agent_refuses_a_pid_that_is_another_process_now() -> None:
+def test_the_agent_refuses_a_pid_that_is_another_process_now():
     with pytest.raises(agent.UnreachableError, match="not running"):
         agent.argv_for(as_read(state()), "node1", "true", {})
 
 
 @pytest.mark.parametrize("host", ["node1", "10.77.0.1"])
-def test_the_agent_lets_the_shell_of_the_node_run_the_words(
-    host: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_agent_lets_the_shell_of_the_node_run_the_words(host, monkeypatch):
     monkeypatch.setattr(agent, "started", lambda pid: 1103 if pid == 4 else 0)
     argv = agent.argv_for(as_read(state()), host, "a 'b c'", {})
     assert argv[:3] == ["nsenter", "--target", "4"]
     assert argv[-4:] == ["--", "sh", "-c", "a 'b c'"]
 
 
-def test_the_agent_mounts_once_for_everything_on_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_agent_mounts_once_for_everything_on_the_node(monkeypatch):
     monkeypatch.setattr(agent, "started", lambda _: 1103)
     argv = agent.argv_for(as_read(state()), "node1", "x", {"STACKPROOF_MOUNTS": "/i:/m,/j:/n"})
     assert argv[-5:] == ["/i:/m,/j:/n", "--", "sh", "-c", "x"]
@@ -316,6 +314,6 @@ def test_the_agent_mounts_once_for_everything_on_the_node(monkeypatch: pytest.Mo
     assert argv[-7].endswith("/mount/effects/mount_exec.py")
 
 
-def test_a_process_that_is_not_there_never_started() -> None:
+def test_a_process_that_is_not_there_never_started():
     assert agent.started(0) == 0
     assert agent.started(os.getpid()) > 0

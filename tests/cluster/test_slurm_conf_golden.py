@@ -24,7 +24,7 @@ def shown() -> str:
     return "".join(f"==> {name}\n{text}" for name, text in files.items())
 
 
-def test_the_configuration_is_the_one_that_was_read_over() -> None:
+def test_the_configuration_is_the_one_that_was_read_over():
     assert shown() == GOLDEN.read_text()
 
 

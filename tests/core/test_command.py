@@ -24,24 +24,24 @@ ENVIRONMENTS = st.dictionaries(NAMES, WORDS)
 
 
 @given(PATCHES, PATCHES, ENVIRONMENTS)
-def test_then_is_one_after_the_other(one: EnvPatch, two: EnvPatch, env: dict[str, str]) -> None:
+def test_then_is_one_after_the_other(one, two, env):
     assert one.then(two).apply(env) == two.apply(one.apply(env))
 
 
 @given(PATCHES, PATCHES, PATCHES, ENVIRONMENTS)
-def test_then_is_associative(a: EnvPatch, b: EnvPatch, c: EnvPatch, env: dict[str, str]) -> None:
+def test_then_is_associative(a, b, c, env):
     assert a.then(b).then(c).apply(env) == a.then(b.then(c)).apply(env)
 
 
 @given(PATCHES, ENVIRONMENTS)
-def test_the_empty_patch_does_nothing(patch: EnvPatch, env: dict[str, str]) -> None:
+def test_the_empty_patch_does_nothing(patch, env):
     empty = EnvPatch()
     assert empty.apply(env) == env
     assert patch.then(empty).apply(env) == empty.then(patch).apply(env) == patch.apply(env)
 
 
 @given(PATCHES, ENVIRONMENTS)
-def test_apply_twice_is_apply_once(patch: EnvPatch, env: dict[str, str]) -> None:
+def test_apply_twice_is_apply_once(patch, env):
     once = patch.apply(env)
     # Appending to what was prepended keeps the first of each word, so nothing grows.
     assert set(patch.apply(once)) == set(once)
@@ -50,14 +50,14 @@ def test_apply_twice_is_apply_once(patch: EnvPatch, env: dict[str, str]) -> None
 
 
 @given(PATCHES, ENVIRONMENTS)
-def test_apply_leaves_its_argument_alone(patch: EnvPatch, env: dict[str, str]) -> None:
+def test_apply_leaves_its_argument_alone(patch, env):
     before = dict(env)
     patch.apply(env)
     assert env == before
 
 
 @given(PATCHES, ENVIRONMENTS)
-def test_lists_have_no_empty_and_no_repeated_entry(patch: EnvPatch, env: dict[str, str]) -> None:
+def test_lists_have_no_empty_and_no_repeated_entry(patch, env):
     result = patch.apply(env)
     for name in {*patch.prepend, *patch.append} & set(result):
         entries = result[name].split(":")
@@ -82,12 +82,12 @@ def test_lists_have_no_empty_and_no_repeated_entry(patch: EnvPatch, env: dict[st
         (EnvPatch(prepend={"P": ("",)}), {"P": ":"}, {}),
     ],
 )
-def test_apply(patch: EnvPatch, before: dict[str, str], after: dict[str, str]) -> None:
+def test_apply(patch, before, after):
     assert patch.apply(before) == after
 
 
 @given(PATCHES)
-def test_a_command_survives_json(patch: EnvPatch) -> None:
+def test_a_command_survives_json(patch):
     command = Command(
         argv=("true", "-x"),
         cwd="/",
@@ -99,7 +99,7 @@ def test_a_command_survives_json(patch: EnvPatch) -> None:
     assert from_json(Command, to_json(command)) == command
 
 
-def test_a_sandbox_is_closed_unless_asked() -> None:
+def test_a_sandbox_is_closed_unless_asked():
     box = Sandbox()
     assert not box.network
     assert box.binds == ()
@@ -107,7 +107,7 @@ def test_a_sandbox_is_closed_unless_asked() -> None:
 
 
 @pytest.mark.parametrize("noun", [EnvPatch(), Sandbox(), Command(argv=("true",))])
-def test_nouns_are_frozen(noun: EnvPatch | Sandbox | Command) -> None:
+def test_nouns_are_frozen(noun):
     name = noun.__struct_fields__[0]
     with pytest.raises(AttributeError):
         setattr(noun, name, None)

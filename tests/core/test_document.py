@@ -34,7 +34,7 @@ def refused(text: str | bytes) -> StackproofError:
     return caught.value
 
 
-def test_values() -> None:
+def test_values():
     assert document.parse(TEXT, file="a.yaml").data == {
         "name": "ünï",
         "list": ["one", {"two": 2, "three": 3.5}],
@@ -58,19 +58,19 @@ def test_values() -> None:
         ((), at(2, 1), at(2, 1)),
     ],
 )
-def test_positions(path: document.Path, key: Location, value: Location) -> None:
+def test_positions(path, key, value):
     parsed = document.parse(TEXT, file="a.yaml")
     assert parsed.where(*path) == value
     assert parsed.where_key(*path) == key
 
 
-def test_the_place_in_nothing_is_the_file() -> None:
+def test_the_place_in_nothing_is_the_file():
     parsed = document.parse("", file="a.yaml")
     assert parsed.data is None
     assert parsed.where("x") == Location(file="a.yaml")
 
 
-def test_a_byte_order_mark_is_no_part_of_the_first_key() -> None:
+def test_a_byte_order_mark_is_no_part_of_the_first_key():
     assert document.parse("\ufeffa: 1".encode(), file="a.yaml").data == {"a": 1}
 
 
@@ -86,7 +86,7 @@ def test_a_byte_order_mark_is_no_part_of_the_first_key() -> None:
         ("!!str 1", "1"),
     ],
 )
-def test_scalars(text: str, value: Any) -> None:
+def test_scalars(text, value):
     assert document.parse(text, file="a.yaml").data == value
 
 
@@ -137,26 +137,24 @@ def test_scalars(text: str, value: Any) -> None:
     ],
     ids=lambda value: ascii(value[:30]) if isinstance(value, str | bytes) else "",
 )
-def test_refused(text: str | bytes, reason: Reason, line: int, column: int) -> None:
+def test_refused(text, reason, line, column):
     problem = refused(text).problems[0]
     assert problem.reason is reason
     assert problem.where == Location(file="a.yaml", line=line, column=column)
 
 
-def test_a_bomb_of_aliases_is_refused() -> None:
+def test_a_bomb_of_aliases_is_refused():
     layers = [f"l{i}: &l{i} [{', '.join([f'*l{i - 1}'] * 9)}]" for i in range(1, 12)]
     bomb = "\n".join(["l0: &l0 [lol, lol]", *layers])
     assert refused(bomb).reason is Reason.TOO_LARGE
 
 
-def test_a_hundred_megabytes_are_refused_before_they_are_parsed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_hundred_megabytes_are_refused_before_they_are_parsed(monkeypatch):
     monkeypatch.delattr(yaml, "compose")
     assert refused(b"a: 1\n" * 20_000_000).reason is Reason.TOO_LARGE
 
 
-def test_problems_of_a_document_come_all_at_once() -> None:
+def test_problems_of_a_document_come_all_at_once():
     error = refused("a: !x 1\nb: 2\nb: 3\nc: .inf\n? [d]\n: 4")
     assert [problem.reason for problem in error.problems] == [
         Reason.UNSAFE_TAG, Reason.DUPLICATE_KEY, Reason.WRONG_TYPE, Reason.WRONG_TYPE,
@@ -183,12 +181,12 @@ def _one_of_both(text: str | bytes) -> None:
 
 
 @given(st.lists(PIECES, max_size=30).map("".join))
-def test_anything_like_yaml_is_a_document_or_an_error_of_ours(text: str) -> None:
+def test_anything_like_yaml_is_a_document_or_an_error_of_ours(text):
     _one_of_both(text)
 
 
 @given(st.text() | st.binary())
-def test_anything_is_a_document_or_an_error_of_ours(text: str | bytes) -> None:
+def test_anything_is_a_document_or_an_error_of_ours(text):
     _one_of_both(text)
 
 
@@ -202,7 +200,7 @@ DATA = st.recursive(
 
 
 @given(DATA, st.booleans())
-def test_what_pyyaml_writes_is_read_back_and_every_value_has_a_place(data: Any, flow: bool) -> None:
+def test_what_pyyaml_writes_is_read_back_and_every_value_has_a_place(data, flow):
     text = yaml.safe_dump(data, allow_unicode=True, default_flow_style=flow)
     parsed = document.parse(text, file="a.yaml")
     assert parsed.data == data
@@ -251,7 +249,7 @@ SCHEMA: dict[str, Any] = {
 
 
 @pytest.fixture
-def schema(monkeypatch: pytest.MonkeyPatch) -> None:
+def schema(monkeypatch):
     monkeypatch.setattr(document, "schema", lambda _: SCHEMA)
 
 
@@ -287,7 +285,7 @@ def found(text: str) -> list[tuple[Reason, int, int]]:
         ("name: a\nsize: 1\nmany: [1, true, 1]", [(Reason.INVALID_VALUE, 3, 7), (Reason.WRONG_TYPE, 3, 11)]),
     ],
 )  # fmt: skip
-def test_schema_problems(text: str, expected: list[tuple[Reason, int, int]]) -> None:
+def test_schema_problems(text, expected):
     assert sorted(found(text)) == sorted(expected)
 
 
@@ -305,25 +303,25 @@ def test_schema_problems(text: str, expected: list[tuple[Reason, int, int]]) -> 
         ("name: a\nsize: 1\nform: 1", "a word or a mapping"),
     ],
 )
-def test_hints_say_what_to_do(text: str, hint: str) -> None:
+def test_hints_say_what_to_do(text, hint):
     (problem,) = document.problems(document.parse(text, file="a.yaml"), "test")
     assert hint in (problem.hint or "")
 
 
 @pytest.mark.usefixtures("schema")
 @given(DATA)
-def test_whatever_the_data_the_schema_problems_have_places(data: Any) -> None:
+def test_whatever_the_data_the_schema_problems_have_places(data):
     text = yaml.safe_dump(data, allow_unicode=True)
     for problem in document.problems(document.parse(text, file="a.yaml"), "test"):
         assert problem.where
         assert "\n" not in problem.message
 
 
-def test_schemas_are_read_from_the_package() -> None:
+def test_schemas_are_read_from_the_package():
     assert document.schema("recipe")["type"] == "object"
 
 
-def test_a_tab_has_a_hint() -> None:
+def test_a_tab_has_a_hint():
     for text in ("name: x\n\tversion: 1\n", "a:\n\t- b\n"):
         with pytest.raises(StackproofError) as caught:
             document.parse(text, file="x.yaml")
@@ -344,20 +342,20 @@ def test_a_tab_has_a_hint() -> None:
         ("mpi: a: b\n", None),
     ],
 )
-def test_an_odd_indent_has_a_hint(text: str, hint: str | None) -> None:
+def test_an_odd_indent_has_a_hint(text, hint):
     with pytest.raises(StackproofError) as caught:
         document.parse(text, file="x.yaml")
     assert (caught.value.problems[0].hint or "").partition(":")[0] == (hint or "")
 
 
-def test_choices_are_named_as_yaml_writes_them() -> None:
+def test_choices_are_named_as_yaml_writes_them():
     text = "tools: {compiler: [gcc], specs: [], unify: maybe}\n"
     found = document.problems(document.parse(text, file="x"), "stackinator-environments-2")
     assert [p.hint for p in found] == ["it is one of: when_possible, true, false"]
 
 
 @pytest.mark.battery
-def test_what_comes_with_stackproof_is_the_same_by_libyaml() -> None:
+def test_what_comes_with_stackproof_is_the_same_by_libyaml():
     """Its texts are read in a tenth of the time, and say the same at the same places."""
     paths = [path for kind in shipped.KINDS for path in sorted(shipped.root(kind).rglob("*.yaml"))]
     assert len(paths) > 40
@@ -374,14 +372,14 @@ def test_what_comes_with_stackproof_is_the_same_by_libyaml() -> None:
         ("mount-points:\n" + "  - 5\n" * 500, Reason.WRONG_TYPE),
     ],
 )
-def test_no_more_problems_are_listed_than_somebody_reads(text: str, reason: Reason) -> None:
+def test_no_more_problems_are_listed_than_somebody_reads(text, reason):
     found = document.problems(document.parse(text, file="a.yaml"), "site")
     assert len(found) == limits.PROBLEMS.count + 1
     assert reason in {one.reason for one in found}
     assert "not listed" in found[-1].message
 
 
-def test_of_keys_that_stand_twice_no_more_are_listed_either() -> None:
+def test_of_keys_that_stand_twice_no_more_are_listed_either():
     text = "name: a\n" * 500 + "other: !!python/object:os.system x\n"
     with pytest.raises(StackproofError) as caught:
         document.parse(text, file="a.yaml")
@@ -402,7 +400,7 @@ def test_of_keys_that_stand_twice_no_more_are_listed_either() -> None:
         ("a: 1\n  b: 2\n", "line 2 is indented differently from line 1"),
     ],
 )
-def test_keys_below_a_value_that_is_empty(text: str, mark: str) -> None:
+def test_keys_below_a_value_that_is_empty(text, mark):
     (problem,) = refused(text).problems
     assert problem.reason is Reason.YAML_SYNTAX
     assert str(problem.hint or "").startswith(mark)

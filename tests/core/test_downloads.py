@@ -30,7 +30,7 @@ WHEEL = Artefact(name="x", version="1", filename=NAME, sha256=hashlib.sha256(WHO
 
 
 @pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("STACKPROOF_CACHE", str(tmp_path / "cache"))
 
 
@@ -68,7 +68,7 @@ def check_told(events: list[Event], name: str, suffix: str) -> None:
 
 
 @pytest.mark.battery
-def test_bytes_that_pip_has_are_told_while_they_come() -> None:
+def test_bytes_that_pip_has_are_told_while_they_come():
     events: list[Event] = []
     path = fetch(WHEEL, wheel_engine.fetch_command, events.append, runner=slow_pip())
     check_told(events, NAME, "")
@@ -77,9 +77,7 @@ def test_bytes_that_pip_has_are_told_while_they_come() -> None:
 
 
 @pytest.mark.battery
-def test_in_a_log_a_file_has_one_line_and_none_when_it_failed(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_in_a_log_a_file_has_one_line_and_none_when_it_failed(capsys):
     with pytest.raises(Exception, match="pip"):
         fetch(WHEEL, wheel_engine.fetch_command, progress.monitor(), runner=slow_pip(0.1, code=1))
     assert capsys.readouterr().err == ""
@@ -104,7 +102,7 @@ class _Slow(http.server.BaseHTTPRequestHandler):
 
 
 @pytest.mark.battery
-def test_of_how_many_is_told_where_the_server_says_it() -> None:
+def test_of_how_many_is_told_where_the_server_says_it():
     accepted = (Digest(sha256=WHEEL.sha256, provenance="the project"),)
     events: list[Event] = []
     with QuietServer(("127.0.0.1", 0), _Slow) as server:

@@ -9,17 +9,17 @@ from hypothesis import strategies as st
 from stackproof.core.errors import ExitCode, Location, Problem, Reason, StackproofError, fail
 
 
-def test_every_reason_has_an_exit_code_that_is_not_success() -> None:
+def test_every_reason_has_an_exit_code_that_is_not_success():
     for reason in Reason:
         assert reason.exit_code in ExitCode
         assert reason.exit_code is not ExitCode.DONE
 
 
-def test_every_exit_code_but_success_has_a_reason() -> None:
+def test_every_exit_code_but_success_has_a_reason():
     assert {reason.exit_code for reason in Reason} == set(ExitCode) - {ExitCode.DONE}
 
 
-def test_exit_codes_are_the_documented_numbers() -> None:
+def test_exit_codes_are_the_documented_numbers():
     numbers = {code.name: int(code) for code in ExitCode}
     assert numbers == {
         "DONE": 0, "BUG": 1, "USAGE": 2, "INVALID": 3, "NOT_POSSIBLE": 4, "BUILD": 5,
@@ -27,7 +27,7 @@ def test_exit_codes_are_the_documented_numbers() -> None:
     }  # fmt: skip
 
 
-def test_reasons_are_words_for_machines() -> None:
+def test_reasons_are_words_for_machines():
     for reason in Reason:
         assert reason.value == reason.name.lower().replace("_", "-")
 
@@ -39,11 +39,11 @@ def test_reasons_are_words_for_machines() -> None:
         (Location(file="a.yaml", line=3, column=7), "a.yaml:3:7"),
     ],
 )
-def test_location(location: Location, text: str) -> None:
+def test_location(location, text):
     assert str(location) == text
 
 
-def test_problem_with_everything() -> None:
+def test_problem_with_everything():
     problem = Problem(
         reason=Reason.UNKNOWN_KEY,
         message="unknown key `mpii`",
@@ -60,11 +60,11 @@ def test_problem_with_everything() -> None:
     ]
 
 
-def test_problem_with_a_message_alone_is_one_line() -> None:
+def test_problem_with_a_message_alone_is_one_line():
     assert str(Problem(reason=Reason.BUG, message="no")) == "error: no [bug]"
 
 
-def test_error_of_many_problems_ends_with_the_first_reason() -> None:
+def test_error_of_many_problems_ends_with_the_first_reason():
     first = Problem(reason=Reason.DUPLICATE_KEY, message="one")
     second = Problem(reason=Reason.BUSY, message="two")
     error = StackproofError(first, second)
@@ -73,12 +73,12 @@ def test_error_of_many_problems_ends_with_the_first_reason() -> None:
     assert str(error) == "error: one [duplicate-key]\nerror: two [busy]"
 
 
-def test_error_without_a_problem_is_a_bug() -> None:
+def test_error_without_a_problem_is_a_bug():
     with pytest.raises(ValueError, match="at least one"):
         StackproofError()
 
 
-def test_fail_returns_and_does_not_raise() -> None:
+def test_fail_returns_and_does_not_raise():
     where = Location(file="x")
     error = fail(Reason.NO_FUSE, "no", hint="do", where=where, detail="d")
     assert error.problems == (
@@ -87,7 +87,7 @@ def test_fail_returns_and_does_not_raise() -> None:
 
 
 @given(st.sampled_from(Reason), st.text(), st.text() | st.none())
-def test_problems_survive_pickling(reason: Reason, message: str, detail: str | None) -> None:
+def test_problems_survive_pickling(reason, message, detail):
     problem = Problem(reason=reason, message=message, detail=detail)
     again = pickle.loads(pickle.dumps(StackproofError(problem, problem)))
     assert again.problems == (problem, problem)

@@ -28,7 +28,7 @@ pytestmark = [
 ]
 
 
-def test_write_makes_folders_and_leaves_nothing_else(tmp_path: Path) -> None:
+def test_write_makes_folders_and_leaves_nothing_else(tmp_path):
     target = tmp_path / "a" / "b" / "file"
     files.write(target, "ü\n")
     assert target.read_bytes() == "ü\n".encode()
@@ -36,7 +36,7 @@ def test_write_makes_folders_and_leaves_nothing_else(tmp_path: Path) -> None:
     assert target.stat().st_mode & 0o777 == 0o644
 
 
-def test_write_replaces_content_and_mode(tmp_path: Path) -> None:
+def test_write_replaces_content_and_mode(tmp_path):
     target = tmp_path / "file"
     target.write_text("old")
     files.write(target, b"\x00new", mode=0o755)
@@ -44,7 +44,7 @@ def test_write_replaces_content_and_mode(tmp_path: Path) -> None:
     assert target.stat().st_mode & 0o777 == 0o755
 
 
-def test_write_in_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_write_in_the_current_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     files.write("file", "x")
     assert (tmp_path / "file").read_text() == "x"
@@ -52,9 +52,7 @@ def test_write_in_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("step", ["fsync", "fchmod", "replace"])
 @pytest.mark.parametrize("fault", [OSError(errno.ENOSPC, "full"), KeyboardInterrupt()])
-def test_a_write_cut_short_leaves_the_old_file_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, fault: BaseException
-) -> None:
+def test_a_write_cut_short_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch, step, fault):
     target = tmp_path / "file"
     target.write_text("old")
 
@@ -70,9 +68,7 @@ def test_a_write_cut_short_leaves_the_old_file_and_nothing_else(
 
 
 @pytest.mark.parametrize("verb", ["write", "copy"])
-def test_what_is_exchanged_while_it_is_written_is_not_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
-) -> None:
+def test_what_is_exchanged_while_it_is_written_is_not_changed(tmp_path, monkeypatch, verb):
     """In a folder of several users the name may lead to another's file before it has its mode."""
     secret, place = tmp_path / "secret", tmp_path / "place"
     secret.write_text("secret")
@@ -95,7 +91,7 @@ def test_what_is_exchanged_while_it_is_written_is_not_changed(
     assert (secret.read_text(), secret.stat().st_mode & 0o777) == ("secret", 0o600)
 
 
-def test_write_onto_a_folder(tmp_path: Path) -> None:
+def test_write_onto_a_folder(tmp_path):
     (tmp_path / "folder").mkdir()
     with pytest.raises(StackproofError) as caught:
         files.write(tmp_path / "folder", "x")
@@ -103,7 +99,7 @@ def test_write_onto_a_folder(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
 
 
-def test_write_below_a_file(tmp_path: Path) -> None:
+def test_write_below_a_file(tmp_path):
     (tmp_path / "file").write_text("x")
     with pytest.raises(StackproofError) as caught:
         files.write(tmp_path / "file" / "inner", "x")
@@ -130,7 +126,7 @@ if os.geteuid() == 0:
 """
 
 
-def test_disk_full(tmp_path: Path) -> None:
+def test_disk_full(tmp_path):
     need("userns")
     mount = 'mount -t tmpfs -o size=64k tmpfs "$0" && cd "$0" && exec "$@"'
     script = """
@@ -146,7 +142,7 @@ def test_disk_full(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_to_do_about_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_to_do_about_a_full_disk(tmp_path, monkeypatch):
     """Only what is kept can be moved by the variable of the cache."""
     monkeypatch.setenv("STACKPROOF_CACHE", str(tmp_path / "cache"))
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -157,7 +153,7 @@ def test_what_to_do_about_a_full_disk(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "STACKPROOF_CACHE" not in (named or "")
 
 
-def test_a_copy_to_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
+def test_a_copy_to_a_full_disk_leaves_nothing(tmp_path):
     need("userns")
     (tmp_path / "image").write_bytes(bytes(200_000))
     target = tmp_path / "small"
@@ -174,7 +170,7 @@ def test_a_copy_to_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
     assert printed.startswith("disk-full [] free space there, or name")
 
 
-def test_no_right_to_write(tmp_path: Path) -> None:
+def test_no_right_to_write(tmp_path):
     (tmp_path / "file").write_text("old")
     tmp_path.chmod(0o555)
     script = f"""
@@ -202,14 +198,14 @@ def test_no_right_to_write(tmp_path: Path) -> None:
         (errno.ENAMETOOLONG, Reason.INVALID_VALUE),
     ],
 )
-def test_translate(number: int, reason: Reason) -> None:
+def test_translate(number, reason):
     error = files.translate(OSError(number, os.strerror(number)), Path("/p"))
     assert error.reason is reason
     assert error.problems[0].where is not None
     assert error.problems[0].where.file == "/p"
 
 
-def test_sha256(tmp_path: Path) -> None:
+def test_sha256(tmp_path):
     (tmp_path / "empty").touch()
     # sha256sum(1) of nothing
     digest = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
@@ -219,7 +215,7 @@ def test_sha256(tmp_path: Path) -> None:
     assert caught.value.reason is Reason.FILE_MISSING
 
 
-def test_remove_a_tree_but_not_what_links_point_to(tmp_path: Path) -> None:
+def test_remove_a_tree_but_not_what_links_point_to(tmp_path):
     kept = tmp_path / "kept"
     kept.mkdir()
     (kept / "file").touch()
@@ -234,7 +230,7 @@ def test_remove_a_tree_but_not_what_links_point_to(tmp_path: Path) -> None:
     assert sorted(tmp_path.rglob("*")) == [kept, kept / "file"]
 
 
-def test_remove_a_tree_that_is_closed_to_its_owner(tmp_path: Path) -> None:
+def test_remove_a_tree_that_is_closed_to_its_owner(tmp_path):
     tmp_path.chmod(0o777)
     script = f"""
     {textwrap.indent(_AS_ANYBODY, "    ").strip()}
@@ -248,7 +244,7 @@ def test_remove_a_tree_that_is_closed_to_its_owner(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_remove_what_is_not_ours(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_remove_what_is_not_ours(monkeypatch, tmp_path):
     def refuses(_: str) -> None:
         raise PermissionError(errno.EPERM, "no")
 
@@ -268,11 +264,11 @@ def test_remove_what_is_not_ours(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
         ({}, "/.cache/stackproof"),
     ],
 )
-def test_cache_home(environment: dict[str, str], expected: str) -> None:
+def test_cache_home(environment, expected):
     assert files.cache_home(environment) == Path(expected)
 
 
-def test_cache_home_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_home_of_this_process(monkeypatch):
     monkeypatch.setenv("STACKPROOF_CACHE", "/here")
     assert files.cache_home() == Path("/here")
 
@@ -370,16 +366,14 @@ def test_a_private_folder_is_trusted_only_as_such(tmp_path):
         (errno.ENOTDIR, Reason.INVALID_VALUE),
     ],
 )
-def test_what_the_system_refuses_comes_with_what_to_do(number: int, reason: Reason) -> None:
+def test_what_the_system_refuses_comes_with_what_to_do(number, reason):
     found = files.translate(OSError(number, os.strerror(number)), "some/file")
     assert found.reason is reason
     assert found.problems[0].hint
     assert str(found.problems[0].where) == "some/file"
 
 
-def test_a_file_that_may_not_be_read_is_not_one_to_write_to(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_may_not_be_read_is_not_one_to_write_to(tmp_path, monkeypatch):
     secret = tmp_path / "secret"
     secret.write_text("")
     error = PermissionError(errno.EACCES, "Permission denied")
@@ -388,7 +382,7 @@ def test_a_file_that_may_not_be_read_is_not_one_to_write_to(
     assert files.translate(error, secret).problems[0].hint != writing
 
 
-def test_results_are_written_to_empty_folders_alone(tmp_path: Path) -> None:
+def test_results_are_written_to_empty_folders_alone(tmp_path):
     files.check_empty(tmp_path / "new")
     files.check_empty(tmp_path)
     (tmp_path / "file").write_text("")
@@ -488,7 +482,7 @@ def test_what_others_put_in_the_place_of_trees_in_memory_stays(tmp_path, monkeyp
     assert [one.name for one in cache_entries.trees_in_memory()] == ["work"]
 
 
-def test_a_folder_that_takes_no_files_is_named() -> None:
+def test_a_folder_that_takes_no_files_is_named():
     need("root")  # others are refused by its mode
     with pytest.raises(StackproofError) as caught:
         files.write("/proc/report.html", "x")

@@ -62,13 +62,13 @@ def quickly(kind: str, data: Any) -> bool:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_document_by_every_schema(kind: str) -> None:
+def test_every_document_by_every_schema(kind):
     for data in documents():
         assert quickly(kind, data) == validator(kind).is_valid(data)
 
 
 @pytest.mark.parametrize("kind", ["recipe", "spack-recipe", "easybuild-recipe", "site", "bench"])
-def test_right_documents_need_no_library(kind: str) -> None:
+def test_right_documents_need_no_library(kind):
     assert fitting_documents(kind)
     for data in fitting_documents(kind):
         assert fitting.fits(document.schema(kind), data)
@@ -104,7 +104,7 @@ def changed(data: Any, path: tuple[Any, ...], how: str, value: Any) -> Any:
 
 
 @given(data=st.data(), kind=st.sampled_from(KINDS))
-def test_a_document_with_something_wrong(data: st.DataObject, kind: str) -> None:
+def test_a_document_with_something_wrong(data, kind):
     base = data.draw(st.sampled_from(fitting_documents(kind) or (None,)))
     for _ in range(data.draw(st.integers(1, 3))):
         path = data.draw(st.sampled_from(places(base)))
@@ -122,12 +122,12 @@ def test_a_document_with_something_wrong(data: st.DataObject, kind: str) -> None
         ({"uniqueItems": True}, [1, True]),
     ],
 )
-def test_what_only_the_library_decides(schema: dict[str, Any], data: Any) -> None:
+def test_what_only_the_library_decides(schema, data):
     with pytest.raises(fitting.UnknownError):
         fitting.fits(schema, data)
 
 
-def test_a_word_that_is_unknown_here_is_still_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_word_that_is_unknown_here_is_still_looked_at(monkeypatch):
     monkeypatch.setattr(document, "schema", lambda _: {"properties": {"a": {"multipleOf": 2}}})
     found = document.problems(document.parse("a: 3\n", file="x.yaml"), "recipe")
     assert [(p.reason, str(p.where)) for p in found] == [(Reason.INVALID_VALUE, "x.yaml:1:4")]

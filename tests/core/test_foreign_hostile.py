@@ -171,7 +171,7 @@ def unpack_many(base: Path, seeds: range) -> int:
     "What is unpacked is the caller's, and has permission bits alone.",
 )
 @pytest.mark.battery
-def test_mutated_trees_as_a_user() -> None:
+def test_mutated_trees_as_a_user():
     need("mksquashfs", "unprivileged-user")
     with tempfile.TemporaryDirectory() as folder:  # all folders above one of pytest's are root's
         os.chown(folder, _NOBODY, _NOBODY)
@@ -199,7 +199,7 @@ def test_mutated_trees_as_a_user() -> None:
     "as root and as a user.",
 )
 @pytest.mark.battery
-def test_mutated_trees(tmp_path: Path) -> None:
+def test_mutated_trees(tmp_path):
     need("mksquashfs")
     assert unpack_many(tmp_path, range(TREES // 2)) > TREES // 10
 
@@ -220,7 +220,7 @@ def suspicious(tmp_path: Path) -> Path:
     "The folder `meta` beside an image in a repository keeps no owner, mode or link of the image.",
     "Tried: a set-uid shell in it, owners, links.",
 )
-def test_meta_beside_an_image_keeps_no_owner_and_no_right(tmp_path: Path) -> None:
+def test_meta_beside_an_image_keeps_no_owner_and_no_right(tmp_path):
     need("mksquashfs")
     (tmp_path / "folder").mkdir()
     storing.unpack_meta(suspicious(tmp_path), tmp_path / "folder")
@@ -235,7 +235,7 @@ def test_meta_beside_an_image_keeps_no_owner_and_no_right(tmp_path: Path) -> Non
     "The folder `meta` beside an image in a repository keeps no owner, mode or link of the image.",
 )
 @pytest.mark.parametrize("link", ["env.json", "."])
-def test_meta_with_a_link_is_left_out(tmp_path: Path, link: str) -> None:
+def test_meta_with_a_link_is_left_out(tmp_path, link):
     need("mksquashfs")
     source = tmp_path / "source"
     source.mkdir()
@@ -256,7 +256,7 @@ def test_meta_with_a_link_is_left_out(tmp_path: Path, link: str) -> None:
     "Foreign trees",
     "What is unpacked is the caller's, and has permission bits alone.",
 )
-def test_nobody_can_enter_while_it_is_unpacked(tmp_path: Path, monkeypatch) -> None:
+def test_nobody_can_enter_while_it_is_unpacked(tmp_path, monkeypatch):
     """A set-uid program that were there for a moment could be started in it."""
     need("mksquashfs")
     seen = []
@@ -309,7 +309,7 @@ _TRIES = {
     "On processors other than x86-64 and ARM there is no list of system calls: there the "
     "user id, the closed folder and the walk afterwards protect.",
 )
-def test_what_a_parser_may_not_do(tmp_path: Path) -> None:
+def test_what_a_parser_may_not_do(tmp_path):
     """The same whoever it is: here it is the test's user, root as well."""
     if walls.unpacking_filter(os.uname().machine, writes=True) is None:
         pytest.skip("no filter for this kind of machine")
@@ -366,7 +366,7 @@ def succeeds(call) -> bool:
     "namespaces and without.",
 )
 @pytest.mark.parametrize("namespaces", [True, False])
-def test_root_does_not_parse(tmp_path: Path, monkeypatch, namespaces: bool) -> None:
+def test_root_does_not_parse(tmp_path, monkeypatch, namespaces):
     """Neither with root's rights, nor in the namespaces of this machine where others are to be had."""
     need("mksquashfs")
     if os.geteuid() != 0:
@@ -390,7 +390,7 @@ def test_root_does_not_parse(tmp_path: Path, monkeypatch, namespaces: bool) -> N
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o600])
-def test_images_in_private_folders(tmp_path: Path, mode: int) -> None:
+def test_images_in_private_folders(tmp_path, mode):
     """Whoever parses has no right on the path, and perhaps none on the file."""
     need("mksquashfs")
     (tmp_path / "source").mkdir()
@@ -404,7 +404,7 @@ def test_images_in_private_folders(tmp_path: Path, mode: int) -> None:
         assert unpacked.read("file", limits.DOCUMENT) == b"content"
 
 
-def test_modes_are_exact(tmp_path: Path) -> None:
+def test_modes_are_exact(tmp_path):
     need("mksquashfs")
     source = tmp_path / "source"
     modes = {"zero": 0, "read": 0o444, "sticky": 0o1777, "inner": 0o555}
@@ -426,7 +426,7 @@ def test_modes_are_exact(tmp_path: Path) -> None:
     assert len(list((tmp_path / "target").rglob("file"))) == len(modes)
 
 
-def test_a_parser_that_does_not_end_is_ended(tmp_path: Path, monkeypatch) -> None:
+def test_a_parser_that_does_not_end_is_ended(tmp_path, monkeypatch):
     (tmp_path / "image").write_text("x")
     monkeypatch.setattr(parser, "find", lambda _: "/usr/bin/sleep")
     monkeypatch.setattr(Packed, "argv", lambda _: ("sleep", "60"))
@@ -443,7 +443,7 @@ def test_a_parser_that_does_not_end_is_ended(tmp_path: Path, monkeypatch) -> Non
     "while it writes: the sum of all files is looked at, and the size of the image bounds "
     "it. Tried: files without an end, and many small ones.",
 )
-def test_who_writes_too_much_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_writes_too_much_is_ended(tmp_path, monkeypatch):
     """Not when it is done: this one never is, and none of its files is large."""
     monkeypatch.setattr(parser, "find", lambda _: os.path.realpath("/bin/sh"))
     loop = 'i=0; while :; do i=$((i + 1)); echo "$1" >"file$i"; done'
@@ -466,7 +466,7 @@ def test_who_writes_too_much_is_ended(tmp_path: Path, monkeypatch: pytest.Monkey
     "Who unpacks more than an image has is ended,",
 )
 @pytest.mark.parametrize("count", [10, 3000])
-def test_an_image_has_no_more_than_its_kind(tmp_path: Path, count: int) -> None:
+def test_an_image_has_no_more_than_its_kind(tmp_path, count):
     """A few large files, or many small ones: the sum counts."""
     need("mksquashfs")
     source = tmp_path / "source"
@@ -487,7 +487,7 @@ def test_an_image_has_no_more_than_its_kind(tmp_path: Path, count: int) -> None:
     "Foreign trees",
     "Links are judged before anything is read.",
 )
-def test_paths_of_a_tree_stay_in_it(tmp_path: Path) -> None:
+def test_paths_of_a_tree_stay_in_it(tmp_path):
     (tmp_path / "secret").write_text("secret")
     root = tmp_path / "root"
     (root / "a").mkdir(parents=True)
@@ -532,7 +532,7 @@ def test_paths_of_a_tree_stay_in_it(tmp_path: Path) -> None:
         assert opened.stat("mounted") is None
 
 
-def test_a_link_of_a_tree_has_a_state_of_its_own(tmp_path: Path) -> None:
+def test_a_link_of_a_tree_has_a_state_of_its_own(tmp_path):
     """It is one thing to ask for a link, and another to ask for what it leads to."""
     root = tmp_path / "root"
     (root / "a").mkdir(parents=True)
@@ -570,7 +570,7 @@ def test_a_link_of_a_tree_has_a_state_of_its_own(tmp_path: Path) -> None:
     "Foreign trees",
     "Links are judged before anything is read.",
 )
-def test_a_tar_writes_nothing_through_its_links(tmp_path: Path) -> None:
+def test_a_tar_writes_nothing_through_its_links(tmp_path):
     (tmp_path / "root").mkdir()
     (tmp_path / "guard").mkdir()
     packed = tmp_path / "a.tar"

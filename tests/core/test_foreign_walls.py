@@ -51,7 +51,7 @@ def made(folder: Path, kind: str, names: dict[str, str]) -> Path:
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
+def home(tmp_path):
     """Return the home of a user who unpacks, in a folder that he reaches."""
     need("root", "unprivileged-user", "unprivileged-userns")
     for folder in (tmp_path, *tmp_path.parents):
@@ -105,7 +105,7 @@ def unpacked(
 
 
 @pytest.mark.parametrize("kind", ["squashfs", "ext"])
-def test_it_unpacks_as_before(home: Path, kind: str) -> None:
+def test_it_unpacks_as_before(home, kind):
     said = unpacked(home, kind, made(home.parent, kind, {}))
     assert said == "content"
     assert (home / "out/file").stat().st_uid == NOBODY
@@ -114,7 +114,7 @@ def test_it_unpacks_as_before(home: Path, kind: str) -> None:
 @pytest.mark.parametrize(
     "escape", ["../../.profile", "../.././.profile", f"/{12 * '../'}{{home}}/.profile"]
 )
-def test_names_with_slashes_lead_nowhere(home: Path, escape: str) -> None:
+def test_names_with_slashes_lead_nowhere(home, escape):
     """Of an ext image a name may be any bytes, and debugfs takes it for a path."""
     need("e2fsprogs")
     profile = home / ".profile"
@@ -132,7 +132,7 @@ def test_names_with_slashes_lead_nowhere(home: Path, escape: str) -> None:
 @pytest.mark.parametrize(
     "escape", ["../x-in-the-new-root", "../proc/self/oom_score_adj", "../usr/lib/x", "../tmp/xx"]
 )
-def test_the_root_that_it_gets_stays_as_it_is(home: Path, escape: str) -> None:
+def test_the_root_that_it_gets_stays_as_it_is(home, escape):
     """Neither the memory that this root lies in, nor other processes, nor the system's folders."""
     need("e2fsprogs")
     said = unpacked(home, "ext", made(home.parent, "ext", {"x" * len(escape): escape}))
@@ -142,7 +142,7 @@ def test_the_root_that_it_gets_stays_as_it_is(home: Path, escape: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["squashfs", "ext"])
-def test_a_file_that_is_cut_off_is_told(tmp_path: Path, kind: str) -> None:
+def test_a_file_that_is_cut_off_is_told(tmp_path, kind):
     """Whoever writes may end well though the disk, or a limit, did not let it write all."""
     image = made(tmp_path, kind, {})
     rules = UnpackRules(file_bytes=3)
@@ -151,7 +151,7 @@ def test_a_file_that_is_cut_off_is_told(tmp_path: Path, kind: str) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_a_file_of_many_names_counts_once(tmp_path: Path) -> None:
+def test_a_file_of_many_names_counts_once(tmp_path):
     need("mksquashfs")
     source, image = tmp_path / "source", tmp_path / "image.squashfs"
     source.mkdir()
@@ -164,7 +164,7 @@ def test_a_file_of_many_names_counts_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("prefix", ["conda/bin", "."])
-def test_a_program_from_elsewhere_runs(home: Path, prefix: str) -> None:
+def test_a_program_from_elsewhere_runs(home, prefix):
     """One that the user has installed reads any prefix, and writes into the folder alone, too."""
     need("mksquashfs")
     library = home.parent / "store/zlib/lib/program"
@@ -184,7 +184,7 @@ def test_a_program_from_elsewhere_runs(home: Path, prefix: str) -> None:
 
 
 @pytest.mark.parametrize("user", [0, NOBODY])
-def test_nobody_writes_where_everybody_may(home: Path, user: int) -> None:
+def test_nobody_writes_where_everybody_may(home, user):
     """Neither root's parser, which is a user without rights, nor that of a user."""
     need("mksquashfs")
     home.chmod(0o777)
@@ -204,9 +204,7 @@ def test_nobody_writes_where_everybody_may(home: Path, user: int) -> None:
     assert not Path("/dev/shm", home.parent.name).exists()
 
 
-def test_without_any_wall_nothing_is_started(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_any_wall_nothing_is_started(tmp_path, monkeypatch):
     image = made(tmp_path, "squashfs", {})
     monkeypatch.setattr(walls, "restrict_files", lambda *_: False)
     monkeypatch.setattr(walls, "leave_all_but", lambda *_: False)

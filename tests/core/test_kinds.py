@@ -93,7 +93,7 @@ def _asked(verb: str, path: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_file_of_another_kind_is_one_problem(verb: str, name: str, tmp_path: Path) -> None:
+def test_a_file_of_another_kind_is_one_problem(verb, name, tmp_path):
     kind, text = FILES[name]
     path = tmp_path / "named-otherwise"
     path.write_bytes(text.encode())
@@ -118,9 +118,7 @@ def test_a_file_of_another_kind_is_one_problem(verb: str, name: str, tmp_path: P
         (["oci-layout", "index.json"], "a container image"),
     ],
 )
-def test_a_folder_of_another_kind_is_one_problem(
-    names: list[str], kind: str, tmp_path: Path
-) -> None:
+def test_a_folder_of_another_kind_is_one_problem(names, kind, tmp_path):
     for name in names:
         (tmp_path / name).write_text("")
     for verb in ("recipe", "plan", "site", "bench", "output", "image"):
@@ -143,7 +141,7 @@ OLD = {
 
 
 @pytest.mark.parametrize("told", ["packages.yaml", "compilers.yaml"])
-def test_a_stackinator_folder_of_2023_is_told_as_a_whole(told: str, tmp_path: Path) -> None:
+def test_a_stackinator_folder_of_2023_is_told_as_a_whole(told, tmp_path):
     for name in ("config.yaml", told):
         (tmp_path / name).write_text(OLD[name])
     done = _asked("recipe", tmp_path)
@@ -162,7 +160,7 @@ OURS = {
 
 
 @pytest.mark.parametrize(("wanted", "pattern"), [(k, one) for k in OURS for one in OURS[k]])
-def test_no_file_of_ours_is_taken_for_another(wanted: str, pattern: str) -> None:
+def test_no_file_of_ours_is_taken_for_another(wanted, pattern):
     paths = [*ROOT.glob(pattern)]
     assert paths
     for path in paths:
@@ -174,7 +172,7 @@ def test_no_file_of_ours_is_taken_for_another(wanted: str, pattern: str) -> None
         assert kinds.problem(kinds.kind_of_file(broken), wanted, str(path)) is None, path
 
 
-def test_no_stackinator_folder_of_ours_is_taken_for_another() -> None:
+def test_no_stackinator_folder_of_ours_is_taken_for_another():
     configs = [*(ROOT / "tests/documents/stackinator/recipes").glob("*/config.yaml")]
     assert configs
     for config in configs:
@@ -184,7 +182,7 @@ def test_no_stackinator_folder_of_ours_is_taken_for_another() -> None:
         assert kinds.kind_of_folder(names, texts) == "stackinator", config
 
 
-def test_a_script_with_the_output_of_its_job_is_a_log() -> None:
+def test_a_script_with_the_output_of_its_job_is_a_log():
     script = FILES["job.sh"][1]
     for said in ("srun: error: n1: task 0: Killed\n", "n1: rank 0 done\n", "Heat 1.02\n"):
         kind = kinds.kind_of_file((script + said).encode())
@@ -204,11 +202,11 @@ def test_a_script_with_the_output_of_its_job_is_a_log() -> None:
     ],
     ids=lambda content: str(content[:9]),
 )  # fmt: skip
-def test_hostile_contents_have_no_kind(content: bytes) -> None:
+def test_hostile_contents_have_no_kind(content):
     assert kinds.kind_of_file(content) == ""
 
 
-def test_a_long_or_unreadable_file_is_told_by_its_head(tmp_path: Path) -> None:
+def test_a_long_or_unreadable_file_is_told_by_its_head(tmp_path):
     image = tmp_path / "a"
     image.write_bytes(b"hsqs")
     with image.open("r+b") as stream:

@@ -22,14 +22,14 @@ _EXAMPLES = yaml.safe_load(
 
 
 @pytest.mark.parametrize("example", _EXAMPLES["valid"], ids=lambda example: example["text"])
-def test_valid(example: dict) -> None:
+def test_valid(example):
     requests = mountlist.parse(example["text"])
     assert [[r.image, r.mount_point] for r in requests] == example["entries"]
     assert mountlist.parse(mountlist.render(requests)) == requests
 
 
 @pytest.mark.parametrize("example", _EXAMPLES["valid"], ids=lambda example: example["text"])
-def test_valid_for_mountexec(example: dict) -> None:
+def test_valid_for_mountexec(example):
     if not example["wire"]:
         with pytest.raises(MountFailure) as caught:
             mount_exec.parse_wire(example["text"])
@@ -42,7 +42,7 @@ def test_valid_for_mountexec(example: dict) -> None:
 
 
 @pytest.mark.parametrize("example", _EXAMPLES["invalid"], ids=lambda example: repr(example["text"]))
-def test_invalid(example: dict) -> None:
+def test_invalid(example):
     with pytest.raises(StackproofError) as caught:
         mountlist.parse(example["text"])
     assert [problem.reason for problem in caught.value.problems] == example["reasons"]
@@ -52,7 +52,7 @@ _paths = st.text(string.ascii_letters + string.digits + "._-+ ", min_size=1)
 
 
 @given(st.lists(st.tuples(_paths, st.none() | _paths.map("/mount/x{}".format)), min_size=1))
-def test_render_and_parse_are_inverse(entries: list[tuple[str, str | None]]) -> None:
+def test_render_and_parse_are_inverse(entries):
     requests = tuple(MountRequest(image=i, mount_point=m) for i, m in entries)
     if mountlist.clashes(requests):
         with pytest.raises(StackproofError):
@@ -62,7 +62,7 @@ def test_render_and_parse_are_inverse(entries: list[tuple[str, str | None]]) -> 
 
 
 @given(st.text())
-def test_any_text_gives_entries_or_an_error_of_ours(text: str) -> None:
+def test_any_text_gives_entries_or_an_error_of_ours(text):
     outcome = _outcome(text)
     if isinstance(outcome, StackproofError):
         assert outcome.reason in {Reason.USAGE, Reason.BAD_MOUNT_POINT, Reason.MOUNT_POINT_CLASH}
@@ -82,11 +82,11 @@ def _outcome(text: str) -> tuple[MountRequest, ...] | StackproofError:
     ("path", "bad"),
     [("/user-environment", False), ("user-environment", True), ("/usr", True), ("/usr/x", True)],
 )
-def test_bad_mount_point_says_why(path: str, bad: bool) -> None:
+def test_bad_mount_point_says_why(path, bad):
     assert bool(bad_mount_point(path)) is bad
 
 
-def test_a_label_of_a_registry_is_told_from_a_mount_point() -> None:
+def test_a_label_of_a_registry_is_told_from_a_mount_point():
     with pytest.raises(StackproofError) as caught:
         mountlist.parse("deploy::mpich/5.0.2:v1")
     (problem,) = caught.value.problems

@@ -40,25 +40,25 @@ OUTERS = st.builds(
 
 
 @given(OUTERS)
-def test_round_trip(outer: Outer) -> None:
+def test_round_trip(outer):
     assert noun.from_json(Outer, noun.to_json(outer)) == outer
     assert noun.from_json(Outer, noun.to_json(outer, indent=None).encode()) == outer
     assert noun.from_data(Outer, noun.to_data(outer)) == outer
 
 
-def test_schema_comes_first() -> None:
+def test_schema_comes_first():
     text = noun.to_json(Outer(number=1, inner=Inner(word="é")))
     assert next(iter(json.loads(text))) == "schema"
     assert text.endswith("}\n")
     assert "é" in text
 
 
-def test_a_noun_without_schema() -> None:
+def test_a_noun_without_schema():
     assert noun.to_data(Inner(word="a")) == {"word": "a"}
     assert noun.from_data(Inner, {"word": "a"}) == Inner(word="a")
 
 
-def test_nan_is_not_json() -> None:
+def test_nan_is_not_json():
     with pytest.raises(ValueError, match="JSON"):
         noun.to_json(Outer(number=float("nan"), inner=Inner(word="a")))
 
@@ -80,7 +80,7 @@ GOOD: dict[str, Any] = {"schema": Outer.SCHEMA, "number": 1.5, "inner": {"word":
         (GOOD | {"many": [{"word": 1}]}, Reason.WRONG_TYPE),
     ],
 )
-def test_what_does_not_fit(data: Any, reason: Reason) -> None:
+def test_what_does_not_fit(data, reason):
     with pytest.raises(StackproofError) as caught:
         noun.from_data(Outer, data, file="f.json")
     assert caught.value.reason is reason
@@ -93,13 +93,13 @@ def test_what_does_not_fit(data: Any, reason: Reason) -> None:
     ["", "{", "word", b"\xff\xfe", "\ud800", "[1,]", "[" * 100_000, "NaN", '{"a": 1e999}'],
     ids=lambda text: ascii(text[:8]),
 )
-def test_what_is_not_json(text: str | bytes) -> None:
+def test_what_is_not_json(text):
     with pytest.raises(StackproofError) as caught:
         noun.from_json(Outer, text)
     assert caught.value.reason in {Reason.YAML_SYNTAX, Reason.UNSUPPORTED}
 
 
 @given(st.binary() | st.text())
-def test_any_text_is_a_noun_or_an_error_of_ours(text: str | bytes) -> None:
+def test_any_text_is_a_noun_or_an_error_of_ours(text):
     with pytest.raises(StackproofError):
         noun.from_json(Outer, text)

@@ -53,7 +53,7 @@ def asked(*words: str) -> ToyOptions:
     return parsing.value_of(args.options, args)
 
 
-def test_a_value_has_what_was_said_and_defaults() -> None:
+def test_a_value_has_what_was_said_and_defaults():
     plain = asked("bear", "--to", "box")
     assert plain == ToyOptions(name="bear", to="box")
     assert (plain.parts, plain.place, plain.inside) == ((), ToySiteOptions(), 7)
@@ -80,7 +80,7 @@ def test_a_value_has_what_was_said_and_defaults() -> None:
         (["bear", "-t", "x", "--sise", "3"], "unknown option `--sise`"),
     ],
 )
-def test_a_wrong_command_line_is_refused(words: list[str], message: str) -> None:
+def test_a_wrong_command_line_is_refused(words, message):
     with pytest.raises(StackproofError) as caught:
         asked(*words)
     assert caught.value.reason is Reason.USAGE
@@ -95,7 +95,7 @@ class PickOptions(Options, run="toy:pick", text="pick one"):
     rest: tuple[str, ...] = argument("COMMAND", "what to run", rest=True)
 
 
-def test_one_of_some_must_be_given() -> None:
+def test_one_of_some_must_be_given():
     parser = parsing.Parser(prog="pick")
     parsing.declare(parser, PickOptions)
     with pytest.raises(StackproofError, match="one of `--first`, `--second` must be given"):
@@ -120,7 +120,7 @@ def wrapped(*words: str) -> WrapOptions:
     return parsing.value_of(WrapOptions, args)
 
 
-def test_options_may_stand_between_an_argument_and_a_command() -> None:
+def test_options_may_stand_between_an_argument_and_a_command():
     plain = WrapOptions(place="x", rest=("ls", "-l", "--", "a"))
     assert wrapped("x", "--", "ls", "-l", "--", "a") == plain
     assert wrapped("x", "ls", "-l", "--", "a") == plain
@@ -129,18 +129,18 @@ def test_options_may_stand_between_an_argument_and_a_command() -> None:
 
 
 @pytest.mark.parametrize("words", [["x"], ["x", "--"], ["x", "--view", "a"]])
-def test_a_command_must_be_given(words: list[str]) -> None:
+def test_a_command_must_be_given(words):
     with pytest.raises(StackproofError, match="say what to run: -- COMMAND"):
         wrapped(*words)
 
 
-def test_help_between_is_that_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_between_is_that_of_the_command(capsys):
     with pytest.raises(SystemExit):
         wrapped("x", "--help")
     assert capsys.readouterr().out.startswith("usage: wrap")
 
 
-def test_help_and_reference_show_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_help_and_reference_show_it(monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     command = commandtree.of_parser(toy_parser()).commands[0]
     shown = {one.title: one for one in command.options}
@@ -156,7 +156,7 @@ def test_help_and_reference_show_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "make toys" in text
 
 
-def test_completion_offers_it() -> None:
+def test_completion_offers_it():
     tree = commandtree.of_parser(toy_parser())
     options = {one.names[-1]: one for one in tree.commands[0].options}
     names = {"SITE": ("lumi-c",)}
@@ -168,7 +168,7 @@ def test_completion_offers_it() -> None:
     assert "_stackproof_values[toy:--shape]='round square'" in script
 
 
-def test_a_value_is_never_changed_and_has_no_other_field() -> None:
+def test_a_value_is_never_changed_and_has_no_other_field():
     toy = ToyOptions(name="bear", to="box")
     with pytest.raises(AttributeError, match="name of ToyOptions cannot be changed"):
         toy.name = "cat"  # type: ignore[misc]
@@ -181,23 +181,23 @@ def test_a_value_is_never_changed_and_has_no_other_field() -> None:
         ToyOptions()  # type: ignore[call-arg]
 
 
-def test_what_was_given_is_named_as_it_is_written() -> None:
+def test_what_was_given_is_named_as_it_is_written():
     toy = ToyOptions(
         name="bear", to="box", colours=("red",), place=ToySiteOptions(jobs=1), quick=True
     )
     assert toy.given() == ("NAME", "--jobs", "--to", "--colour", "--quick")
 
 
-def test_an_empty_text_is_not_given() -> None:
+def test_an_empty_text_is_not_given():
     assert ToyOptions(name="bear", to="box", label="").given() == ("NAME", "--to")
 
 
-def test_a_wrong_word_in_a_declaration_is_told_at_once() -> None:
+def test_a_wrong_word_in_a_declaration_is_told_at_once():
     with pytest.raises(TypeError, match="an option has no fact `chioces`"):
         option("NAME", "a name", chioces=("a",))  # type: ignore[call-arg]
 
 
-def test_declaring_imports_nothing() -> None:
+def test_declaring_imports_nothing():
     script = (
         "import sys, __future__; before = set(sys.modules); import stackproof.core.options\n"
         "print(*sorted(set(sys.modules) - before))"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
-from pathlib import Path
 
 from stackproof.core.effects import files
 from stackproof.core.errors import Reason
@@ -22,14 +21,14 @@ for _ in range(1500):
 """
 
 
-def test_a_folder_deeper_than_python_calls_itself(tmp_path: Path) -> None:
+def test_a_folder_deeper_than_python_calls_itself(tmp_path):
     (tmp_path / "deep").mkdir()
     subprocess.run(["python3", "-c", DEEP], cwd=tmp_path / "deep", check=True)
     files.remove(tmp_path / "deep")
     assert os.listdir(tmp_path) == []
 
 
-def test_folders_that_nobody_may_enter(tmp_path: Path) -> None:
+def test_folders_that_nobody_may_enter(tmp_path):
     victim = tmp_path / "victim"
     victim.mkdir(mode=0o755)
     (victim / "kept").touch(mode=0o644)
@@ -47,7 +46,7 @@ def test_folders_that_nobody_may_enter(tmp_path: Path) -> None:
     assert stat.S_IMODE(victim.stat().st_mode) == 0o755
 
 
-def test_an_error_about_a_path_of_bytes_names_it() -> None:
+def test_an_error_about_a_path_of_bytes_names_it():
     error = files.translate(PermissionError(13, "no", b"/x"), b"/x\xff")
     assert error.reason is Reason.NOT_PERMITTED
     assert "/x" in str(error)

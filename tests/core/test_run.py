@@ -37,26 +37,24 @@ def ended(pid: int) -> bool:
     return False
 
 
-def test_output_and_exit_code_are_kept_apart() -> None:
+def test_output_and_exit_code_are_kept_apart():
     done = run.run(shell("echo out; echo err >&2; exit 3"))
     assert (done.stdout, done.stderr, done.returncode) == (b"out\n", b"err\n", 3)
     assert not done.timed_out
     assert done.seconds > 0
 
 
-def test_output_is_bytes_whatever_they_are() -> None:
+def test_output_is_bytes_whatever_they_are():
     assert run.run(shell(r"printf '\377\000x'")).stdout == b"\xff\x00x"
 
 
-def test_more_output_than_a_pipe_holds() -> None:
+def test_more_output_than_a_pipe_holds():
     done = run.run(shell("head -c 300000 /dev/zero; head -c 300000 /dev/zero >&2"))
     assert (len(done.stdout), len(done.stderr)) == (300_000, 300_000)
 
 
 @pytest.mark.parametrize("watched", [True, False])
-def test_of_a_long_output_begin_and_end_are_kept(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, watched: bool
-) -> None:
+def test_of_a_long_output_begin_and_end_are_kept(monkeypatch, tmp_path, watched):
     """A step of a build may print without an end: that is neither memory nor a log of ours."""
     most = 100_000
     monkeypatch.setattr(limits, "PRINTED", limits.Limit("", "", bytes=most))
@@ -75,7 +73,7 @@ def test_of_a_long_output_begin_and_end_are_kept(
     assert not watched or {"begin", "end", "error"} <= set(lines)
 
 
-def test_a_line_without_an_end_comes_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_without_an_end_comes_in_pieces(monkeypatch):
     monkeypatch.setattr(limits, "PRINTED_LINE", limits.Limit("", "", bytes=1000))
     lines: list[str] = []
     run.run(shell("head -c 300000 /dev/zero | tr '\\0' x"), watch=lines.append)
@@ -83,11 +81,11 @@ def test_a_line_without_an_end_comes_in_pieces(monkeypatch: pytest.MonkeyPatch) 
     assert len(lines) > 1
 
 
-def test_standard_input_is_closed() -> None:
+def test_standard_input_is_closed():
     assert run.run(Command(argv=("cat",), timeout_s=10)).stdout == b""
 
 
-def test_the_environment_is_clean(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_is_clean(monkeypatch):
     monkeypatch.setenv("SECRET", "s")
     monkeypatch.setenv("LD_LIBRARY_PATH", "/nowhere")
     monkeypatch.setenv("LANG", "de_DE.UTF-8")
@@ -100,12 +98,12 @@ def test_the_environment_is_clean(monkeypatch: pytest.MonkeyPatch) -> None:
     assert seen["PATH"].startswith("/first:")
 
 
-def test_there_is_always_a_path(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_there_is_always_a_path(monkeypatch):
     monkeypatch.delenv("PATH")
     assert run.run(Command(argv=("true",))).returncode == 0
 
 
-def test_the_folder(tmp_path: Path) -> None:
+def test_the_folder(tmp_path):
     assert (
         run.run(Command(argv=("pwd",), cwd=os.fspath(tmp_path))).stdout == f"{tmp_path}\n".encode()
     )
@@ -122,26 +120,26 @@ def test_the_folder(tmp_path: Path) -> None:
         (Command(argv=("true",), env=EnvPatch(set={"A=B": "1"})), Reason.INVALID_VALUE),
     ],
 )
-def test_what_cannot_start(command: Command, reason: Reason) -> None:
+def test_what_cannot_start(command, reason):
     with pytest.raises(StackproofError) as caught:
         run.run(command)
     assert caught.value.reason is reason
 
 
-def test_a_missing_tool_names_its_package() -> None:
+def test_a_missing_tool_names_its_package():
     with pytest.raises(StackproofError) as caught:
         run.run(Command(argv=("/nowhere/mksquashfs",)))
     assert "squashfs-tools" in (caught.value.problems[0].hint or "")
 
 
-def test_a_program_that_closes_its_outputs_and_stays_has_its_time_limit() -> None:
+def test_a_program_that_closes_its_outputs_and_stays_has_its_time_limit():
     lines: list[str] = []
     script = "echo x; exec >&- 2>&-; sleep 600"
     done = run.run(shell(script, timeout_s=0.5), watch=lines.append)
     assert (done.timed_out, done.stdout, lines) == (True, b"x\n", ["x"])
 
 
-def test_an_interrupt_after_the_last_output_stays_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_after_the_last_output_stays_one(monkeypatch):
     """The pipes are closed by then: what ends the program must not ask them once more."""
     real = subprocess.Popen
     interrupts = [KeyboardInterrupt()]
@@ -160,7 +158,7 @@ def test_an_interrupt_after_the_last_output_stays_one(monkeypatch: pytest.Monkey
 
 @pytest.mark.battery
 @pytest.mark.parametrize("wait_s", [0, 0.01])
-def test_output_without_an_end_has_its_time_limit(wait_s: float) -> None:
+def test_output_without_an_end_has_its_time_limit(wait_s):
     """Also where whoever looks on is slower than what is printed."""
     script = "while :; do echo aaaaaaaa; done"
     done = run.run(shell(script, timeout_s=1), watch=lambda _: time.sleep(wait_s))
@@ -169,9 +167,7 @@ def test_output_without_an_end_has_its_time_limit(wait_s: float) -> None:
 
 
 @pytest.mark.battery
-def test_a_daemon_that_writes_without_an_end_is_not_listened_to(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_daemon_that_writes_without_an_end_is_not_listened_to(monkeypatch):
     monkeypatch.setattr(run, "_STOP_WAIT_S", 0.5)
     monkeypatch.setattr(limits, "PRINTED", limits.Limit("", "", bytes=100_000))
     done = run.run(shell("setsid cat /dev/zero & sleep 60", timeout_s=1))
@@ -180,7 +176,7 @@ def test_a_daemon_that_writes_without_an_end_is_not_listened_to(
 
 
 @pytest.mark.battery
-def test_a_timeout_keeps_what_was_written_and_leaves_no_child(tmp_path: Path) -> None:
+def test_a_timeout_keeps_what_was_written_and_leaves_no_child(tmp_path):
     pids = tmp_path / "pids"
     script = f"echo before; sleep 60 & echo $! $$ > {pids}; wait"
     done = run.run(shell(script, timeout_s=1.5))
@@ -192,9 +188,7 @@ def test_a_timeout_keeps_what_was_written_and_leaves_no_child(tmp_path: Path) ->
 
 
 @pytest.mark.battery
-def test_a_timeout_ends_who_does_not_listen(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_timeout_ends_who_does_not_listen(tmp_path, monkeypatch):
     monkeypatch.setattr(run, "_STOP_WAIT_S", 0.3)
     pids = tmp_path / "pids"
     script = f"trap '' TERM; sh -c \"trap '' TERM; sleep 60\" & echo $! $$ > {pids}; sleep 60"
@@ -204,7 +198,7 @@ def test_a_timeout_ends_who_does_not_listen(
 
 
 @pytest.mark.battery
-def test_a_timeout_ends_the_deaf_child_of_a_leader_that_has_gone(tmp_path: Path) -> None:
+def test_a_timeout_ends_the_deaf_child_of_a_leader_that_has_gone(tmp_path):
     pids = tmp_path / "pids"
     script = f"(trap '' TERM; exec >/dev/null 2>&1; sleep 60) & echo $! > {pids}; sleep 60"
     assert run.run(shell(script, timeout_s=1.5)).timed_out
@@ -212,9 +206,7 @@ def test_a_timeout_ends_the_deaf_child_of_a_leader_that_has_gone(tmp_path: Path)
 
 
 @pytest.mark.battery
-def test_a_daemon_that_keeps_our_pipes_cannot_hold_us(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_daemon_that_keeps_our_pipes_cannot_hold_us(tmp_path, monkeypatch):
     monkeypatch.setattr(run, "_STOP_WAIT_S", 0.3)
     pids = tmp_path / "pids"
     done = run.run(
@@ -227,7 +219,7 @@ def test_a_daemon_that_keeps_our_pipes_cannot_hold_us(
 
 @pytest.mark.battery
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_leaves_no_child(tmp_path: Path, number: signal.Signals) -> None:
+def test_an_interrupt_leaves_no_child(tmp_path, number):
     pids = tmp_path / "pids"
     program = textwrap.dedent(f"""
         import signal
@@ -251,9 +243,7 @@ def test_an_interrupt_leaves_no_child(tmp_path: Path, number: signal.Signals) ->
 
 
 @pytest.mark.battery
-def test_an_interrupt_while_a_program_starts_leaves_no_child(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupt_while_a_program_starts_leaves_no_child(tmp_path, monkeypatch):
     """The program runs before the call that starts it returns; on a busy machine, for long."""
     pids = tmp_path / "pids"
     real = subprocess.Popen
@@ -273,7 +263,7 @@ def test_an_interrupt_while_a_program_starts_leaves_no_child(
 
 
 @pytest.mark.battery
-def test_a_second_interrupt_does_not_wait(tmp_path: Path) -> None:
+def test_a_second_interrupt_does_not_wait(tmp_path):
     pids = tmp_path / "pids"
     script = f"trap '' TERM; sh -c \"trap '' TERM; sleep 60\" & echo $! $$ > {pids}; sleep 60"
     program = textwrap.dedent(f"""
@@ -296,7 +286,7 @@ def test_a_second_interrupt_does_not_wait(tmp_path: Path) -> None:
     assert all(ended(int(pid)) for pid in pids.read_text().split())
 
 
-def test_log_and_replay(tmp_path: Path) -> None:
+def test_log_and_replay(tmp_path):
     log = tmp_path / "logs" / "step.log"
     command = shell(
         'echo "$A $(pwd)"; echo err >&2; exit 4', cwd="/usr", env=EnvPatch(set={"A": "a 'b"})
@@ -310,7 +300,7 @@ def test_log_and_replay(tmp_path: Path) -> None:
     assert (again.returncode, again.stdout, again.stderr) == (4, done.stdout, done.stderr)
 
 
-def test_words_that_are_not_utf8_are_logged_and_replayed(tmp_path: Path) -> None:
+def test_words_that_are_not_utf8_are_logged_and_replayed(tmp_path):
     word = os.fsdecode(b"\xff\xfe")
     log = tmp_path / "step.log"
     done = run.run(Command(argv=("printf", "%s", word)), log=log)
@@ -319,7 +309,7 @@ def test_words_that_are_not_utf8_are_logged_and_replayed(tmp_path: Path) -> None
     assert again.stdout == done.stdout
 
 
-def test_check_accepts_the_exit_codes_of_the_command() -> None:
+def test_check_accepts_the_exit_codes_of_the_command():
     assert run.check(shell("exit 3", ok=(0, 3))).returncode == 3
 
 
@@ -332,9 +322,7 @@ def test_check_accepts_the_exit_codes_of_the_command() -> None:
         ("echo why: No space left on device >&2; exit 1", None, Reason.DISK_FULL),
     ],
 )
-def test_check_refuses_the_rest(
-    tmp_path: Path, script: str, timeout: float | None, reason: Reason
-) -> None:
+def test_check_refuses_the_rest(tmp_path, script, timeout, reason):
     log = tmp_path / "x.log"
     with pytest.raises(StackproofError) as caught:
         run.check(shell(script, timeout_s=timeout), log=log)
@@ -344,7 +332,7 @@ def test_check_refuses_the_rest(
     assert os.fspath(log) in (problem.hint or "")
 
 
-def test_check_takes_another_runner_and_shows_the_last_lines() -> None:
+def test_check_takes_another_runner_and_shows_the_last_lines():
     def scripted(command: Command, *, log: Path | None = None) -> Completed:
         text = "\n".join(f"line {i}" for i in range(100)).encode()
         return Completed(argv=command.argv, returncode=9, stdout=text, stderr=b"", seconds=0)
@@ -366,7 +354,7 @@ def test_check_takes_another_runner_and_shows_the_last_lines() -> None:
         (-15, True, "did not end within its time limit"),
     ],
 )
-def test_how_it_ended(returncode: int, timed_out: bool, words: str) -> None:
+def test_how_it_ended(returncode, timed_out, words):
     done = Completed(
         argv=("x",), returncode=returncode, stdout=b"", stderr=b"", seconds=1, timed_out=timed_out
     )

@@ -54,7 +54,7 @@ def out(command: Command) -> list[str]:
     return done.stdout.decode().split("\n")[:-1]
 
 
-def test_only_what_is_bound_is_visible(tmp_path: Path) -> None:
+def test_only_what_is_bound_is_visible(tmp_path):
     (tmp_path / "file").write_text("host")
     assert set(out(boxed("ls /"))) <= {"usr", "bin", "lib", "lib64", "sbin", "dev", "proc", "tmp"}
     assert out(boxed(f"ls /tmp; test -e {tmp_path}/file || echo hidden")) == ["hidden"]
@@ -64,7 +64,7 @@ def test_only_what_is_bound_is_visible(tmp_path: Path) -> None:
     )
 
 
-def test_binds_are_read_only_unless_asked(tmp_path: Path) -> None:
+def test_binds_are_read_only_unless_asked(tmp_path):
     for name in ("closed", "open"):
         (tmp_path / name).mkdir()
     binds = (
@@ -80,12 +80,12 @@ def test_binds_are_read_only_unless_asked(tmp_path: Path) -> None:
     assert list((tmp_path / "closed").iterdir()) == []
 
 
-def test_scratch_is_empty_writable_and_gone(tmp_path: Path) -> None:
+def test_scratch_is_empty_writable_and_gone(tmp_path):
     assert out(boxed("echo x > /scratch/a; ls /scratch", scratch=("/scratch",))) == ["a"]
     assert not Path("/scratch").exists()
 
 
-def test_links() -> None:
+def test_links():
     need("bubblewrap")
     box = Sandbox(binds=_SYSTEM, links={**_LINKS, "/opt/tool": "/usr/bin/env"})
     done = run.run(Command(argv=("readlink", "/opt/tool"), sandbox=box))
@@ -95,7 +95,7 @@ def test_links() -> None:
 _INTERFACES = "cut -d: -f1 -s /proc/net/dev | tr -d ' '"
 
 
-def test_no_network_unless_asked() -> None:
+def test_no_network_unless_asked():
     assert out(boxed(_INTERFACES)) == ["lo"]
     here = sorted(os.listdir("/sys/class/net"))
     assert sorted(out(boxed(_INTERFACES, network=True))) == here
@@ -107,7 +107,7 @@ def test_no_network_unless_asked() -> None:
     ", where nothing listens.",
 )
 @pytest.mark.parametrize("network", [False, True])
-def test_what_listens_here_is_reached_with_the_network_alone(network: bool) -> None:
+def test_what_listens_here_is_reached_with_the_network_alone(network):
     """A port of localhost, and a name of a socket that no file system has."""
     name = f"\0stackproof-test-{os.getpid()}"
     with socket.create_server(("127.0.0.1", 0)) as port, socket.socket(socket.AF_UNIX) as named:
@@ -122,13 +122,13 @@ def test_what_listens_here_is_reached_with_the_network_alone(network: bool) -> N
     assert told == (["0", "0"] if network else [str(errno.ECONNREFUSED)] * 2)
 
 
-def test_other_processes_are_not_visible() -> None:
+def test_other_processes_are_not_visible():
     seen = {word for word in out(boxed("ls /proc")) if word.isdigit()}
     assert len(seen) <= 4  # bubblewrap's own, the shell, ls
     assert str(os.getpid()) not in seen or os.getpid() <= 4
 
 
-def test_the_environment_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_is_closed(monkeypatch):
     monkeypatch.setenv("SECRET", "s")
     seen = dict(line.split("=", 1) for line in out(boxed("env", variables={"A": "x y"})))
     assert {key for key in seen if key not in {"PWD", "SHLVL", "_", "OLDPWD"}} == {
@@ -140,7 +140,7 @@ def test_the_environment_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (seen["A"], seen["PATH"], seen["HOME"]) == ("x y", "/usr/bin:/bin", "/tmp")
 
 
-def test_variables_of_the_command_do_not_reach_bubblewrap_itself(tmp_path: Path) -> None:
+def test_variables_of_the_command_do_not_reach_bubblewrap_itself(tmp_path):
     assert out(boxed("echo $LD_LIBRARY_PATH", variables={"LD_LIBRARY_PATH": "/none"})) == ["/none"]
     log = tmp_path / "x.log"
     run.run(boxed("true", variables={"LD_LIBRARY_PATH": "/none"}), log=log)
@@ -183,12 +183,12 @@ print("all")
 """
 
 
-def test_what_builds_and_their_tests_need_is_there() -> None:
+def test_what_builds_and_their_tests_need_is_there():
     need("bubblewrap")
     assert out(boxed(f"python3 -c {shlex.quote(_NEEDED)}")) == ["all"]
 
 
-def test_a_checker_of_leaks_works() -> None:
+def test_a_checker_of_leaks_works():
     """It stops its own process by ptrace when this ends."""
     need("bubblewrap", "gcc")
     script = (
@@ -198,7 +198,7 @@ def test_a_checker_of_leaks_works() -> None:
     assert out(boxed(script)) == ["clean"]
 
 
-def test_a_step_cannot_stop_who_waits_for_it() -> None:
+def test_a_step_cannot_stop_who_waits_for_it():
     need("bubblewrap")
     script = "for name in STOP TSTP TTIN KILL TERM; do kill -$name 1; done; exit 3"
     done = run.run(boxed(script))
@@ -206,7 +206,7 @@ def test_a_step_cannot_stop_who_waits_for_it() -> None:
 
 
 @pytest.mark.battery
-def test_the_first_process_has_no_variable_of_the_caller(tmp_path: Path) -> None:
+def test_the_first_process_has_no_variable_of_the_caller(tmp_path):
     """Seen from here: inside nothing of it is to be seen at all."""
     need("bubblewrap")
     (tmp_path / "go").mkdir()
@@ -235,17 +235,17 @@ def _with_children(pid: int) -> list[int]:
     return [pid, *(one for child in children for one in _with_children(int(child)))]
 
 
-def test_the_host_name_is_the_same_everywhere() -> None:
+def test_the_host_name_is_the_same_everywhere():
     assert out(boxed("uname -n")) == ["stackproof"]
 
 
-def test_the_exit_code_comes_through() -> None:
+def test_the_exit_code_comes_through():
     need("bubblewrap")
     assert run.run(boxed("exit 42")).returncode == 42
 
 
 @pytest.mark.battery
-def test_a_timeout_ends_everything_inside(tmp_path: Path) -> None:
+def test_a_timeout_ends_everything_inside(tmp_path):
     need("bubblewrap")
     bind = Bind(source=os.fspath(tmp_path), target="/out", writable=True)
     script = "trap '' TERM; (while :; do date +%N > /out/alive; sleep 0.05; done) & sleep 60"
@@ -259,7 +259,7 @@ def test_a_timeout_ends_everything_inside(tmp_path: Path) -> None:
         )
 
 
-def test_a_source_that_is_not_there(tmp_path: Path) -> None:
+def test_a_source_that_is_not_there(tmp_path):
     need("bubblewrap")
     bind = Bind(source=os.fspath(tmp_path / "nothing"), target="/x")
     with pytest.raises(StackproofError) as caught:
@@ -268,7 +268,7 @@ def test_a_source_that_is_not_there(tmp_path: Path) -> None:
     assert "nothing" in (caught.value.problems[0].detail or "")
 
 
-def test_never_unsandboxed_by_accident(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_never_unsandboxed_by_accident(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", os.fspath(tmp_path))
     mark = tmp_path / "mark"
     command = Command(argv=("/usr/bin/touch", os.fspath(mark)), sandbox=Sandbox(binds=_SYSTEM))
@@ -279,7 +279,7 @@ def test_never_unsandboxed_by_accident(tmp_path: Path, monkeypatch: pytest.Monke
     assert not mark.exists()
 
 
-def test_a_command_without_a_sandbox_is_itself() -> None:
+def test_a_command_without_a_sandbox_is_itself():
     assert sandbox.argv(Command(argv=("a", "b"))) == ("a", "b")
 
 
@@ -287,5 +287,5 @@ def test_a_command_without_a_sandbox_is_itself() -> None:
     ("program", "package"),
     [("bwrap", "bubblewrap"), ("/usr/sbin/tc", "iproute2"), ("hello", "hello")],
 )
-def test_package_hint(program: str, package: str) -> None:
+def test_package_hint(program, package):
     assert sandbox.package_hint(program).endswith(f" {package}")

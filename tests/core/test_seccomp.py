@@ -43,7 +43,7 @@ def typed(how: str) -> list[int]:
     return [int(word) for word in done.stderr.split()]
 
 
-def test_a_filtered_command_cannot_type_into_its_terminal() -> None:
+def test_a_filtered_command_cannot_type_into_its_terminal():
     need("root")
     assert typed("filtered") == [errno.EPERM, errno.EPERM]
     legacy = Path("/proc/sys/dev/tty/legacy_tiocsti")  # since Linux 6.2; before, everybody may
@@ -52,7 +52,7 @@ def test_a_filtered_command_cannot_type_into_its_terminal() -> None:
 
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64", "ppc64le"])
-def test_every_jump_lands_in_the_program(machine: str) -> None:
+def test_every_jump_lands_in_the_program(machine):
     for program in (seccomp.of_a_step(machine), seccomp.without_typing(machine)):
         assert program is not None
         rows = [program[at : at + 8] for at in range(0, len(program), 8)]
@@ -63,6 +63,6 @@ def test_every_jump_lands_in_the_program(machine: str) -> None:
         assert rows[-1][0] == 6  # it ends with an answer
 
 
-def test_an_unknown_machine_has_no_filter() -> None:
+def test_an_unknown_machine_has_no_filter():
     assert seccomp.of_a_step("vax") is None
     assert seccomp.without_typing("vax") is None

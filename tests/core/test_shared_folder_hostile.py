@@ -36,9 +36,7 @@ def refusal(use: object) -> str:
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o772, 0o1777, 0o2772])
-def test_a_folder_that_others_may_write_to_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int
-) -> None:
+def test_a_folder_that_others_may_write_to_is_refused(tmp_path, monkeypatch, mode):
     path = tmp_path / "team"
     path.mkdir()
     path.chmod(mode)
@@ -50,7 +48,7 @@ def test_a_folder_that_others_may_write_to_is_refused(
         assert team.shared
 
 
-def test_a_folder_of_another_is_refused_with_its_name(tmp_path: Path) -> None:
+def test_a_folder_of_another_is_refused_with_its_name(tmp_path):
     need("root")
     path = tmp_path / "theirs"
     path.mkdir()
@@ -62,7 +60,7 @@ def test_a_folder_of_another_is_refused_with_its_name(tmp_path: Path) -> None:
         assert theirs.names() == []
 
 
-def test_a_link_of_another_is_not_followed(tmp_path: Path) -> None:
+def test_a_link_of_another_is_not_followed(tmp_path):
     need("root")
     (tmp_path / "real").mkdir()
     link = tmp_path / "link"
@@ -79,7 +77,7 @@ def test_a_link_of_another_is_not_followed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["link", "fifo", "folder", "second name"])
-def test_a_file_is_a_plain_file_of_one_name(tmp_path: Path, what: str) -> None:
+def test_a_file_is_a_plain_file_of_one_name(tmp_path, what):
     secret = tmp_path / "secret"
     secret.write_text("mine")
     secret.chmod(0o600)
@@ -105,7 +103,7 @@ def test_a_file_is_a_plain_file_of_one_name(tmp_path: Path, what: str) -> None:
     assert (secret.read_text(), stat.S_IMODE(secret.stat().st_mode)) == ("mine", 0o600)
 
 
-def test_folders_in_it_are_judged_too(tmp_path: Path) -> None:
+def test_folders_in_it_are_judged_too(tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "top").mkdir()
     (tmp_path / "top" / "link").symlink_to(tmp_path / "elsewhere")
@@ -119,7 +117,7 @@ def test_folders_in_it_are_judged_too(tmp_path: Path) -> None:
         assert stat.S_IMODE((tmp_path / "top" / "new").stat().st_mode) == 0o755
 
 
-def test_a_tree_goes_and_nothing_it_links_to(tmp_path: Path) -> None:
+def test_a_tree_goes_and_nothing_it_links_to(tmp_path):
     """However deep it is, closed to its owner, and with names that lead out."""
     outside = tmp_path / "outside"
     (outside / "inner").mkdir(parents=True)
@@ -148,7 +146,7 @@ def test_a_tree_goes_and_nothing_it_links_to(tmp_path: Path) -> None:
     assert sorted(path.name for path in outside.iterdir()) == ["file", "inner"]
 
 
-def test_a_folder_that_is_exchanged_stays_the_one_that_was_opened(tmp_path: Path) -> None:
+def test_a_folder_that_is_exchanged_stays_the_one_that_was_opened(tmp_path):
     place, other = tmp_path / "place", tmp_path / "other"
     place.mkdir()
     other.mkdir()
@@ -161,7 +159,7 @@ def test_a_folder_that_is_exchanged_stays_the_one_that_was_opened(tmp_path: Path
     assert [path.name for path in (tmp_path / "moved").iterdir()] == ["renamed"]
 
 
-def test_what_is_written_replaces_a_link_and_not_what_it_leads_to(tmp_path: Path) -> None:
+def test_what_is_written_replaces_a_link_and_not_what_it_leads_to(tmp_path):
     """While somebody exchanges the name all the time."""
     secret = tmp_path / "secret"
     secret.write_text("mine")
@@ -196,7 +194,7 @@ def test_what_is_written_replaces_a_link_and_not_what_it_leads_to(tmp_path: Path
         (0o775, 5, 9, "written"), (0o777, 5, 5, "written"), (0o775, 0, 0, "written"),
     ],
 )  # fmt: skip
-def test_the_judgement(mode: int, owner: int, group: int, expected: str) -> None:
+def test_the_judgement(mode, owner, group, expected):
     said = "foreign" if outputs.is_foreign(owner, 5) else ""
     written = outputs.writable_by_others(mode, group, user=5, user_group=5)
     assert (said or ("written" if written else "")) == expected
@@ -205,7 +203,7 @@ def test_the_judgement(mode: int, owner: int, group: int, expected: str) -> None
     assert not outputs.keeps_names(0o1777, 6, 0, user=5, user_group=5)
 
 
-def test_a_private_folder_is_in_a_place_that_keeps_names(tmp_path: Path) -> None:
+def test_a_private_folder_is_in_a_place_that_keeps_names(tmp_path):
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o777)
     said = refusal(lambda: folder.open_folder(tmp_path / "open" / "own", make=0o700, private=True))
@@ -221,9 +219,7 @@ def test_a_private_folder_is_in_a_place_that_keeps_names(tmp_path: Path) -> None
     "Another folder of your own is used, ranks mount for themselves, builds go to disk. "
     "Tried: every name taken, and no cache in the home.",
 )
-def test_every_name_is_taken_and_the_home_is_empty(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_name_is_taken_and_the_home_is_empty(tmp_path, monkeypatch):
     """The last of the places is made with what lies above it."""
     taken = [tmp_path / "a", tmp_path / "b"]
     taken[0].symlink_to(tmp_path)
@@ -244,9 +240,7 @@ def test_every_name_is_taken_and_the_home_is_empty(
 
 
 @pytest.mark.parametrize("whose", ["mine", "for others", "another's", "link", "relative", "none"])
-def test_whose_runtime_folder_is_believed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whose: str
-) -> None:
+def test_whose_runtime_folder_is_believed(tmp_path, monkeypatch, whose):
     path = tmp_path / "run"
     path.mkdir(mode=0o700)
     if whose == "for others":

@@ -15,7 +15,7 @@ NAMESPACE = "a-test"
 
 
 @pytest.fixture
-def key(tmp_path: Path) -> Path:
+def key(tmp_path):
     need("ssh-keygen")
     path = tmp_path / "key"
     argv = ("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(path))
@@ -24,7 +24,7 @@ def key(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def signed(tmp_path: Path, key: Path) -> Path:
+def signed(tmp_path, key):
     text = tmp_path / "text"
     text.write_text("what is said\n")
     assert ssh_keys.sign(text, str(key), NAMESPACE) is None
@@ -37,20 +37,18 @@ def verified(text: Path, signers: Path) -> bool:
 
 
 class TestReal:
-    def test_a_signature_holds_for_its_text_and_for_no_other(self, signed: Path) -> None:
+    def test_a_signature_holds_for_its_text_and_for_no_other(self, signed):
         words = ("check-novalidate", "-n", NAMESPACE, "-s", f"{signed}.sig")
         assert ssh_keys.ask(signed, *words).returncode == 0
         signed.write_text("something else\n")
         assert ssh_keys.ask(signed, *words).returncode != 0
 
-    def test_what_is_wrong_with_a_key_is_returned(self, signed: Path, tmp_path: Path) -> None:
+    def test_what_is_wrong_with_a_key_is_returned(self, signed, tmp_path):
         none = tmp_path / "none"
         none.write_text("not a key\n")
         assert ssh_keys.sign(signed, str(none), NAMESPACE)
 
-    def test_times_of_signers_are_those_of_the_users_zone(
-        self, signed: Path, key: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_times_of_signers_are_those_of_the_users_zone(self, signed, key, tmp_path, monkeypatch):
         signers = tmp_path / "signers"
         public = key.with_suffix(".pub").read_text().strip()
         # Good from an hour ago by the clock of one zone, which is hours ahead for the other.
@@ -63,16 +61,14 @@ class TestReal:
         assert not verified(signed, signers)
 
 
-def test_a_key_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_key_that_is_not_there_is_named(tmp_path):
     with pytest.raises(StackproofError) as caught:
         ssh_keys.sign(tmp_path / "text", str(tmp_path / "key"), NAMESPACE)
     assert caught.value.reason is Reason.FILE_MISSING
     assert "ssh-keygen -t ed25519" in str(caught.value)
 
 
-def test_a_machine_without_ssh_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_machine_without_ssh_says_what_to_install(tmp_path, monkeypatch):
     text = tmp_path / "text"
     text.write_text("what is said\n")
     # A shell, which is asked for the program, and nothing else.

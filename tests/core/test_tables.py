@@ -9,7 +9,7 @@ import pytest
 from stackproof.core.cli import streams
 
 
-def test_columns_are_as_wide_as_their_widest_cell(capsys: pytest.CaptureFixture[str]) -> None:
+def test_columns_are_as_wide_as_their_widest_cell(capsys):
     streams.print_table(("A", "LONG HEAD"), [("wide cell", "x"), ("", "y\x1b[2J")])
     lines = capsys.readouterr().out.splitlines()
     assert lines[:2] == ["A          LONG HEAD", "wide cell  x"]
@@ -20,5 +20,5 @@ def test_columns_are_as_wide_as_their_widest_cell(capsys: pytest.CaptureFixture[
     ("seconds", "text"),
     [(-5, "now"), (59, "now"), (61, "1 min ago"), (7300, "2 h ago"), (40 * 86400, "40 d ago")],
 )
-def test_how_long_ago(seconds: float, text: str) -> None:
+def test_how_long_ago(seconds, text):
     assert streams.ago_text(time.time() - seconds) == text

@@ -28,7 +28,7 @@ _LEFT_OUT = {
 }  # fmt: skip
 
 
-def test_every_attack_that_is_named_is_there() -> None:
+def test_every_attack_that_is_named_is_there():
     missing = []
     for name in (name for names in attacks.NAMED.values() for name in names):
         file, _, test = name.partition("::")
@@ -48,7 +48,7 @@ def _files() -> list[str]:
 
 
 @pytest.mark.battery
-def test_there_are_attacks_on_everything_that_has_rights_or_reads() -> None:
+def test_there_are_attacks_on_everything_that_has_rights_or_reads():
     """As pytest collects them: parametrized ones count for each case, in at least eight rooms."""
     argv = [
         sys.executable,
@@ -74,7 +74,7 @@ def test_there_are_attacks_on_everything_that_has_rights_or_reads() -> None:
 
 
 @pytest.mark.battery
-def test_attacks_on_what_a_user_runs_as_a_user() -> None:
+def test_attacks_on_what_a_user_runs_as_a_user():
     """The suite runs as root where it can; here what needs no root runs as a user without rights."""
     need("root", "unprivileged-user", "unprivileged-userns", "bubblewrap", "gcc")
     files = [f for f in _files() if not f.startswith(("native/", "cli/")) and f not in _LEFT_OUT]

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -41,7 +40,7 @@ FILES = {
 
 
 @pytest.fixture
-def battery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def battery(tmp_path, monkeypatch):
     """Return the tool, at work in a small checkout."""
     for name, text in FILES.items():
         path = tmp_path / name
@@ -57,7 +56,7 @@ def battery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return module
 
 
-def test_it_has_the_files_that_the_gate_leaves_something_of(battery: ModuleType) -> None:
+def test_it_has_the_files_that_the_gate_leaves_something_of(battery):
     assert battery.list_files() == (
         "core/test_drawn", "core/test_slow", "doctor/test_alone", "doctor/test_verb",
     )  # fmt: skip
@@ -69,7 +68,7 @@ def test_it_has_the_files_that_the_gate_leaves_something_of(battery: ModuleType)
             battery.choose([word or "core/test_"])
 
 
-def test_every_marker_of_this_project_is_seen() -> None:
+def test_every_marker_of_this_project_is_seen():
     """A file whose tests the gate leaves out is a file of the battery."""
     files = tool("battery").list_files()
     assert len(files) > 100
@@ -90,9 +89,7 @@ def test_every_marker_of_this_project_is_seen() -> None:
         ("tests/core/test_plain.py", set()),
     ],
 )
-def test_a_file_runs_again_when_something_below_it_changes(
-    battery: ModuleType, path: str, again: set[str]
-) -> None:
+def test_a_file_runs_again_when_something_below_it_changes(battery, path, again):
     names = ("core/test_slow", "doctor/test_verb", "doctor/test_alone")
     before = {name: battery.make_key(name) for name in names}
     with (battery.ROOT / path).open("a") as file:
@@ -102,7 +99,7 @@ def test_a_file_runs_again_when_something_below_it_changes(
     assert {name for name in names if battery.make_key(name) != before[name]} == again
 
 
-def test_the_longest_comes_first_and_before_it_what_was_touched(battery: ModuleType) -> None:
+def test_the_longest_comes_first_and_before_it_what_was_touched(battery):
     before = {
         "core/test_slow": battery.Outcome(key="", word="passed", seconds=9.0),
         "core/test_drawn": battery.Outcome(key="", word="passed", seconds=99.0),
@@ -143,7 +140,7 @@ def settings(battery: ModuleType) -> None:
     )
 
 
-def test_what_passed_is_kept_and_what_passed_again_is_told(battery: ModuleType) -> None:
+def test_what_passed_is_kept_and_what_passed_again_is_told(battery):
     settings(battery)
     slow = battery.TESTS / "core" / "test_slow.py"
     code, said = run(battery, "core/test_slow")
@@ -177,7 +174,7 @@ def test_what_passed_is_kept_and_what_passed_again_is_told(battery: ModuleType) 
     assert "known to be unsteady" in said
 
 
-def test_the_table_counts_what_did_not_run(battery: ModuleType) -> None:
+def test_the_table_counts_what_did_not_run(battery):
     outcomes: Mapping[str, Any] = {
         "core/test_slow": battery.Outcome(key="", word="passed", seconds=1.0, counts=(3, 0, 1))
     }
@@ -187,7 +184,7 @@ def test_the_table_counts_what_did_not_run(battery: ModuleType) -> None:
     assert lines[-1] == "3 passed, 0 failed, 1 skipped"
 
 
-def test_an_end_without_a_test_is_never_known(battery: ModuleType) -> None:
+def test_an_end_without_a_test_is_never_known(battery):
     """A process that died has no names of tests, which are all on any list."""
     for tests, is_known in (((), False), (("test_a",), True), (("test_a", "test_b"), False)):
         outcome = battery.Outcome(key="", word="unsteady", seconds=1.0, tests=tests)
@@ -198,21 +195,21 @@ def test_an_end_without_a_test_is_never_known(battery: ModuleType) -> None:
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", "null", '{"key": ""}', '{"file": "a", "key": 1}', "\xff"]
 )
-def test_a_damaged_record_is_no_record(battery: ModuleType, text: str) -> None:
+def test_a_damaged_record_is_no_record(battery, text):
     outcome = battery.Outcome(key="", word="passed", seconds=1.0)
     battery.save_outcome("core/test_slow", outcome)
     (battery.STATE / "damaged.json").write_bytes(text.encode("latin-1"))
     assert battery.load_state() == {"core/test_slow": outcome}
 
 
-def test_a_wrong_revision_is_an_error(battery: ModuleType) -> None:
+def test_a_wrong_revision_is_an_error(battery):
     assert run(battery, "--since", "no-such-revision") == (
         1, "error: git has no revision `no-such-revision`\n",
     )  # fmt: skip
 
 
 @pytest.mark.battery
-def test_a_run_that_is_stopped_goes_on(battery: ModuleType) -> None:
+def test_a_run_that_is_stopped_goes_on(battery):
     settings(battery)
     (battery.TESTS / "doctor" / "test_alone.py").write_text(
         f"{HEAD}pytestmark = pytest.mark.machine\n\n\ndef test_a():\n"

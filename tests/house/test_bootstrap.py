@@ -30,7 +30,7 @@ Run = Callable[..., tuple[subprocess.CompletedProcess[str], list[str]]]
 
 
 @pytest.fixture
-def bootstrap(tmp_path: Path) -> Run:
+def bootstrap(tmp_path):
     """Return a function that runs the script and returns how it ended and what apt was asked."""
     checkout, path, log = tmp_path / "checkout", tmp_path / "bin", tmp_path / "log"
     path.mkdir()
@@ -80,7 +80,7 @@ def bootstrap(tmp_path: Path) -> Run:
     return run
 
 
-def test_what_is_missing_is_installed_once(bootstrap: Run) -> None:
+def test_what_is_missing_is_installed_once(bootstrap):
     done, log = bootstrap("demo")
     assert done.returncode == 0, done.stderr
     update, install, locked, editable = log
@@ -101,7 +101,7 @@ def test_what_is_missing_is_installed_once(bootstrap: Run) -> None:
     assert editable.endswith("--no-deps --no-build-isolation --editable .")
 
 
-def test_the_second_time_nothing_is_installed(bootstrap: Run) -> None:
+def test_the_second_time_nothing_is_installed(bootstrap):
     everything = {row[1]: "exit 0" for row in TABLE if not row[1].startswith("@")}
     everything["dpkg-query"] = "printf installed"
     lmod = {"LMOD_CMD": "/bin/sh"}  # any program that is there
@@ -112,9 +112,7 @@ def test_the_second_time_nothing_is_installed(bootstrap: Run) -> None:
         assert bootstrap(word, **lmod)[1] == []
 
 
-def test_another_python_or_another_lock_is_a_new_environment(
-    bootstrap: Run, tmp_path: Path
-) -> None:
+def test_another_python_or_another_lock_is_a_new_environment(bootstrap, tmp_path):
     assert len(bootstrap("demo")[1]) == 4
     assert [line for line in bootstrap("demo")[1] if line.startswith("pip")] == []
     with (tmp_path / "checkout" / "tools" / "locks" / "demo.txt").open("a") as lock:
@@ -128,14 +126,14 @@ def test_another_python_or_another_lock_is_a_new_environment(
     assert not mark.exists()
 
 
-def test_the_lock_can_be_left_out(bootstrap: Run) -> None:
+def test_the_lock_can_be_left_out(bootstrap):
     _, log = bootstrap("test", STACKPROOF_NO_LOCK="1")
     assert [line for line in log if line.startswith("pip")] == [
         "pip -m pip --quiet --disable-pip-version-check install --editable .[test,lint]"
     ]
 
 
-def test_an_index_without_what_is_locked_is_said(bootstrap: Run, tmp_path: Path) -> None:
+def test_an_index_without_what_is_locked_is_said(bootstrap, tmp_path):
     program = tmp_path / "bin" / "python3"
     bootstrap("demo")
     failing = program.read_text().replace("echo pip", "exit 1 # echo pip")
@@ -145,14 +143,14 @@ def test_an_index_without_what_is_locked_is_said(bootstrap: Run, tmp_path: Path)
     assert "STACKPROOF_NO_LOCK=1" in done.stderr
 
 
-def test_lmod_is_no_program_on_path(bootstrap: Run) -> None:
+def test_lmod_is_no_program_on_path(bootstrap):
     _, log = bootstrap("demo", LMOD_CMD="/nonexistent/lmod")
     assert "lmod" in log[1].split()
     _, log = bootstrap("demo", LMOD_CMD="/bin/sh")
     assert "lmod" not in log[1].split()
 
 
-def test_a_browser_is_no_condition(bootstrap: Run) -> None:
+def test_a_browser_is_no_condition(bootstrap):
     fails = 'case "$*" in *chromium*) exit 100;; esac'
     done, log = bootstrap("test", fakes={"apt-get": fails})
     assert done.returncode == 0, done.stderr
@@ -160,7 +158,7 @@ def test_a_browser_is_no_condition(bootstrap: Run) -> None:
     assert log[-2].endswith("tools/locks/test.txt")
 
 
-def test_slurm_is_no_condition(bootstrap: Run) -> None:
+def test_slurm_is_no_condition(bootstrap):
     fails = 'case "$*" in *libslurm-dev*) exit 100;; esac'
     done, log = bootstrap("test", fakes={"apt-get": fails, "gcc": "exit 1"})
     assert done.returncode == 0, done.stderr
@@ -168,7 +166,7 @@ def test_slurm_is_no_condition(bootstrap: Run) -> None:
     assert log[-2].endswith("tools/locks/test.txt")
 
 
-def test_clang_is_no_condition(bootstrap: Run) -> None:
+def test_clang_is_no_condition(bootstrap):
     fails = 'case "$*" in *clang*) exit 100;; esac'
     done, log = bootstrap("test", fakes={"apt-get": fails})
     assert done.returncode == 0, done.stderr
@@ -176,7 +174,7 @@ def test_clang_is_no_condition(bootstrap: Run) -> None:
     assert log[-2].endswith("tools/locks/test.txt")
 
 
-def test_packages_are_no_condition(bootstrap: Run) -> None:
+def test_packages_are_no_condition(bootstrap):
     fails = 'case "$*" in *debhelper*) exit 100;; esac'
     done, log = bootstrap("test", fakes={"apt-get": fails})
     assert done.returncode == 0, done.stderr
@@ -184,7 +182,7 @@ def test_packages_are_no_condition(bootstrap: Run) -> None:
     assert log[-2].endswith("tools/locks/test.txt")
 
 
-def test_a_package_that_was_only_heard_of_is_not_there(bootstrap: Run) -> None:
+def test_a_package_that_was_only_heard_of_is_not_there(bootstrap):
     """dpkg knows a name that another package recommends, and says so with exit code 0."""
     _, log = bootstrap("test", fakes={"dpkg-query": "printf not-installed"})
     assert any("build-essential" in line.split() for line in log)
@@ -193,8 +191,8 @@ def test_a_package_that_was_only_heard_of_is_not_there(bootstrap: Run) -> None:
 
 
 def test_what_apt_prints_is_in_a_file_and_its_last_lines_are_told_when_it_fails(
-    bootstrap: Run, tmp_path: Path
-) -> None:
+    bootstrap, tmp_path
+):
     chatty = "for n in {1..300}; do echo Unpacking package-$n; done; echo W: of apt >&2"
     done, _ = bootstrap("demo", fakes={"apt-get": chatty})
     assert done.returncode == 0, done.stderr
@@ -230,9 +228,7 @@ def _loadavg(line: str, cpus: int) -> dict[str, str]:
     ],
 )
 @pytest.mark.parametrize("word", ["demo", "test"])
-def test_a_busy_machine_is_told_before_anything_is_installed(
-    bootstrap: Run, word: str, line: str, cpus: int, factor: int | None
-) -> None:
+def test_a_busy_machine_is_told_before_anything_is_installed(bootstrap, word, line, cpus, factor):
     """The load figure is replaced; nothing of Python is there yet, and tests time nothing."""
     done, _ = bootstrap(word, fakes=_loadavg(line, cpus), without=("cat", "nproc"))
     assert done.returncode == 0, done.stderr
@@ -243,7 +239,7 @@ def test_a_busy_machine_is_told_before_anything_is_installed(
     assert ("--wait-for-quiet 30m" in first) is told
 
 
-def test_sudo_where_there_is_no_root(bootstrap: Run) -> None:
+def test_sudo_where_there_is_no_root(bootstrap):
     done, log = bootstrap("demo", fakes={"id": "echo 1000", "sudo": 'exec "$@"'})
     assert done.returncode == 0, done.stderr
     assert len(log) == 4
@@ -260,13 +256,7 @@ def test_sudo_where_there_is_no_root(bootstrap: Run) -> None:
     ],
     ids=["no-root", "no-apt", "no-python", "old-python", "no-venv"],
 )  # fmt: skip
-def test_what_cannot_be_helped_is_said(
-    bootstrap: Run,
-    fakes: dict[str, str],
-    without: tuple[str, ...],
-    env: dict[str, str],
-    words: list[str],
-) -> None:
+def test_what_cannot_be_helped_is_said(bootstrap, fakes, without, env, words):
     done, _ = bootstrap("demo", fakes=fakes, without=without, **env)
     assert done.returncode == 4
     assert "error: " in done.stderr
@@ -274,7 +264,7 @@ def test_what_cannot_be_helped_is_said(
     assert all(word in done.stderr for word in words)
 
 
-def test_apt_can_be_kept_out(bootstrap: Run) -> None:
+def test_apt_can_be_kept_out(bootstrap):
     done, log = bootstrap("test", STACKPROOF_NO_APT="1")
     assert done.returncode == 0, done.stderr
     assert [line.split()[0] for line in log] == ["pip", "pip"]
@@ -284,7 +274,7 @@ def test_apt_can_be_kept_out(bootstrap: Run) -> None:
 @pytest.mark.parametrize(
     "words", [("nonsense",), (), ("--print",), ("--print", "demo", "pacman"), ("--print", "all")]
 )
-def test_usage(bootstrap: Run, words: tuple[str, ...]) -> None:
+def test_usage(bootstrap, words):
     done, log = bootstrap(*words)
     assert done.returncode == 4
     assert "usage: " in done.stderr
@@ -294,7 +284,7 @@ def test_usage(bootstrap: Run, words: tuple[str, ...]) -> None:
 # ------------------------------------------------------------------------- packages, by system
 
 
-def test_the_table_of_packages_has_a_word_in_every_column() -> None:
+def test_the_table_of_packages_has_a_word_in_every_column():
     name = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]*(,[A-Za-z0-9][A-Za-z0-9.+-]*)*")
     assert TABLE
     for row in TABLE:
@@ -314,7 +304,7 @@ def test_the_table_of_packages_has_a_word_in_every_column() -> None:
 
 @pytest.mark.parametrize("system", SYSTEMS)
 @pytest.mark.parametrize("word", ["demo", "test"])
-def test_packages_are_named_for_every_system(bootstrap: Run, word: str, system: str) -> None:
+def test_packages_are_named_for_every_system(bootstrap, word, system):
     done, log = bootstrap("--print", word, system)
     assert (done.returncode, log) == (0, [])
     groups = {"system"} if word == "demo" else {row[0] for row in TABLE}
@@ -325,7 +315,7 @@ def test_packages_are_named_for_every_system(bootstrap: Run, word: str, system: 
 
 
 @pytest.mark.battery
-def test_packages_of_apt_are_there(tmp_path: Path) -> None:
+def test_packages_of_apt_are_there(tmp_path):
     """Every name that is asked of apt is one that this machine's apt can install."""
     need("apt")
     argv = [ROOT / "tools" / "bootstrap", "--print", "test", "apt"]
@@ -342,7 +332,7 @@ def test_packages_of_apt_are_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("system", ["dnf", "zypper"])
-def test_a_system_without_apt_is_told_its_own_names(bootstrap: Run, system: str) -> None:
+def test_a_system_without_apt_is_told_its_own_names(bootstrap, system):
     done, log = bootstrap("demo", fakes={system: "exit 1"}, without=("apt-get",))
     assert done.returncode == 4
     assert log == []
@@ -356,7 +346,7 @@ def test_a_system_without_apt_is_told_its_own_names(bootstrap: Run, system: str)
 
 
 @pytest.mark.parametrize("name", ["demo", "test"])
-def test_the_locks_have_a_digest_for_everything_and_no_address(name: str) -> None:
+def test_the_locks_have_a_digest_for_everything_and_no_address(name):
     text = (ROOT / "tools" / "locks" / f"{name}.txt").read_text().replace("\\\n", "")
     rows = [line for line in text.splitlines() if not line.startswith("#")]
     assert len(rows) > 20
@@ -366,7 +356,7 @@ def test_the_locks_have_a_digest_for_everything_and_no_address(name: str) -> Non
     assert "index" not in text
 
 
-def test_the_locks_fit_the_project() -> None:
+def test_the_locks_fit_the_project():
     """What pyproject.toml asks for is in them, in a version that it accepts, and once."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     own = project["project"]["dependencies"] + project["dependency-groups"]["install"]

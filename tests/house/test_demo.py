@@ -65,7 +65,7 @@ Demo = Callable[..., list[str]]
 
 
 @pytest.fixture
-def environment(tmp_path: Path) -> dict[str, str]:
+def environment(tmp_path):
     fake = tmp_path / "fake" / "stackproof"
     fake.mkdir(parents=True)
     (fake / "__init__.py").write_text("")
@@ -74,7 +74,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-def demo(tmp_path: Path, environment: dict[str, str]) -> Demo:
+def demo(tmp_path, environment):
     """Return a function that runs the demo and returns the commands that it gave."""
 
     def run(*words: str, ok: int = 0, **env: str) -> list[str]:
@@ -98,20 +98,20 @@ def _demo_module() -> ModuleType:
     return module
 
 
-def test_it_can_be_run_again(demo: Demo, tmp_path: Path) -> None:
+def test_it_can_be_run_again(demo, tmp_path):
     demo()
     assert (tmp_path / "out" / "injection" / "one").exists()
     demo()
     assert not list(tmp_path.glob("out/results-*"))
 
 
-def test_half_a_proof_does_not_stand_in_the_way(demo: Demo, tmp_path: Path) -> None:
+def test_half_a_proof_does_not_stand_in_the_way(demo, tmp_path):
     (tmp_path / "out" / "injection" / "half").mkdir(parents=True)
     demo()
     assert [path.name for path in (tmp_path / "out" / "injection").iterdir()] == ["one"]
 
 
-def test_results_of_other_images_are_moved_aside(demo: Demo, tmp_path: Path) -> None:
+def test_results_of_other_images_are_moved_aside(demo, tmp_path):
     demo()
     (tmp_path / "out" / "results" / "mine").touch()
     demo(IMAGE="another")
@@ -122,22 +122,17 @@ def test_results_of_other_images_are_moved_aside(demo: Demo, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("code", [8, 9])
-def test_a_verdict_is_a_result(demo: Demo, code: int) -> None:
+def test_a_verdict_is_a_result(demo, code):
     assert any(line.startswith("inject prove") for line in demo(VERDICT=str(code)))
 
 
-def test_a_failure_is_its_exit_code_and_the_cluster_goes(demo: Demo) -> None:
+def test_a_failure_is_its_exit_code_and_the_cluster_goes(demo):
     log = demo(ok=5, VERDICT="5")
     assert log[-2].startswith("bench ")
     assert log[-1].startswith("cluster down ")
 
 
-def test_a_busy_machine_is_told_first(
-    environment: dict[str, str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+def test_a_busy_machine_is_told_first(environment, tmp_path, monkeypatch, capfd):
     """The load figure is 14: what to expect of it comes before every command."""
     module = _demo_module()
     (tmp_path / "loadavg").write_text("14.00 13.50 9.00 15/234 999\n")
@@ -161,8 +156,8 @@ def test_a_busy_machine_is_told_first(
     [(0, "as fast as Intel MPI"), (8, "no failed demo"), (9, "no failed demo")],
 )
 def test_it_ends_with_what_the_verdict_means_and_what_to_do_next(
-    environment: dict[str, str], tmp_path: Path, code: int, meaning: str
-) -> None:
+    environment, tmp_path, code, meaning
+):
     done = subprocess.run(
         [sys.executable, ROOT / "tools" / "demo.py", "--output", "out"], cwd=tmp_path,
         env={**environment, "VERDICT": str(code)}, capture_output=True, text=True, check=True,
@@ -193,8 +188,8 @@ BUSY = MachineLoad(average=14.0, running=14.0, cpus=2)
     ],
 )
 def test_a_stage_says_what_it_does_and_how_long_it_and_the_rest_take(
-    tmp_path: Path, load: MachineLoad, made: bool, launches: int | None, first: str, measuring: str
-) -> None:
+    tmp_path, load, made, launches, first, measuring
+):
     module = _demo_module()
     if made:
         (tmp_path / "libfabric.squashfs").touch()
@@ -205,9 +200,7 @@ def test_a_stage_says_what_it_does_and_how_long_it_and_the_rest_take(
     assert module._head(stages[6:]).endswith(f", {measuring}")
 
 
-def test_every_stage_has_its_line_and_its_number(
-    environment: dict[str, str], tmp_path: Path
-) -> None:
+def test_every_stage_has_its_line_and_its_number(environment, tmp_path):
     done = subprocess.run(
         [sys.executable, ROOT / "tools" / "demo.py", "--output", tmp_path / "out"],
         env=environment, capture_output=True, text=True, check=True, timeout=600,
@@ -219,9 +212,7 @@ def test_every_stage_has_its_line_and_its_number(
     assert heads == [(f"{number}/9", verb) for number, verb in enumerate(verbs, 1)]
 
 
-def test_of_progress_some_lines_are_shown_and_all_are_kept(
-    environment: dict[str, str], tmp_path: Path
-) -> None:
+def test_of_progress_some_lines_are_shown_and_all_are_kept(environment, tmp_path):
     done = subprocess.run(
         [sys.executable, ROOT / "tools" / "demo.py", "--output", tmp_path / "out"],
         env=environment, capture_output=True, text=True, check=True, timeout=600,
@@ -233,7 +224,7 @@ def test_of_progress_some_lines_are_shown_and_all_are_kept(
     assert log.read_text().count("ok 99 of the build\n") == 5
 
 
-def test_what_a_command_leaves_running_holds_nothing_up(demo: Demo, tmp_path: Path) -> None:
+def test_what_a_command_leaves_running_holds_nothing_up(demo, tmp_path):
     """A node keeps the standard error of the command that made it."""
     try:
         assert demo(LEAVE="1")[-1].startswith("cluster down ")
@@ -241,7 +232,7 @@ def test_what_a_command_leaves_running_holds_nothing_up(demo: Demo, tmp_path: Pa
         os.kill(int((tmp_path / "left").read_text()), signal.SIGTERM)
 
 
-def test_waiting_is_passed_on_to_what_measures(demo: Demo) -> None:
+def test_waiting_is_passed_on_to_what_measures(demo):
     (bench,) = (line for line in demo("--wait-for-quiet", "1s") if line.startswith("bench "))
     assert bench.endswith("--wait-for-quiet 1s")
     assert demo_fails("--wait-for-quiet", "soon") == 2
@@ -252,12 +243,12 @@ def demo_fails(*words: str) -> int:
     return subprocess.run(argv, capture_output=True, check=False, timeout=600).returncode
 
 
-def test_the_short_form_has_two_launches(demo: Demo) -> None:
+def test_the_short_form_has_two_launches(demo):
     (bench,) = (line for line in demo("--short") if line.startswith("bench "))
     assert bench.endswith("--launches 2")
 
 
-def test_two_checkouts_have_two_clusters(demo: Demo, tmp_path: Path) -> None:
+def test_two_checkouts_have_two_clusters(demo, tmp_path):
     names = {
         line.split()[-1]
         for out in ("one", "two")
@@ -270,8 +261,8 @@ def test_two_checkouts_have_two_clusters(demo: Demo, tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("verb", ["bench", "report"])
 def test_interrupted_it_lets_the_command_end_and_takes_the_cluster_down(
-    environment: dict[str, str], demo: Demo, tmp_path: Path, verb: str, number: signal.Signals
-) -> None:
+    environment, demo, tmp_path, verb, number
+):
     """Ctrl-C reaches every process of a terminal; a scheduler's SIGTERM only the first."""
     argv = [sys.executable, ROOT / "tools" / "demo.py", "--output", tmp_path / "out"]
     process = subprocess.Popen(
@@ -291,7 +282,7 @@ def test_interrupted_it_lets_the_command_end_and_takes_the_cluster_down(
     demo()
 
 
-def test_the_help_counts_what_is_built() -> None:
+def test_the_help_counts_what_is_built():
     """README, `make help` and the demo agree on how many stacks there are."""
     module = _demo_module()
     words = {3: "three", 4: "four", 5: "five", 6: "six"}
@@ -301,7 +292,7 @@ def test_the_help_counts_what_is_built() -> None:
     assert wanted in said.stdout.decode()
 
 
-def test_the_demo_says_how_many_launches_it_makes_and_how_long_they_take() -> None:
+def test_the_demo_says_how_many_launches_it_makes_and_how_long_they_take():
     demo = parse_bench(load(ROOT / "demo" / "demo.yaml"))
     assert demo.until_decided
     said = " ".join((ROOT / "README.md").read_text().split())

@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from pathlib import Path
 
 import pytest
 
 import documented
-from documented import ROOT, Line
+from documented import ROOT
 from stackproof import cli
 from stackproof.cli import commandtree
 from stackproof.core.effects import shipped
@@ -49,7 +48,7 @@ LINES = [line for page in documented.pages() for line in documented.lines_of(pag
 SITES = set(shipped.names("sites"))
 
 
-def test_there_are_command_lines_on_the_pages() -> None:
+def test_there_are_command_lines_on_the_pages():
     assert len(LINES) > 100
     assert {"README.md", "docs/tutorial/first-verdict.md"} <= {line.page for line in LINES}
     assert all(line.commands for line in LINES)
@@ -62,7 +61,7 @@ def parsed(words: list[str]) -> argparse.Namespace:
 
 
 @pytest.mark.parametrize("line", LINES, ids=lambda line: line.place)
-def test_the_parser_takes_it(line: Line, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_parser_takes_it(line, capsys):
     for words in line.commands:
         if "…" in words:
             assert words[1] in cli.VERBS
@@ -88,7 +87,7 @@ def _named_on(page: str) -> set[str]:
     return set(re.findall(r"[a-z0-9-]+\.yaml", text))
 
 
-def test_a_page_that_is_not_run_says_who_looks_after_it() -> None:
+def test_a_page_that_is_not_run_says_who_looks_after_it():
     """A reason that names a test names one that is there."""
     for line in LINES:
         for name in re.findall(r"(?:tests|docs)/[\w/-]+\.(?:py|md)", line.reason):
@@ -96,7 +95,7 @@ def test_a_page_that_is_not_run_says_who_looks_after_it() -> None:
 
 
 @pytest.mark.parametrize("line", OTHERS, ids=lambda line: line.place)
-def test_a_line_of_another_program_is_run_by_somebody_or_says_why_not(line: Line) -> None:
+def test_a_line_of_another_program_is_run_by_somebody_or_says_why_not(line):
     known = [said for pattern, said in SEEN_TO.items() if re.match(pattern, line.text)]
     assert line.reason or known, f"{line.place}: {line.text}"
     for said in [line.reason, *known]:
@@ -104,13 +103,13 @@ def test_a_line_of_another_program_is_run_by_somebody_or_says_why_not(line: Line
             assert (ROOT / name).is_file(), f"{line.place}: {name}"
 
 
-def test_who_looks_after_lines_of_other_programs_has_some() -> None:
+def test_who_looks_after_lines_of_other_programs_has_some():
     texts = [line.text for line in OTHERS]
     assert [one for one in SEEN_TO if not any(re.match(one, text) for text in texts)] == []
 
 
 @pytest.mark.parametrize("line", OTHERS, ids=lambda line: line.place)
-def test_what_a_line_names_of_this_project_is_there(line: Line) -> None:
+def test_what_a_line_names_of_this_project_is_there(line):
     """A file, a target of make, a session of nox."""
     word = line.text.split()[0]
     if re.match(r"(packaging|tools|native|benchmarks)/", word):
@@ -123,7 +122,7 @@ def test_what_a_line_names_of_this_project_is_there(line: Line) -> None:
         assert f"def {session}(" in sessions, line.place
 
 
-def test_blocks_marks_and_continued_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_marks_and_continued_lines(tmp_path, monkeypatch):
     monkeypatch.setattr(documented, "ROOT", tmp_path)
     page = tmp_path / "page.md"
     page.write_text(
@@ -142,9 +141,7 @@ def test_blocks_marks_and_continued_lines(tmp_path: Path, monkeypatch: pytest.Mo
     assert lines[4].commands == [["stackproof", "plan", "f"], ["stackproof", "plan", "g"]]
 
 
-def test_output_of_a_console_block_is_compared_in_shape(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_output_of_a_console_block_is_compared_in_shape(tmp_path, monkeypatch):
     monkeypatch.setattr(documented, "ROOT", tmp_path)
     page = tmp_path / "page.md"
     page.write_text(
@@ -165,7 +162,7 @@ def test_output_of_a_console_block_is_compared_in_shape(
     assert swapped == ["verdict: PASS"]
 
 
-def test_verbs_in_the_middle_of_a_sentence_are_verbs() -> None:
+def test_verbs_in_the_middle_of_a_sentence_are_verbs():
     """On the pages, and in what the program itself says."""
     sources = [ROOT / "README.md", *documented.pages(), *(ROOT / "src").rglob("*.py")]
     verbs = commandtree.load().commands

@@ -12,7 +12,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -75,7 +74,7 @@ class Shelf:
 
 
 @pytest.fixture(scope="module")
-def shelf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shelf]:
+def shelf(tmp_path_factory):
     need("network", "bubblewrap", "mksquashfs", "netns", "gcc", "root")
     found = Shelf(tmp_path_factory.mktemp("shelf"))
     for name in IMAGES:
@@ -100,7 +99,7 @@ ELSEWHERE_SHOWN = {
 """Outputs of commands that a test of their room compares, and where that is."""
 
 
-def test_the_outputs_that_help_shows(shelf: Shelf, tmp_path: Path) -> None:
+def test_the_outputs_that_help_shows(shelf, tmp_path):
     for name in ("intel-mpi.squashfs", "hello"):
         shutil.copy(shelf.folder / name, tmp_path)
     osu_table(tmp_path)
@@ -113,14 +112,14 @@ def test_the_outputs_that_help_shows(shelf: Shelf, tmp_path: Path) -> None:
         assert documented.is_like(text, told), f"{line}\n{told}"
 
 
-def test_each_output_that_help_shows_is_compared() -> None:
+def test_each_output_that_help_shows_is_compared():
     assert {*BY_IMAGES, *ELSEWHERE_SHOWN} == set(OUTPUTS)
     for command, file in ELSEWHERE_SHOWN.items():
         assert f'"{command}"' in (ROOT / "tests" / file).read_text()
 
 
 @pytest.fixture
-def place(shelf: Shelf, tmp_path: Path) -> Path:
+def place(shelf, tmp_path):
     """Return a folder as a reader has it: recipes, images, a program."""
     (tmp_path / "recipes").symlink_to(ROOT / "recipes")
     for path in shelf.folder.iterdir():
@@ -165,7 +164,7 @@ def write(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-def test_readme(shelf: Shelf, place: Path) -> None:
+def test_readme(shelf, place):
     """The page begins with nothing but a program; what it shows as printed is compared."""
     for name in ("mpich.squashfs", "hello"):
         (place / name).unlink()
@@ -175,7 +174,7 @@ def test_readme(shelf: Shelf, place: Path) -> None:
     assert sorted(injected.split("\n")) == ["", "rank 0 of 2", "rank 1 of 2"]
 
 
-def test_tour(shelf: Shelf, place: Path, fabric_image: Path) -> None:
+def test_tour(shelf, place, fabric_image):
     """libfabric is there: other tests have built it, and the line finds that nothing is to do."""
     (place / "hello").unlink()
     said = run_page(shelf, "docs/tutorial/tour.md", place)
@@ -185,12 +184,12 @@ def test_tour(shelf: Shelf, place: Path, fabric_image: Path) -> None:
     assert (place / "libfabric.squashfs").read_bytes() == fabric_image.read_bytes()
 
 
-def test_first_verdict(shelf: Shelf, place: Path) -> None:
+def test_first_verdict(shelf, place):
     said = run_page(shelf, "docs/tutorial/first-verdict.md", place)
     assert "against intel-mpi" in said["stackproof compare results"]
 
 
-def test_build_a_stack(shelf: Shelf, place: Path) -> None:
+def test_build_a_stack(shelf, place):
     page = "docs/how-to/build-a-stack.md"
     write(place / "mpich.yaml", block(page))
     run_page(shelf, page, place)
@@ -198,7 +197,7 @@ def test_build_a_stack(shelf: Shelf, place: Path) -> None:
     assert (place / "mpich.lock.json").is_file()
 
 
-def test_run_with_an_image(shelf: Shelf, place: Path) -> None:
+def test_run_with_an_image(shelf, place):
     page = "docs/how-to/run-with-an-image.md"
     (place / "mpich.squashfs").unlink()
     (place / "hello").unlink()
@@ -221,11 +220,11 @@ def test_run_with_an_image(shelf: Shelf, place: Path) -> None:
         "docs/how-to/use-stackinator-recipes.md",
     ],
 )
-def test_pages_that_need_nothing_more(shelf: Shelf, place: Path, page: str) -> None:
+def test_pages_that_need_nothing_more(shelf, place, page):
     run_page(shelf, page, place)
 
 
-def test_compare_stacks(shelf: Shelf, place: Path) -> None:
+def test_compare_stacks(shelf, place):
     """The specification is the page's own, with less time for each size."""
     page = "docs/how-to/compare-stacks.md"
     write(place / "spec.yaml", f"{block(page)}samples: 10\nseconds-per-size: 0.01\n")
@@ -233,7 +232,7 @@ def test_compare_stacks(shelf: Shelf, place: Path) -> None:
     assert (place / "report.html").is_file()
 
 
-def test_halo_exchange(shelf: Shelf, place: Path) -> None:
+def test_halo_exchange(shelf, place):
     """The specification is the page's own, with a smaller lattice and fewer launches."""
     page = "docs/how-to/halo-exchange.md"
     small = block(page).replace("16x16x16x16", "4x4x4x4")
@@ -244,13 +243,13 @@ def test_halo_exchange(shelf: Shelf, place: Path) -> None:
     assert "times as long as packed" in " ".join(said.split())
 
 
-def test_read_a_report(shelf: Shelf, place: Path) -> None:
+def test_read_a_report(shelf, place):
     printed = ROOT / "tests" / "captures" / "benchmarks" / "imb-mpich.txt"
     shelf.run(f"stackproof import {printed} --placement intra-node -o results", place)
     run_page(shelf, "docs/how-to/read-a-report.md", place)
 
 
-def test_write_a_containerfile(shelf: Shelf, place: Path) -> None:
+def test_write_a_containerfile(shelf, place):
     (place / "mpich.squashfs").unlink()
     for name in ("mpich.yaml", "mpich.lock.json"):
         shutil.copy(ROOT / "recipes" / name, place)
@@ -258,7 +257,7 @@ def test_write_a_containerfile(shelf: Shelf, place: Path) -> None:
     assert BASE in (place / "Containerfile").read_text()
 
 
-def test_carry_a_pack(shelf: Shelf, place: Path) -> None:
+def test_carry_a_pack(shelf, place):
     said = run_page(shelf, "docs/how-to/carry-a-pack.md", place)
     assert "tier 0" in next(text for line, text in said.items() if "--explain" in line)
     lines = documented.others_of(ROOT / "docs/how-to/carry-a-pack.md")
@@ -268,7 +267,7 @@ def test_carry_a_pack(shelf: Shelf, place: Path) -> None:
     assert (place / "app.tar.zst").is_file()
 
 
-def test_debug_and_profile(shelf: Shelf, place: Path) -> None:
+def test_debug_and_profile(shelf, place):
     """What attaches to a process is run by tests/mount/test_debuggers.py."""
     need("gdb", "strace")
     page = "docs/how-to/debug-and-profile.md"
@@ -283,7 +282,7 @@ def test_debug_and_profile(shelf: Shelf, place: Path) -> None:
     assert profiled.count("the tool saw 2 ranks") == 2
 
 
-def test_disk_use(shelf: Shelf, place: Path) -> None:
+def test_disk_use(shelf, place):
     """In a cache of its own: at the end all of it is gone."""
     cache = {
         "STACKPROOF_CACHE": str(place / "cache"),
@@ -296,14 +295,14 @@ def test_disk_use(shelf: Shelf, place: Path) -> None:
     assert list((place / "cache" / "builds").iterdir()) == []
 
 
-def test_label_images(shelf: Shelf, place: Path) -> None:
+def test_label_images(shelf, place):
     """In a repository of its own."""
     own = {"STACKPROOF_REPOSITORY": str(place / "repository")}
     said = run_page(shelf, "docs/how-to/label-images.md", place, **own)
     assert "5.0.2" in said["stackproof run mpich/5.0.2 -- mpichversion"]
 
 
-def test_move_from_uenv(shelf: Shelf, place: Path) -> None:
+def test_move_from_uenv(shelf, place):
     """It begins without an image and without a repository, and adds the label itself."""
     (place / "mpich.squashfs").unlink()
     own = {"STACKPROOF_REPOSITORY": str(place / "repository")}
@@ -317,7 +316,7 @@ def osu_table(place: Path) -> None:
     (place / "osu.txt").write_text(head + rows)
 
 
-def test_redo_a_pack_from_guix(shelf: Shelf, place: Path) -> None:
+def test_redo_a_pack_from_guix(shelf, place):
     page = "docs/tutorial/redo-guix-pack.md"
     run_page(shelf, page, place)
     lines = [one.text for one in documented.others_of(ROOT / page) if not one.reason]
@@ -327,7 +326,7 @@ def test_redo_a_pack_from_guix(shelf: Shelf, place: Path) -> None:
     assert (place / "graph.dot").read_text().startswith("// written by `stackproof plan")
 
 
-def test_redo_mpich_in_a_container(shelf: Shelf, place: Path) -> None:
+def test_redo_mpich_in_a_container(shelf, place):
     osu_table(place)
     run_page(shelf, "docs/tutorial/redo-mpich-container.md", place)
     assert len((place / "mpich-gpu" / "Containerfile").read_text().split("\n")) < 80
@@ -336,7 +335,7 @@ def test_redo_mpich_in_a_container(shelf: Shelf, place: Path) -> None:
     assert 'com.hooks.cxi.enabled = "true"' in definition
 
 
-def test_redo_eessi_on_slingshot(shelf: Shelf, place: Path) -> None:
+def test_redo_eessi_on_slingshot(shelf, place):
     osu_table(place)
     page = "docs/tutorial/redo-eessi-slingshot.md"
     write(place / "olivia.yaml", block(page))
@@ -373,7 +372,7 @@ def test_redo_eessi_on_slingshot(shelf: Shelf, place: Path) -> None:
     assert f"--with-gdrcopy={modules}/GDRCopy/2.3.1-GCCcore-12.3.0" in components["libfabric"]
 
 
-def test_redo_openmpi_with_lnx(shelf: Shelf, place: Path) -> None:
+def test_redo_openmpi_with_lnx(shelf, place):
     page = "docs/tutorial/redo-openmpi-lnx.md"
     write(place / "cug.yaml", block(page))
     run_page(shelf, page, place)
@@ -383,7 +382,7 @@ def test_redo_openmpi_with_lnx(shelf: Shelf, place: Path) -> None:
     assert [arm.name for arm in spec.challengers] == ["lnx", "cxi", "shm"]
 
 
-def test_redo_user_environments(shelf: Shelf, place: Path) -> None:
+def test_redo_user_environments(shelf, place):
     own = {"STACKPROOF_REPOSITORY": str(place / "repository")}
     said = run_page(shelf, "docs/tutorial/redo-uenv-stack.md", place, **own)
     assert "rank 1 of 2" in said["stackproof run mpich.squashfs -- mpiexec -n 2 ./hello"]
@@ -397,7 +396,7 @@ ELSEWHERE = {
 """Pages whose lines want a machine that a test of their room has, and where that is."""
 
 
-def test_every_page_with_lines_that_are_run_has_its_test() -> None:
+def test_every_page_with_lines_that_are_run_has_its_test():
     text = Path(__file__).read_text()
     assert [page for page, lines in PAGES.items() if lines and f'"{page}"' not in text] == []
     for page, test in ELSEWHERE.items():

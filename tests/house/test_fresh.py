@@ -15,28 +15,28 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
-def fresh(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def fresh(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "tools"))
     return importlib.import_module("fresh")
 
 
 @pytest.fixture
-def counting(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def counting(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "tools"))
     return importlib.import_module("count_tests")
 
 
-def test_both_suites_run_both_of_readmes_commands(fresh: ModuleType) -> None:
+def test_both_suites_run_both_of_readmes_commands(fresh):
     rows = {(case.suite, case.command) for case in fresh.chosen([])}
     assert {(s, c) for s in ("bookworm", "trixie") for c in ("demo", "test")} <= rows
 
 
-def test_every_odd_thing_is_tried(fresh: ModuleType) -> None:
+def test_every_odd_thing_is_tried(fresh):
     words = {word for case in fresh.chosen([]) for word in case.words}
     assert {"root", "sudo", "private-python", "blank", "umask-077", "no-ipv6", "no-fuse"} <= words
 
 
-def test_words_choose(fresh: ModuleType) -> None:
+def test_words_choose(fresh):
     chosen = fresh.chosen(["trixie", "demo"])
     assert [case.name for case in chosen] == ["trixie-demo-root"]
     assert [case.suite for case in fresh.chosen(["short"])] == ["trixie"]
@@ -46,21 +46,19 @@ def test_words_choose(fresh: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("words", [["trixy"], ["trixie", "bookworm"]])
-def test_words_that_choose_nothing_are_refused(fresh: ModuleType, words: list[str]) -> None:
+def test_words_that_choose_nothing_are_refused(fresh, words):
     with pytest.raises(SystemExit) as ended:
         fresh.chosen(words)
     assert "error: no case has" in str(ended.value)
 
 
-def test_the_list_needs_no_right() -> None:
+def test_the_list_needs_no_right():
     argv = [sys.executable, str(ROOT / "tools" / "fresh.py"), "--list"]
     done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=True)
     assert "trixie-demo-root" in done.stdout.split()
 
 
-def test_a_case_that_this_machine_cannot_make_is_said(
-    fresh: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_case_that_this_machine_cannot_make_is_said(fresh, monkeypatch, tmp_path):
     monkeypatch.setattr(fresh, "LOGS", tmp_path)
     root = importlib.import_module("fresh_root")
     monkeypatch.setattr(root.platform, "freedesktop_os_release", lambda: {"ID": "slackware"})
@@ -76,9 +74,7 @@ def test_a_case_that_this_machine_cannot_make_is_said(
     assert case.name in fresh.table([outcome])
 
 
-def test_another_distributions_root_takes_a_mirror_and_keys(
-    fresh: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_another_distributions_root_takes_a_mirror_and_keys(fresh, monkeypatch, tmp_path):
     root = importlib.import_module("fresh_root")
     keys, argv = tmp_path / "keys.gpg", []
 
@@ -104,8 +100,8 @@ def test_another_distributions_root_takes_a_mirror_and_keys(
 
 
 def test_what_an_earlier_run_left_goes_unless_something_is_mounted_there(
-    fresh: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+    fresh, monkeypatch, tmp_path
+):
     made = importlib.import_module("fresh_root")
     root = made.Root(path=tmp_path / "a case", setting=made.Setting())
     (root.path / "etc").mkdir(parents=True)
@@ -131,15 +127,13 @@ def outcomes(fresh: ModuleType) -> list[Any]:
     ]
 
 
-def test_cases_are_counted_as_tests(fresh: ModuleType, counting: ModuleType) -> None:
+def test_cases_are_counted_as_tests(fresh, counting):
     text = fresh.junit(outcomes(fresh))
     assert counting.count(text) == (1, 1, 1)
     assert counting.seconds(text) == {"fresh": 183.0}
 
 
-def test_the_last_line_counts_every_file_and_those_before_say_the_seconds(
-    fresh: ModuleType, counting: ModuleType
-) -> None:
+def test_the_last_line_counts_every_file_and_those_before_say_the_seconds(fresh, counting):
     of_pytest = (
         '<testsuites><testsuite tests="3" failures="0" errors="1" skipped="1">'
         '<testcase classname="tests.core.test_a" name="a" time="1.5"/>'
@@ -154,9 +148,7 @@ def test_the_last_line_counts_every_file_and_those_before_say_the_seconds(
     ]  # fmt: skip
 
 
-def test_an_attack_that_fails_as_a_test_has_succeeded(
-    fresh: ModuleType, counting: ModuleType, tmp_path: Path
-) -> None:
+def test_an_attack_that_fails_as_a_test_has_succeeded(fresh, counting, tmp_path):
     text = fresh.junit(outcomes(fresh))
     assert counting.render_attacks([text, text]) == ("4 attacks, 2 successes", 2)
     (tmp_path / "a.xml").write_text(text)
@@ -165,7 +157,7 @@ def test_an_attack_that_fails_as_a_test_has_succeeded(
     assert (done.returncode, done.stdout) == (1, "2 attacks, 1 successes\n")
 
 
-def test_no_count_without_a_run(tmp_path: Path) -> None:
+def test_no_count_without_a_run(tmp_path):
     argv = [sys.executable, str(ROOT / "tools" / "count_tests.py"), str(tmp_path / "none.xml")]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.returncode == 1

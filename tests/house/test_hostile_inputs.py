@@ -54,7 +54,7 @@ def _limited(argv: list[str], folder: Path) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_no_verb_waits_for_a_file_or_reads_it_without_end(verb: str, tmp_path: Path) -> None:
+def test_no_verb_waits_for_a_file_or_reads_it_without_end(verb, tmp_path):
     pipe, sparse, deep = (tmp_path / name for name in ("pipe.json", "sparse.yaml", "deep.json"))
     os.mkfifo(pipe)
     with sparse.open("wb") as stream:
@@ -71,7 +71,7 @@ def test_no_verb_waits_for_a_file_or_reads_it_without_end(verb: str, tmp_path: P
         assert process.returncode in clear, (path, process.returncode, said)
 
 
-def test_each_reader_ends_in_bounded_time_and_memory(tmp_path: Path) -> None:
+def test_each_reader_ends_in_bounded_time_and_memory(tmp_path):
     process = _limited(["-c", "import hostilefiles; hostilefiles.main()"], tmp_path)
     said = process.communicate(timeout=_WALL_S)[0]
     found = dict(line.split("\t") for line in said.splitlines())

@@ -60,7 +60,7 @@ def long_parts(path: Path) -> Iterator[str]:
 
 
 @pytest.mark.battery
-def test_modules_and_functions_are_short_and_take_few_parameters() -> None:
+def test_modules_and_functions_are_short_and_take_few_parameters():
     assert broken(long_parts, PROGRAMS) == []
 
 
@@ -75,7 +75,7 @@ def long_c(path: Path) -> Iterator[str]:
             yield f"line {number} has {len(line)} characters"
 
 
-def test_files_of_c_are_short() -> None:
+def test_files_of_c_are_short():
     assert broken(long_c, C_FILES) == []
     found = {name(path.parent) for path in C_FILES}
     assert {"native/core", "src/stackproof/pack/csrc", "tests/csrc"} <= found
@@ -93,11 +93,11 @@ def without_docstring(path: Path) -> Iterator[str]:
             yield node.name
 
 
-def test_what_is_public_has_a_docstring() -> None:
+def test_what_is_public_has_a_docstring():
     assert broken(without_docstring, PROGRAMS) == []
 
 
-def test_a_public_class_has_its_name_alone() -> None:
+def test_a_public_class_has_its_name_alone():
     """A reader who meets a name looks it up once."""
     counts = collections.Counter(
         node.name
@@ -121,7 +121,7 @@ def given_twice(path: Path) -> Iterator[str]:
     yield from (name for name, count in collections.Counter(names).items() if count > 1)
 
 
-def test_a_name_of_a_module_has_one_value(tmp_path: Path) -> None:
+def test_a_name_of_a_module_has_one_value(tmp_path):
     """As it happens where two add a limit side by side."""
     assert broken(given_twice, PROGRAMS) == []
     wrong = tmp_path / "wrong.py"
@@ -132,7 +132,7 @@ def test_a_name_of_a_module_has_one_value(tmp_path: Path) -> None:
 ROOMS = sorted(path.parent for path in PACKAGE.glob("*/__init__.py"))
 
 
-def test_the_package_is_rooms_only() -> None:
+def test_the_package_is_rooms_only():
     files = {path.name for path in PACKAGE.iterdir() if path.is_file()}
     assert files == {"__init__.py", "__main__.py", "py.typed"}
     crowded = {
@@ -143,7 +143,7 @@ def test_the_package_is_rooms_only() -> None:
     assert crowded == {}
 
 
-def test_the_page_has_a_row_for_every_room() -> None:
+def test_the_page_has_a_row_for_every_room():
     """It says what the room itself says, so that neither is behind."""
     text = (ROOT / "docs" / "explanation" / "architecture.md").read_text()
     shown = dict(re.findall(r"^\| `([a-z]+)/` \| (.+) \|$", text, re.MULTILINE))
@@ -156,7 +156,7 @@ def test_the_page_has_a_row_for_every_room() -> None:
     assert shown == own
 
 
-def test_what_the_security_rules_find_has_its_reason_at_the_line() -> None:
+def test_what_the_security_rules_find_has_its_reason_at_the_line():
     """No rule of security is off for a whole folder of what users run."""
     lint = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["ruff"]["lint"]
     off = {word for word in lint["ignore"] if re.fullmatch(r"S\d*", word)} - {"S404"}
@@ -174,7 +174,7 @@ def test_what_the_security_rules_find_has_its_reason_at_the_line() -> None:
     assert bare == []
 
 
-def test_importing_changes_nothing() -> None:
+def test_importing_changes_nothing():
     """A module that runs as a program does its work under `__main__` only."""
     names = [".".join(path.relative_to(ROOT / "src").with_suffix("").parts) for path in MODULES]
     names = [word.removesuffix(".__init__") for word in names if not word.endswith("__main__")]
@@ -230,7 +230,7 @@ def effects_but_own_data(path: Path) -> Iterator[str]:
     return (found for found in effects(path) if not (own and found.endswith(".read_text")))
 
 
-def test_only_effects_and_verbs_have_effects() -> None:
+def test_only_effects_and_verbs_have_effects():
     pure = [path for path in MODULES if not EFFECTS & set(path.relative_to(PACKAGE).parts)]
     assert broken(effects_but_own_data, pure) == []
 
@@ -263,13 +263,13 @@ def imported(paths: Iterable[Path]) -> set[str]:
     return {_PACKAGES.get(word, word) for word in found}
 
 
-def test_what_is_imported_is_declared_and_the_other_way_round() -> None:
+def test_what_is_imported_is_declared_and_the_other_way_round():
     """Pip is run; what belongs to Spack is there in Spack's own Python, or with the extra."""
     assert imported(MODULES) - declared("spack") - {"spack"} | {"pip"} == declared()
 
 
 @pytest.mark.battery
-def test_what_tests_and_tools_import_is_declared() -> None:
+def test_what_tests_and_tools_import_is_declared():
     folders = [ROOT / name for name in ("tests", "tools", "benchmarks")]
     files = [path for folder in folders for path in folder.rglob("*.py")]
     files = [path for path in files if "documents" not in path.parts]  # Spack's, for Spack
@@ -290,7 +290,7 @@ def installed(names: Iterable[str]) -> set[str]:
     return found
 
 
-def test_an_installation_is_small() -> None:
+def test_an_installation_is_small():
     """Stackproof with all that it needs has less than 140 MB; numpy and pip are most of it."""
     sizes = {
         word: sum(
@@ -332,12 +332,12 @@ def renamed(path: Path) -> Iterator[str]:
 
 
 @pytest.mark.battery
-def test_a_module_is_called_by_its_name() -> None:
+def test_a_module_is_called_by_its_name():
     tests = [path for path in TEST_FILES if "documents" not in path.parts]  # Spack's, for Spack
     assert broken(renamed, [*PROGRAMS, *tests]) == []
 
 
-def test_an_old_name_is_found(tmp_path: Path) -> None:
+def test_an_old_name_is_found(tmp_path):
     lines = {
         "from stackproof.cluster.effects import up as cluster_up": True,
         "from stackproof.core import document as documents": True,
@@ -376,7 +376,7 @@ def own_limits(path: Path) -> list[str]:
     return [word for word in own if word not in _OTHER_LIMITS]
 
 
-def test_limits_of_readers_are_in_one_place() -> None:
+def test_limits_of_readers_are_in_one_place():
     readers = [
         path
         for path in MODULES
@@ -403,7 +403,7 @@ def texts_without_encoding(path: Path) -> Iterator[str]:
                     yield f"line {node.lineno}"
 
 
-def test_texts_are_read_and_written_as_utf_8() -> None:
+def test_texts_are_read_and_written_as_utf_8():
     assert broken(texts_without_encoding, MODULES) == []
 
 
@@ -430,7 +430,7 @@ _FOLDERS = re.compile(
 )
 
 
-def test_no_file_names_a_package_host_or_a_folder_of_one_machine() -> None:
+def test_no_file_names_a_package_host_or_a_folder_of_one_machine():
     found = []
     for path in tracked():
         # What was recorded on a machine has its folders; hosts are taken out of it all the same.
@@ -445,21 +445,21 @@ def test_no_file_names_a_package_host_or_a_folder_of_one_machine() -> None:
     assert found == []
 
 
-def test_nothing_large_or_built_is_tracked() -> None:
+def test_nothing_large_or_built_is_tracked():
     ends = (".pyc", ".so", ".o", ".a", ".whl", ".squashfs", ".egg-info")
     assert [name(path) for path in tracked() if path.name.endswith(ends)] == []
     assert [name(path) for path in tracked() if path.stat().st_size > 2 << 20] == []
 
 
 @pytest.mark.parametrize("verb", cli.VERBS)
-def test_every_verb_is_in_the_reference(verb: str) -> None:
+def test_every_verb_is_in_the_reference(verb):
     module, _, kind = cli.VERBS[verb][0].partition(":")
     assert hasattr(importlib.import_module(f"stackproof.{module}"), kind)
     assert f"## stackproof {verb}\n" in (ROOT / "docs" / "reference" / "commands.md").read_text()
 
 
 @pytest.mark.parametrize("path", [".ci/run", "tools/bootstrap"])
-def test_shell_scripts_are_well_formed_and_stop_at_the_first_error(path: str) -> None:
+def test_shell_scripts_are_well_formed_and_stop_at_the_first_error(path):
     text = (ROOT / path).read_text()
     assert text.startswith("#!/bin/bash\n")
     assert "\nset -euo pipefail\n" in text
@@ -467,19 +467,19 @@ def test_shell_scripts_are_well_formed_and_stop_at_the_first_error(path: str) ->
     subprocess.run(["bash", "-n", ROOT / path], check=True)
 
 
-def test_continuous_integration_runs_what_a_person_runs() -> None:
+def test_continuous_integration_runs_what_a_person_runs():
     lines = (ROOT / ".ci" / "run").read_text().splitlines()
     assert lines[-1] == "exec make test"
     assert "tools/count_tests.py build/tests.xml;" in (ROOT / "Makefile").read_text()
 
 
-def test_a_namespace_goes_no_further_than_the_function_that_makes_options_of_it() -> None:
+def test_a_namespace_goes_no_further_than_the_function_that_makes_options_of_it():
     verbs = tool("thin_verbs")
     assert len(verbs.entries()) > 40
     assert verbs.entries() <= verbs.of_options()
     assert verbs.of_namespace() == verbs.OF_ALL_VERBS
 
 
-def test_three_quarters_of_a_verb_print_or_declare() -> None:
+def test_three_quarters_of_a_verb_print_or_declare():
     total, silent = tool("thin_verbs").lines()
     assert silent <= total / 4

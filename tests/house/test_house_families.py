@@ -58,7 +58,7 @@ def is_named(path: Path) -> bool:
     return bool({place.as_posix(), place.parent.as_posix()} & NAMED.keys())
 
 
-def test_no_room_names_an_mpi() -> None:
+def test_no_room_names_an_mpi():
     named = {
         path.relative_to(PACKAGE).as_posix(): len([*literals(path)])
         for path in MODULES
@@ -67,11 +67,11 @@ def test_no_room_names_an_mpi() -> None:
     assert {place: count for place, count in named.items() if count} == LEFT
 
 
-def test_the_rule_sees_names() -> None:
+def test_the_rule_sees_names():
     assert [*literals(FOLDER / "openmpi" / "__init__.py")]
 
 
-def test_the_named_places_are_few_and_still_name_one() -> None:
+def test_the_named_places_are_few_and_still_name_one():
     assert len(NAMED) <= 10
     for place in NAMED:
         path = PACKAGE / place
@@ -87,7 +87,7 @@ def enums(node: object, key: str) -> Iterator[list[str]]:
         yield from (choices for inner in node.values() for choices in enums(inner, key))
 
 
-def test_schemas_and_facts_list_the_families() -> None:
+def test_schemas_and_facts_list_the_families():
     everyone = families.REGISTRY.values()
     wheels = [family.name for family in everyone if family.distributions]
     vendors = [family.name for family in everyone if family.vendor]
@@ -110,7 +110,7 @@ def choices(node: object) -> Iterator[list[str]]:
 
 
 @pytest.mark.parametrize("kind", ["recipe", "easybuild-recipe", "bench"])
-def test_schemas_list_the_transports(kind: str) -> None:
+def test_schemas_list_the_transports(kind):
     every = list(transports.REGISTRY)
     found = [*choices(document.schema(kind))]
     assert found
@@ -118,7 +118,7 @@ def test_schemas_list_the_transports(kind: str) -> None:
 
 
 @pytest.mark.parametrize("name", list(transports.REGISTRY))
-def test_the_page_says_what_can_be_forced(name: str) -> None:
+def test_the_page_says_what_can_be_forced(name):
     page = (ROOT / "docs" / "explanation" / "transports.md").read_text()
     row = next(line for line in page.splitlines() if line.startswith(f"| `{name}` |"))
     forced = {

@@ -16,7 +16,7 @@ def links(text: str) -> Iterator[str]:
             yield target.partition("#")[0]
 
 
-def test_links_between_pages_lead_somewhere() -> None:
+def test_links_between_pages_lead_somewhere():
     pages = [*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")]
     broken = [
         f"{name(page)}: {target}"
@@ -27,13 +27,13 @@ def test_links_between_pages_lead_somewhere() -> None:
     assert broken == []
 
 
-def test_decisions_are_numbered_without_a_gap() -> None:
+def test_decisions_are_numbered_without_a_gap():
     numbers = sorted(int(path.name[:3]) for path in (ROOT / "docs" / "decisions").glob("*.md"))
     assert numbers == list(range(1, len(numbers) + 1))
     assert len(numbers) >= 6
 
 
-def test_every_page_can_be_found_from_the_index() -> None:
+def test_every_page_can_be_found_from_the_index():
     docs = ROOT / "docs"
     found: set[Path] = set()
     left = [docs / "index.md"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -29,7 +28,7 @@ def keys_of(node: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 @pytest.mark.parametrize("path", SCHEMAS, ids=lambda path: path.stem)
-def test_schemas(path: Path) -> None:
+def test_schemas(path):
     schema = json.loads(path.read_text())
     jsonschema.Draft202012Validator.check_schema(schema)
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
@@ -52,9 +51,9 @@ def closed(node: Any) -> bool:
 
 
 @pytest.mark.parametrize("path", SCHEMAS, ids=lambda path: path.stem)
-def test_schemas_refuse_unknown_keys(path: Path) -> None:
+def test_schemas_refuse_unknown_keys(path):
     assert closed(json.loads(path.read_text()))
 
 
-def test_there_are_schemas() -> None:
+def test_there_are_schemas():
     assert {path.stem for path in SCHEMAS} >= {"recipe", "site"}

@@ -26,7 +26,7 @@ def cases_without_order(path: Path) -> Iterator[str]:
                     yield f"{call.lineno}: a set as cases, which `sorted()` puts in order"
 
 
-def test_cases_have_an_order(tmp_path: Path) -> None:
+def test_cases_have_an_order(tmp_path):
     assert broken(cases_without_order, TEST_FILES) == []
     texts = ("{*A} - {'b'}", "set(A)", "{a for a in A}", "frozenset(A) | B")
     for number, cases in enumerate(texts):
@@ -45,24 +45,24 @@ def uncollected(path: Path) -> Iterator[str]:
         yield "two tests of one name: the first one never runs"
 
 
-def test_every_test_is_collected() -> None:
+def test_every_test_is_collected():
     assert broken(uncollected, TEST_FILES) == []
 
 
-def test_pytest_looks_everywhere(pytestconfig: pytest.Config) -> None:
+def test_pytest_looks_everywhere(pytestconfig):
     assert pytestconfig.getini("testpaths") == ["tests"]
     hidden = set(pytestconfig.getini("norecursedirs"))
     folders = {path.parent for path in TEST_FILES}
     assert not any(folder.name in hidden for folder in folders)
 
 
-def test_every_test_is_of_the_gate_or_of_the_battery() -> None:
+def test_every_test_is_of_the_gate_or_of_the_battery():
     """Those with a marker and those without it are all."""
     assert 'GATE = ("-m", "not battery and not machine")\n' in (ROOT / "noxfile.py").read_text()
     assert tool("battery").CHOICE.startswith("battery or machine or ")
 
 
-def test_a_file_is_passed_over_where_none_of_its_tests_is_asked_for() -> None:
+def test_a_file_is_passed_over_where_none_of_its_tests_is_asked_for():
     whole, listed, one, none = (
         "pytestmark = pytest.mark.machine\n",
         "pytestmark = [pytest.mark.battery, pytest.mark.timeout(9)]\n",
@@ -79,7 +79,7 @@ def test_a_file_is_passed_over_where_none_of_its_tests_is_asked_for() -> None:
         assert [one for one in texts if needs.none_asked_for(one, expression)] == expected
 
 
-def test_tests_stand_where_the_code_stands() -> None:
+def test_tests_stand_where_the_code_stands():
     """Below tests/ is a folder for each room, one for native/ and one for the whole project."""
     rooms = {path.parent.name for path in MODULES if path.parent.parent == PACKAGE}
     tests = [path for path in TEST_FILES if path.name.startswith("test_")]
@@ -90,7 +90,7 @@ def test_tests_stand_where_the_code_stands() -> None:
 
 
 @pytest.mark.battery
-def test_no_module_is_without_a_test() -> None:
+def test_no_module_is_without_a_test():
     """A test imports it, or is of its verb and says so; what is said is there and is tested there."""
     untested = tool("untested")
     assert untested.untested() == []
@@ -136,7 +136,7 @@ def missing_names(path: Path) -> Iterator[str]:
 
 
 @pytest.mark.battery
-def test_what_tests_take_from_modules_exists(tmp_path: Path) -> None:
+def test_what_tests_take_from_modules_exists(tmp_path):
     """A name that only a slow test asks for is missed here first."""
     assert broken(missing_names, TEST_FILES) == []
     head = "from stackproof.core import limits\n"
@@ -212,7 +212,7 @@ def luck(path: Path) -> Iterator[str]:
                     yield f"{node.lineno}: a deadline of less than {LEAST_DEADLINE_S} s"
 
 
-def test_nothing_in_the_gate_depends_on_luck(tmp_path: Path) -> None:
+def test_nothing_in_the_gate_depends_on_luck(tmp_path):
     assert broken(luck, [path for path in TEST_FILES if path.name.startswith("test_")]) == []
     wrong = ("time.sleep(1)", "assert time.monotonic() < 3", "process.kill()", "random.choice('ab')",
              "numpy.random.default_rng()", "process.wait(timeout=5)", "helper()",
@@ -230,7 +230,7 @@ def test_nothing_in_the_gate_depends_on_luck(tmp_path: Path) -> None:
             assert list(luck(file)) == []
 
 
-def test_the_list_of_the_unsteady_is_short_and_names_tests_of_the_battery() -> None:
+def test_the_list_of_the_unsteady_is_short_and_names_tests_of_the_battery():
     battery = tool("battery")
     known = battery.load_unsteady()
     assert len(known) <= battery.MOST_UNSTEADY

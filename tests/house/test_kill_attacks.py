@@ -12,7 +12,6 @@ import os
 import random
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -55,7 +54,7 @@ print(execute(Plan(name="killed", mount=mount, steps=(first, made, pack)), null_
 
 
 @pytest.fixture(scope="module")
-def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def image(tmp_path_factory):
     """An image of some megabytes: what is behind a SquashFS is none of its business."""
     need("mksquashfs")
     made = make_image(tmp_path_factory.mktemp("image") / "a.squashfs")
@@ -65,7 +64,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def stacks(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def stacks(tmp_path_factory):
     """Two images with a program that says 42, and 43."""
     need("gcc", "patchelf", "mksquashfs")
     made = []
@@ -79,7 +78,7 @@ def stacks(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 @pytest.fixture
-def guarded(tmp_path: Path) -> Iterator[Guarded]:
+def guarded(tmp_path):
     place = Guarded(tmp_path / "place")
     yield place
     assert killing.left(place) == []
@@ -124,7 +123,7 @@ def check_tidy(guarded: Guarded, wanted: str) -> None:
     assert sorted(os.listdir(guarded.work / "repository")) == ["images", "index.db"]
 
 
-def test_add(guarded: Guarded, image: Path) -> None:
+def test_add(guarded, image):
     words = ("image", "add", LABEL, image)
     whole_s = killing.duration(lambda: done(guarded, *words))
     wanted = digest(image)
@@ -136,7 +135,7 @@ def test_add(guarded: Guarded, image: Path) -> None:
         check_tidy(guarded, wanted)
 
 
-def test_pull(guarded: Guarded, image: Path) -> None:
+def test_pull(guarded, image):
     with OwnRegistry() as server:
         there = {"STACKPROOF_REGISTRY": server.address}
         done(guarded, "image", "push", image, REMOTE, **there)
@@ -151,7 +150,7 @@ def test_pull(guarded: Guarded, image: Path) -> None:
             check_tidy(guarded, wanted)
 
 
-def test_push(guarded: Guarded, image: Path) -> None:
+def test_push(guarded, image):
     """The label is there with all that it names, or it is not; the next push finishes it."""
     words = ("image", "push", image, REMOTE)
     for after_s in _moments_of_push(guarded, words):
@@ -183,7 +182,7 @@ def _moments_of_push(guarded: Guarded, words: tuple[object, ...]) -> list[float]
     return list(killing.moments("push", whole_s))
 
 
-def test_install(guarded: Guarded, stacks: tuple[Path, Path]) -> None:
+def test_install(guarded, stacks):
     """A prefix is what it was, or what it is to be; programs of it run at each moment."""
     prefix = guarded.work / "apps" / "stack"
     words = ("install", stacks[1], "--to", prefix)
@@ -216,7 +215,7 @@ def _answer(prefix: Path) -> str:
 
 
 @pytest.mark.parametrize("name", ["out", "out.tar.zst"])
-def test_pack(name: str, guarded: Guarded, stacks: tuple[Path, Path]) -> None:
+def test_pack(name, guarded, stacks):
     """What was asked for is there whole, or not at all; the next pack leaves nothing but that."""
     folder = guarded.work / "packs"
     output = folder / name
@@ -246,7 +245,7 @@ def _tree(folder: Path, output: Path) -> str:
     return str(json.loads(told.read_text())["tree"]) if told.exists() else ""
 
 
-def test_build(guarded: Guarded) -> None:
+def test_build(guarded):
     """A build that was killed makes the same image when it is asked again."""
     need("bubblewrap", "mksquashfs")
     count = max(2, killing.KILLS // 5)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
 
 from housefiles import MODULES, PACKAGE, tree
 
@@ -42,7 +41,7 @@ def modes_by_path(module: ast.Module) -> Iterator[int]:
             yield function.lineno
 
 
-def test_modes_are_given_by_descriptors() -> None:
+def test_modes_are_given_by_descriptors():
     found = {
         path.relative_to(PACKAGE).as_posix() for path in MODULES if any(modes_by_path(tree(path)))
     }
@@ -50,6 +49,6 @@ def test_modes_are_given_by_descriptors() -> None:
     assert sorted(ALLOWED.keys() - found) == [], "no longer needed"
 
 
-def test_a_mode_by_a_path_is_seen(tmp_path: Path) -> None:
+def test_a_mode_by_a_path_is_seen(tmp_path):
     code = "os.fchmod(1, 0)\nos.chmod(a, 0)\nPath(a).chmod(0)\nfolder.set_mode(0)\n"
     assert list(modes_by_path(ast.parse(code))) == [2, 3]

@@ -40,7 +40,7 @@ def uses(path: Path) -> Iterator[str]:
 
 
 @pytest.mark.battery
-def test_nothing_else_takes_a_foreign_tree_apart() -> None:
+def test_nothing_else_takes_a_foreign_tree_apart():
     found = {
         (name, word)
         for path in SOURCE.rglob("*.py")
@@ -51,7 +51,7 @@ def test_nothing_else_takes_a_foreign_tree_apart() -> None:
     assert sorted(ALLOWED - found) == [], "no longer needed"
 
 
-def test_such_a_use_is_seen(tmp_path: Path) -> None:
+def test_such_a_use_is_seen(tmp_path):
     module = tmp_path / "a.py"
     module.write_text('run(("/usr/bin/unsquashfs", "x"))\narchive.extractall(".")\n')
     assert set(uses(module)) == {"extractall", "unsquashfs"}

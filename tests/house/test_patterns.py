@@ -158,7 +158,7 @@ def slow(pattern: re.Pattern[Any], *, anywhere: bool) -> str:
 @pytest.mark.parametrize(
     "path", MODULES, ids=[path.relative_to(PACKAGE).as_posix() for path in MODULES]
 )
-def test_patterns_take_no_longer_than_their_texts(path: Path) -> None:
+def test_patterns_take_no_longer_than_their_texts(path):
     if "re" not in {
         alias.name
         for node in ast.walk(tree(path))
@@ -175,7 +175,7 @@ def test_patterns_take_no_longer_than_their_texts(path: Path) -> None:
     assert sorted(found) == []
 
 
-def test_a_bad_pattern_is_seen() -> None:
+def test_a_bad_pattern_is_seen():
     """The text that shows it is made; how long it takes is the battery's."""
     assert ("", "eyJ----------") in set(texts(re.compile(r"\beyJ[\w-]{10,}\.")))
     assert ("a", " ") in set(texts(re.compile(r"a\s*\n")))

@@ -59,33 +59,33 @@ GOOD_PAGES = [
 @pytest.mark.parametrize(
     ("kind", "text"), [(kind, text) for kind, texts in MODULES.items() for text in texts]
 )
-def test_a_planted_text_of_a_module_is_counted(kind: str, text: str) -> None:
+def test_a_planted_text_of_a_module_is_counted(kind, text):
     assert [place.kind for place in WORDS.check_python(text, "a.py", MISSPELT)] == [kind]
 
 
 @pytest.mark.parametrize("text", GOOD_MODULES)
-def test_a_good_module_counts_nothing(text: str) -> None:
+def test_a_good_module_counts_nothing(text):
     assert list(WORDS.check_python(text, "a.py", MISSPELT)) == []
 
 
 @pytest.mark.parametrize(
     ("kind", "text"), [(kind, text) for kind, texts in PAGES.items() for text in texts]
 )
-def test_a_planted_text_of_a_page_is_counted(kind: str, text: str) -> None:
+def test_a_planted_text_of_a_page_is_counted(kind, text):
     assert [place.kind for place in WORDS.check_page(text, "a.md", MISSPELT)] == [kind]
 
 
 @pytest.mark.parametrize("text", GOOD_PAGES)
-def test_a_good_page_counts_nothing(text: str) -> None:
+def test_a_good_page_counts_nothing(text):
     assert list(WORDS.check_page(text, "a.md", MISSPELT)) == []
 
 
-def test_the_line_of_a_place_is_that_of_its_sentence() -> None:
+def test_the_line_of_a_place_is_that_of_its_sentence():
     page = f"<!-- a\nb -->\n\nOne `a\nb` is\nshort. Then\n{LONG}.\n"
     assert [place.line for place in WORDS.check_page(page, "a.md", {})] == [6]
 
 
-def test_folders_are_rooms_and_kinds_of_pages() -> None:
+def test_folders_are_rooms_and_kinds_of_pages():
     files = {
         "src/stackproof/bench/arms/module.py": "src/stackproof/bench",
         "docs/how-to/a.md": "docs/how-to",
@@ -103,7 +103,7 @@ def project(root: Path, text: str) -> None:
 
 
 @pytest.fixture
-def counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def counted(tmp_path, monkeypatch):
     """Return a project with two names of a kind, and its counts written."""
     project(tmp_path, "found = one = 1\n")
     monkeypatch.setattr(WORDS, "COUNTS", tmp_path / "counts.json")
@@ -115,9 +115,7 @@ def counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_count_that_grew_fails_with_its_places(
-    counted: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_count_that_grew_fails_with_its_places(counted, capsys):
     project(counted, "found = one = 1\ntold = 2\n")
     before = (counted / "counts.json").read_text()
     assert WORDS.main(["--update"]) == 1
@@ -130,7 +128,7 @@ def test_a_count_that_grew_fails_with_its_places(
     assert "function: src/stackproof/bench has 1, before 0:" in capsys.readouterr().err
 
 
-def test_only_places_of_changed_files_are_shown() -> None:
+def test_only_places_of_changed_files_are_shown():
     folder = "src/stackproof/bench"
     places = [WORDS.Place("name", f"{folder}/{file}.py", 1, "found") for file in "ab"]
     changed = frozenset({f"{folder}/b.py", "README.md"})
@@ -139,9 +137,7 @@ def test_only_places_of_changed_files_are_shown() -> None:
     assert list(WORDS.grown(places, {}, changed))[1:] == [f"  {folder}/b.py:1: found"]
 
 
-def test_a_count_that_fell_is_a_sentence_until_it_is_written(
-    counted: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_count_that_fell_is_a_sentence_until_it_is_written(counted, capsys):
     project(counted, "found = 1\n")
     assert WORDS.main([]) == 0
     assert "counts fell" in capsys.readouterr().out
@@ -152,7 +148,7 @@ def test_a_count_that_fell_is_a_sentence_until_it_is_written(
     assert WORDS.main([]) == 1
 
 
-def test_the_lists_are_whole() -> None:
+def test_the_lists_are_whole():
     rows = [
         line.split(maxsplit=1)[0]
         for line in (ROOT / "tools" / "misspelt.txt").read_text().splitlines()
@@ -165,6 +161,6 @@ def test_the_lists_are_whole() -> None:
     assert {"docstring", "function", "name", "sentence"} <= set(counts)
 
 
-def test_lint_runs_it() -> None:
+def test_lint_runs_it():
     lint = (ROOT / "noxfile.py").read_text().partition("def lint(")[2].partition("@nox.session")[0]
     assert "tools/plain_words.py" in lint

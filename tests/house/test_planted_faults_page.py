@@ -22,7 +22,7 @@ def _functions(file: Path) -> set[str]:
     return {node.name for node in body if isinstance(node, ast.FunctionDef)}
 
 
-def test_every_test_that_it_names_is_there() -> None:
+def test_every_test_that_it_names_is_there():
     missing = [
         f"{file}::{test}"
         for file, test in dict.fromkeys(NAMES)
@@ -32,7 +32,7 @@ def test_every_test_that_it_names_is_there() -> None:
     assert PAGE.count(".py::") == len(NAMES) > 70
 
 
-def test_every_row_names_a_test_and_how_the_fault_was_made() -> None:
+def test_every_row_names_a_test_and_how_the_fault_was_made():
     heads = [row for row in ROWS if row[-1] == "by"]
     rows = [row for row in ROWS if row[-1] != "by"]
     assert len(heads) == 5
@@ -41,7 +41,7 @@ def test_every_row_names_a_test_and_how_the_fault_was_made() -> None:
     assert [row[0] for row in rows if row[-2].strip() not in WAYS] == []
 
 
-def test_what_is_called_real_runs_ranks_or_programs() -> None:
+def test_what_is_called_real_runs_ranks_or_programs():
     """One of its tests is among those that start something."""
     pretended = [
         row[0]

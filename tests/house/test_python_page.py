@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from pythonpage import programs
@@ -18,18 +16,18 @@ def run(name: str) -> None:
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def test_each_program_is_short() -> None:
+def test_each_program_is_short():
     assert set(PROGRAMS) >= {"Measure", "Judge", "Diagnose"}
     assert all(len(text.splitlines()) <= 25 for text in PROGRAMS.values())
 
 
 @pytest.mark.parametrize(("factor", "verdict"), [(1.0, "PASS"), (1.5, "FAIL")])
-def test_judge(here: Path, capsys: pytest.CaptureFixture[str], factor: float, verdict: str) -> None:
+def test_judge(here, capsys, factor, verdict):
     slower = {("inter-node", "latency"): dict.fromkeys(SIZES, factor)}
     quiet = Noise(launch=0.003, size=0.003, block=0.02)
     sizes = (8, 1024, 65536)
@@ -41,7 +39,7 @@ def test_judge(here: Path, capsys: pytest.CaptureFixture[str], factor: float, ve
     assert (here / "report.html").read_text().startswith("<!doctype html>")
 
 
-def test_diagnose(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_diagnose(here, capsys):
     (here / "job.env").write_text("OMPI_MCA_opal_common_ofi_provider_include=shm+cxi:lnx\n")
     run("Diagnose")
     said = capsys.readouterr().out
@@ -50,7 +48,7 @@ def test_diagnose(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "remedy: " in said
 
 
-def test_what_goes_wrong_has_a_reason(here: Path) -> None:
+def test_what_goes_wrong_has_a_reason(here):
     with pytest.raises(SystemExit) as stop:
         run("Diagnose")
     assert str(stop.value.code).startswith(f"{Reason.FILE_MISSING}: ")

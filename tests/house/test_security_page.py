@@ -19,7 +19,7 @@ def _guarantees() -> ModuleType:
     return module
 
 
-def test_each_guarantee_has_a_sentence_and_tests() -> None:
+def test_each_guarantee_has_a_sentence_and_tests():
     tool = _guarantees()
     guarantees = tool.load_guarantees()
     assert {section for section, _ in guarantees} == {*tool.SECTIONS}
@@ -30,7 +30,7 @@ def test_each_guarantee_has_a_sentence_and_tests() -> None:
     assert all(len(title.split()) > 4 for title in bare)
 
 
-def test_every_guarantee_about_foreign_content_says_what_was_tried() -> None:
+def test_every_guarantee_about_foreign_content_says_what_was_tried():
     attacked = ("Foreign trees", "Folders of several users")
     silent = [
         title
@@ -40,7 +40,7 @@ def test_every_guarantee_about_foreign_content_says_what_was_tried() -> None:
     assert silent == []
 
 
-def test_the_page_for_officers_is_short_and_whole() -> None:
+def test_the_page_for_officers_is_short_and_whole():
     text = (ROOT / "SECURITY.md").read_text()
     assert len(text) < 8_000
     assert re.findall(r"^## (.*)", text, flags=re.MULTILINE) == [

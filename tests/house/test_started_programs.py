@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
 
 from housefiles import MODULES, PACKAGE, tree
 
@@ -57,7 +56,7 @@ def first_words(module: ast.Module) -> Iterator[str]:
                 names.update(known)
 
 
-def test_no_room_that_judges_starts_what_it_judges() -> None:
+def test_no_room_that_judges_starts_what_it_judges():
     found = {
         (path.relative_to(PACKAGE).as_posix(), word)
         for path in MODULES
@@ -68,7 +67,7 @@ def test_no_room_that_judges_starts_what_it_judges() -> None:
     assert sorted(ALLOWED.keys() - found) == [], "no longer needed"
 
 
-def test_a_program_from_elsewhere_is_seen(tmp_path: Path) -> None:
+def test_a_program_from_elsewhere_is_seen(tmp_path):
     module = tmp_path / "a.py"
     module.write_text(
         'TOOL = "ldd"\nrun(Command(argv=(TOOL, file)))\nwords = ("ldd", file)\nCommand(argv=words)\n'

@@ -72,7 +72,7 @@ except StackproofError as error:
 
 
 @pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def base(tmp_path_factory):
     """A good tree: a program, the library that it calls, a script, documents, a view."""
     need("gcc", "patchelf", "mksquashfs")
     stack = Stack(tmp_path_factory.mktemp("base"))
@@ -87,7 +87,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def folder() -> Iterator[Path]:
+def folder():
     """A folder in which other users see what its modes let them see."""
     with tempfile.TemporaryDirectory(prefix="stackproof-guarded-") as name:
         place = Path(os.path.realpath(name))
@@ -96,7 +96,7 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def anybodys() -> Iterator[str]:
+def anybodys():
     """A Python that a user without rights may start."""
     need("root", "unprivileged-user", "unprivileged-userns")
     with tempfile.TemporaryDirectory(prefix="stackproof-python-") as name:
@@ -234,7 +234,7 @@ def _through(cases: Cases, words_of: Words, *, count: int = ROUNDS, **more: str)
     "user looking on.",
 )
 @pytest.mark.parametrize("verb", VERBS)
-def test_nothing_of_a_hostile_tree_acts(verb: str, folder: Path, base: Path) -> None:
+def test_nothing_of_a_hostile_tree_acts(verb, folder, base):
     """As whoever runs the tests: as root, and as a user in `nox -s attacks`."""
     if verb == "run":
         need("kernel-mount" if os.geteuid() == 0 else "squashfuse")
@@ -243,9 +243,7 @@ def test_nothing_of_a_hostile_tree_acts(verb: str, folder: Path, base: Path) -> 
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_nothing_of_a_hostile_tree_acts_as_a_user(
-    verb: str, folder: Path, base: Path, anybodys: str
-) -> None:
+def test_nothing_of_a_hostile_tree_acts_as_a_user(verb, folder, base, anybodys):
     if verb == "run":
         need("squashfuse", "fuse")
     for path in (base, *base.rglob("*")):  # also read by who is not root
@@ -304,18 +302,16 @@ def _pulled(cases: Cases, count: int) -> list[str]:
     return [one for one in wrong if one]
 
 
-def test_nothing_of_a_hostile_tree_that_is_pulled_acts(folder: Path, base: Path) -> None:
+def test_nothing_of_a_hostile_tree_that_is_pulled_acts(folder, base):
     assert _pulled(Cases(folder, base, "pull", user=None, python=""), ROUNDS) == []
 
 
-def test_nothing_of_a_hostile_tree_that_a_user_pulls_acts(
-    folder: Path, base: Path, anybodys: str
-) -> None:
+def test_nothing_of_a_hostile_tree_that_a_user_pulls_acts(folder, base, anybodys):
     cases = Cases(folder, base, "pull of a user", user=NOBODY, python=anybodys)
     assert _pulled(cases, max(1, ROUNDS // 2)) == []
 
 
-def test_a_good_tree_is_taken_by_all_of_them(folder: Path, base: Path) -> None:
+def test_a_good_tree_is_taken_by_all_of_them(folder, base):
     """Otherwise the others say nothing: each verb gets as far as it can."""
     cases = Cases(folder, base, "good", user=None, python="")
     for guarded, tree, choose in cases(1):
@@ -333,7 +329,7 @@ def test_a_good_tree_is_taken_by_all_of_them(folder: Path, base: Path) -> None:
             assert (ended.code, guarded.faults(ended)) == (0, [])
 
 
-def test_nothing_of_a_hostile_rpm_acts(folder: Path, base: Path) -> None:
+def test_nothing_of_a_hostile_rpm_acts(folder, base):
     wrong = []
     for guarded, tree, choose in Cases(folder, base, "rpm", user=None, python="")(ROUNDS):
         found = mutatedtrees.members(tree, _RPM_ROOT, choose, guarded.victim)
@@ -348,7 +344,7 @@ def test_nothing_of_a_hostile_rpm_acts(folder: Path, base: Path) -> None:
     "Foreign trees",
     "The same holds for every verb that takes a tree:",
 )
-def test_nothing_of_a_hostile_pack_of_guix_acts(folder: Path, base: Path) -> None:
+def test_nothing_of_a_hostile_pack_of_guix_acts(folder, base):
     """Tarballs and images: hostile in an item, in the store, or above it; the first one is good."""
     item = f"gnu/store/{guixpacks.name_of('tiny-1.0')}/".encode()
     wrong: list[str] = []
@@ -379,7 +375,7 @@ def test_nothing_of_a_hostile_pack_of_guix_acts(folder: Path, base: Path) -> Non
     "The same holds for every verb that takes a tree:",
 )
 @pytest.mark.parametrize("verb", [*WRITERS, "pull"])
-def test_at_no_moment_anything_hostile_is_there(verb: str, folder: Path, base: Path) -> None:
+def test_at_no_moment_anything_hostile_is_there(verb, folder, base):
     """Each system call of a verb is looked at, and as root another user looks on."""
     need("strace")
     wrong = []

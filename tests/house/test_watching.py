@@ -6,7 +6,6 @@ import os
 import stat
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -60,7 +59,7 @@ _WRONG_OF_ROOT = {
 
 
 @pytest.fixture
-def place() -> Iterator[Guarded]:
+def place():
     """A guarded place that other users can enter, as one of pytest's is not."""
     with tempfile.TemporaryDirectory(prefix="stackproof-guarded-") as name:
         folder = Path(os.path.realpath(name))
@@ -76,18 +75,18 @@ def watched(place: Guarded, source: str) -> tuple[str, ...]:
     return seen.told
 
 
-def test_nothing_is_told_where_all_is_well(place: Guarded) -> None:
+def test_nothing_is_told_where_all_is_well(place):
     assert watched(place, _FINE) == ()
     assert place.faults(guarded.Ended(0, "")) == []
 
 
 @pytest.mark.parametrize("source", _WRONG)
-def test_what_may_not_happen_is_seen(source: str, place: Guarded) -> None:
+def test_what_may_not_happen_is_seen(source, place):
     assert any(_WRONG[source] in one for one in watched(place, source))
 
 
 @pytest.mark.parametrize("source", _WRONG_OF_ROOT)
-def test_what_only_root_could_do_is_seen(source: str, place: Guarded) -> None:
+def test_what_only_root_could_do_is_seen(source, place):
     need("root")
     assert any(_WRONG_OF_ROOT[source] in one for one in watched(place, source))
 
@@ -102,12 +101,12 @@ def test_what_only_root_could_do_is_seen(source: str, place: Guarded) -> None:
         f"print({SECRET!r})", f"open('x', 'w').write({SECRET!r})", "print('Traceback')", "exit(3)",
     ],
 )  # fmt: skip
-def test_the_guard_sees_what_has_changed(source: str, place: Guarded) -> None:
+def test_the_guard_sees_what_has_changed(source, place):
     ended = place.python_ends(f"import os\n{source}")
     assert place.faults(ended) != []
 
 
-def test_a_verb_of_a_child_ends_as_one_of_its_own(place: Guarded) -> None:
+def test_a_verb_of_a_child_ends_as_one_of_its_own(place):
     assert place.run("--version").code == 0
     ended = place.run("inspect", place.work / "nothing")
     assert (ended.code, "error: " in ended.said) == (6, True)
@@ -115,7 +114,7 @@ def test_a_verb_of_a_child_ends_as_one_of_its_own(place: Guarded) -> None:
 
 
 @pytest.mark.battery
-def test_who_is_left_after_a_kill_is_seen(place: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_is_left_after_a_kill_is_seen(place, monkeypatch):
     monkeypatch.setattr(killing, "_PATIENCE_S", 0.1)
     assert killing.left(place) == []
     assert place.kill_python(0.2, "import time; time.sleep(60)")
@@ -126,13 +125,13 @@ def test_who_is_left_after_a_kill_is_seen(place: Guarded, monkeypatch: pytest.Mo
     assert killing.left(place) == []
 
 
-def test_moments_are_all_over_the_time() -> None:
+def test_moments_are_all_over_the_time():
     found = sorted(killing.moments("x", 10.0, 5))
     assert [int(one // 2) for one in found] == [0, 1, 2, 3, 4]
     assert list(killing.moments("x", 10.0, 5)) != found
 
 
-def test_modes_and_owners_are_in_a_snapshot(tmp_path: Path) -> None:
+def test_modes_and_owners_are_in_a_snapshot(tmp_path):
     (tmp_path / "x").write_text("x")
     before = guarded.snapshot(tmp_path)
     assert stat.S_ISREG(before[str(tmp_path / "x")].mode)

@@ -78,7 +78,7 @@ def whole_reads(module: ast.Module) -> Iterator[int]:
             yield call.lineno
 
 
-def test_files_are_read_with_a_limit() -> None:
+def test_files_are_read_with_a_limit():
     places = {
         path.relative_to(PACKAGE).as_posix() for path in MODULES if any(whole_reads(tree(path)))
     }
@@ -86,6 +86,6 @@ def test_files_are_read_with_a_limit() -> None:
     assert sorted(ALLOWED.keys() - places) == [], "no longer needed"
 
 
-def test_a_whole_read_is_seen() -> None:
+def test_a_whole_read_is_seen():
     code = "a.read(5)\na.read()\nPath(x).read_bytes()\nfiles.read_bounded(x, y)\nf.read_text(b=1)\n"
     assert list(whole_reads(ast.parse(code))) == [2, 3, 5]

@@ -13,7 +13,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -100,7 +99,7 @@ def ranks(text: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def road(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Road]:
+def road(tmp_path_factory):
     need("root", "network", "bubblewrap", "mksquashfs", "gcc", "netns")
     road = Road(tmp_path_factory.mktemp("road"))
     for name in ("mpich", "openmpi"):
@@ -114,7 +113,7 @@ def road(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Road]:
     assert {path.name: path.read_bytes() for path in road.folder.glob("*.squashfs")} == before
 
 
-def test_an_image_says_what_it_is(road: Road) -> None:
+def test_an_image_says_what_it_is(road):
     said = road("inspect", "mpich.squashfs")
     assert "mpich 5.0.2" in said
     assert "/user-environment" in said
@@ -123,13 +122,13 @@ def test_an_image_says_what_it_is(road: Road) -> None:
 
 
 @pytest.mark.parametrize("name", ["mpich", "openmpi"])
-def test_ranks_of_an_image_find_each_other(road: Road, name: str) -> None:
+def test_ranks_of_an_image_find_each_other(road, name):
     road("run", f"{name}.squashfs", "--", "mpicc", "-o", f"hello-{name}", "hello.c")
     argv = ("mpiexec", "-n", 2, f"./hello-{name}")
     assert ranks(road("run", f"{name}.squashfs", "--", *argv)) == WORLD
 
 
-def test_a_build_that_has_nothing_to_do_gives_the_same_image(road: Road) -> None:
+def test_a_build_that_has_nothing_to_do_gives_the_same_image(road):
     digest = road("image", "inspect", "mpich.squashfs", "--json")
     road("build", "--locked", "mpich", "-o", "again.squashfs")
     try:
@@ -139,7 +138,7 @@ def test_a_build_that_has_nothing_to_do_gives_the_same_image(road: Road) -> None
         (road.folder / "again.squashfs").unlink()
 
 
-def test_a_bench_on_two_nodes_ends_in_a_report(road: Road) -> None:
+def test_a_bench_on_two_nodes_ends_in_a_report(road):
     need("chromium")
     (road.folder / "bench.yaml").write_text(json.dumps(SPEC))
     road("cluster", "up", "--nodes", 2, "--rate", "2gbit", "--name", CLUSTER)
@@ -195,7 +194,7 @@ def measured(
     return native.BENCHMARK.parse(said.encode(), asked)
 
 
-def test_every_wrong_byte_is_counted(road: Road) -> None:
+def test_every_wrong_byte_is_counted(road):
     """A transport changes one byte of each message of 4 KiB, and of none that is shorter."""
     output = measured(
         road, "wrongbyte", ("latency",), native.EXIT_VALIDATION, STACKPROOF_WRONGBYTE_SIZE=4096
@@ -207,7 +206,7 @@ def test_every_wrong_byte_is_counted(road: Road) -> None:
     assert {(wrong.size, wrong.offset) for wrong in output.wrong} == {(4096, 4095)}
 
 
-def test_numbers_are_those_of_the_messages(road: Road) -> None:
+def test_numbers_are_those_of_the_messages(road):
     """Time passes by messages alone, ten microseconds for each."""
     names = ("latency", "bandwidth", "bibandwidth", "message_rate")
     output = measured(road, "countclock", names, 0)
@@ -226,7 +225,7 @@ def test_numbers_are_those_of_the_messages(road: Road) -> None:
     assert found == pytest.approx(expected, rel=1e-3)
 
 
-def test_srun_mounts_an_image_on_every_node(road: Road) -> None:
+def test_srun_mounts_an_image_on_every_node(road):
     need("slurm", "slurm-headers", "meson")
     name = f"{CLUSTER}-slurm"
     road("cluster", "up", "--slurm", "--name", name, "--share", road.folder)
@@ -237,7 +236,7 @@ def test_srun_mounts_an_image_on_every_node(road: Road) -> None:
         road("cluster", "down", "--name", name)
 
 
-def test_an_image_goes_through_a_registry(road: Road, tmp_path: Path) -> None:
+def test_an_image_goes_through_a_registry(road, tmp_path):
     need("docker-registry")
     label = "mpich/5.0.2:v1@here%zen2"
     road.env["STACKPROOF_REPOSITORY"] = str(tmp_path / "repository")
@@ -252,7 +251,7 @@ def test_an_image_goes_through_a_registry(road: Road, tmp_path: Path) -> None:
     assert ranks(road("run", label, "--", "mpiexec", "-n", 2, "./hello")) == WORLD
 
 
-def test_a_pack_that_was_moved_starts_its_ranks(road: Road) -> None:
+def test_a_pack_that_was_moved_starts_its_ranks(road):
     need("patchelf")
     road("pack", "mpich.squashfs", "./hello", "-o", "pack")
     (road.folder / "pack").rename(road.folder / "moved here")
@@ -260,7 +259,7 @@ def test_a_pack_that_was_moved_starts_its_ranks(road: Road) -> None:
     assert ranks(road.run(*argv)) == WORLD
 
 
-def test_another_mpi_is_judged_and_then_used(road: Road) -> None:
+def test_another_mpi_is_judged_and_then_used(road):
     refused = road("inject", "check", "./hello", "--with", "openmpi.squashfs", codes=(8,))
     assert re.search(r"hello: fails$", refused, re.MULTILINE)
     road("pack", "mpich.squashfs", "-o", "prefix")
@@ -275,13 +274,13 @@ def test_another_mpi_is_judged_and_then_used(road: Road) -> None:
     ("recipe", "site", "engine"),
     [("slingshot-openmpi", "lumi-g", "easybuild"), ("spack/mpich", "lumi-c", "spack")],
 )
-def test_a_stack_of_each_engine_is_planned(road: Road, recipe: str, site: str, engine: str) -> None:
+def test_a_stack_of_each_engine_is_planned(road, recipe, site, engine):
     said = road("plan", recipe, "--site", site)
     assert re.search(rf"^engine +{engine}\b", said, re.MULTILINE)
     assert re.search(r"^  1\. [\w-]{12}  ", said, re.MULTILINE)
 
 
-def test_doctor_names_the_cause_in_a_log(road: Road) -> None:
+def test_doctor_names_the_cause_in_a_log(road):
     log = ROOT / "tests/captures/doctor/provider-tcp-excluded.log"
     said = json.loads(road("doctor", "--log", log, "--json", codes=(0, 8, 9)))
     assert said["findings"][0]["rule"] == "K75"

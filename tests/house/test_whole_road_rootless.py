@@ -43,9 +43,7 @@ cluster: rootless
 """
 
 
-def test_the_whole_road_without_root(
-    tmp_path_factory: pytest.TempPathFactory, for_everybody: tuple[str, Path]
-) -> None:
+def test_the_whole_road_without_root(tmp_path_factory, for_everybody):
     need("root", "unprivileged-user", "fuse", "squashfuse", "bubblewrap", "mksquashfs", "network")
     need("netns", "gcc", "unprivileged-userns")
     python, _ = for_everybody

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -42,7 +41,7 @@ def build(folder: Path, *options: str, compiler: str = "gcc") -> Path:
 
 
 @pytest.fixture(scope="session")
-def builder() -> Callable[..., Path]:
+def builder():
     """Return `build`, for tests that want a build of their own."""
     need("meson", "gcc")
     return build
@@ -60,19 +59,19 @@ def _of_the_run(factory: pytest.TempPathFactory, name: str, *options: str) -> Pa
 
 
 @pytest.fixture(scope="session")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def built(tmp_path_factory):
     """Return a folder with the helper and the test programs as a distribution would build them."""
     return _of_the_run(tmp_path_factory, "native")
 
 
 @pytest.fixture(scope="session")
-def sanitized(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def sanitized(tmp_path_factory):
     """Return the same with AddressSanitizer and UndefinedBehaviourSanitizer."""
     return _of_the_run(tmp_path_factory, "sanitized", "-Db_sanitize=address,undefined")
 
 
 @pytest.fixture
-def machine(built: Path, tmp_path: Path) -> Machine:
+def machine(built, tmp_path):
     """Return a machine with the helper setuid root and the built-in policy, and `a.squashfs`."""
     need("root", "mksquashfs", "kernel-mount", "unprivileged-user")
     tmp_path.chmod(0o755)
@@ -81,13 +80,13 @@ def machine(built: Path, tmp_path: Path) -> Machine:
 
 
 @pytest.fixture(params=["setuid", "capabilities"])
-def helper(request: pytest.FixtureRequest, machine: Machine) -> Machine:
+def helper(request, machine):
     """Return a machine whose helper has rights, in both ways in which it can."""
     return replace(machine, capabilities=request.param == "capabilities")
 
 
 @pytest.fixture
-def private(machine: Machine) -> Path:
+def private(machine):
     """Return an image that belongs to another user and is for nobody else."""
     image = make_image(machine.folder / "private.squashfs")
     image.chmod(0o600)

@@ -16,7 +16,7 @@ _POINT = "/user-environment"
 
 
 @pytest.fixture
-def probe(machine: Machine, built: Path) -> str:
+def probe(machine, built):
     """Return the path of the probe in the machine."""
     program = machine.folder / "probe"
     program.write_bytes((built / "tests" / "probe").read_bytes())
@@ -24,7 +24,7 @@ def probe(machine: Machine, built: Path) -> str:
     return "/test/probe"
 
 
-def test_older_kernels(machine: Machine, probe: str) -> None:
+def test_older_kernels(machine, probe):
     """Without openat2(2), the calls around fsopen(2), and LOOP_CONFIGURE."""
     images = f"a.squashfs:{_POINT}/inner,a.squashfs:{_POINT}"
     words = [probe, "old", images, f"a.squashfs:{_POINT}"]
@@ -53,9 +53,7 @@ def test_older_kernels(machine: Machine, probe: str) -> None:
         ("/test", "mount-point-occupied"),
     ],
 )
-def test_mount_points_on_older_kernels(
-    machine: Machine, probe: str, point: str, reason: str
-) -> None:
+def test_mount_points_on_older_kernels(machine, probe, point, reason):
     (machine.folder / "link").symlink_to("/etc")
     done = machine.run(probe, "old", f"a.squashfs:{point}", "", "true", user=0)
     assert done.stdout == f"{reason}\n"
@@ -70,7 +68,7 @@ def test_mount_points_on_older_kernels(
     "places, kinds, limits and doubt holds as it is, with the same `mount.conf` of the "
     "node. Overlays are not offered.",
 )
-def test_opening_as_another_user(machine: Machine, probe: str) -> None:
+def test_opening_as_another_user(machine, probe):
     """As a daemon of root does: with that user's rights, and none of its own."""
     image = make_image(machine.folder / "private.squashfs")
     for mode, owner, expected in (
@@ -86,12 +84,12 @@ def test_opening_as_another_user(machine: Machine, probe: str) -> None:
         assert done.stdout.split() == expected, (oct(mode), owner)
 
 
-def test_opening_as_another_user_needs_root(machine: Machine, probe: str) -> None:
+def test_opening_as_another_user_needs_root(machine, probe):
     done = machine.run(probe, "open", f"{SOMEBODY}", f"{SOMEBODY}", "a.squashfs")
     assert done.stdout.split() == ["not-permitted", "ok"]
 
 
-def test_images_of_every_kind(machine: Machine, probe: str) -> None:
+def test_images_of_every_kind(machine, probe):
     """What mksquashfs makes passes the check, with each compression and without tables."""
     empty = machine.folder / "empty"
     (empty / "folder").mkdir(parents=True)
@@ -120,7 +118,7 @@ def test_images_of_every_kind(machine: Machine, probe: str) -> None:
     "The mount helper",
     "When in doubt it stops.",
 )
-def test_policies_of_a_folder(machine: Machine, probe: str) -> None:
+def test_policies_of_a_folder(machine, probe):
     folder = machine.folder / "policy"
     assert machine.run(probe, "policy", "/test/policy").stdout == "ok\n2\n"  # the built-in one
     folder.mkdir(mode=0o755)
@@ -136,7 +134,7 @@ def test_policies_of_a_folder(machine: Machine, probe: str) -> None:
 
 
 @pytest.mark.battery
-def test_the_library_under_sanitizers(machine: Machine, sanitized: Path) -> None:
+def test_the_library_under_sanitizers(machine, sanitized):
     """The same paths as root, with AddressSanitizer and UndefinedBehaviourSanitizer."""
     need("mksquashfs")
     program = machine.folder / "probe"
@@ -153,7 +151,7 @@ def test_the_library_under_sanitizers(machine: Machine, sanitized: Path) -> None
 
 
 @pytest.mark.battery
-def test_the_helper_under_sanitizers(machine: Machine, sanitized: Path) -> None:
+def test_the_helper_under_sanitizers(machine, sanitized):
     """As root and without rights: a sanitized program must not be setuid."""
     for mode, user in (("755", 0), ("755", NOBODY)):
         checked = Machine(machine.folder, sanitized / "helper" / "stackproof-mount", mode)

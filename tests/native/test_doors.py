@@ -53,12 +53,12 @@ def _sleeper(argv: list[str], **options: object) -> Iterator[int]:
 
 
 @pytest.fixture
-def probe(built: Path) -> Path:
+def probe(built):
     return built / "tests" / "probe"
 
 
 @pytest.fixture
-def private(tmp_path: Path) -> Path:
+def private(tmp_path):
     """Return a readable image in a folder into which only NOBODY can go."""
     need("root", "mksquashfs")
     home = tmp_path / "home"
@@ -77,7 +77,7 @@ def private(tmp_path: Path) -> Path:
     "The plug-in for Slurm",
     "Images are opened with the rights of the job's user",
 )
-def test_no_image_through_the_folder_of_a_process(private: Path, probe: Path) -> None:
+def test_no_image_through_the_folder_of_a_process(private, probe):
     """/proc/PID/cwd and /proc/PID/root lead past the rights of the folders above."""
     user = str(SOMEBODY)
     assert _asked(probe, "open", user, user, private) == "image-unreadable"
@@ -90,7 +90,7 @@ def test_no_image_through_the_folder_of_a_process(private: Path, probe: Path) ->
     assert _asked(probe, "open", own, own, private) == "ok", "its owner may"
 
 
-def test_no_image_of_another_namespace_at_a_permitted_path(tmp_path: Path, probe: Path) -> None:
+def test_no_image_of_another_namespace_at_a_permitted_path(tmp_path, probe):
     """`image-folder` names a folder of this machine, not one of the same name in a namespace."""
     need("root", "mksquashfs", "netns")
     (tmp_path / "mount.conf").write_text(f"image-folder = {tmp_path}/images\n")
@@ -111,7 +111,7 @@ def test_no_image_of_another_namespace_at_a_permitted_path(tmp_path: Path, probe
     "The mount helper",
     "A damaged or foreign file is refused before the kernel sees it",
 )
-def test_no_image_on_a_file_system_that_somebody_serves(tmp_path: Path, probe: Path) -> None:
+def test_no_image_on_a_file_system_that_somebody_serves(tmp_path, probe):
     """FUSE says whose a file is: `image-owner = 0` meant nothing there, and the kernel would wait."""
     need("root", "mksquashfs", "squashfuse")
     (tmp_path / "tree").mkdir()
@@ -142,7 +142,7 @@ _PATHS = (
 _DOORS = ("/proc/self/cwd/file", "/proc/self/root", "/proc/self/fd/0", "/dev/fd/0", "door/file")
 
 
-def test_paths_are_followed_alike_on_older_kernels(tmp_path: Path, probe: Path) -> None:
+def test_paths_are_followed_alike_on_older_kernels(tmp_path, probe):
     (tmp_path / "file").touch()
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "file").touch()
@@ -192,7 +192,7 @@ def test_paths_are_followed_alike_on_older_kernels(tmp_path: Path, probe: Path) 
         ("image-filesystem = 0x1234", None),
     ],
 )
-def test_limits_of_a_site(machine: Machine, line: str, reason: str | None) -> None:
+def test_limits_of_a_site(machine, line, reason):
     make_image(machine.folder / "b.squashfs")
     policy = f"mount-point = {_POINT}\nmount-point = /user-tools\n{line}\n"
     limited = Machine(folder=machine.folder, program=machine.program, policy=policy)
@@ -201,9 +201,7 @@ def test_limits_of_a_site(machine: Machine, line: str, reason: str | None) -> No
 
 
 @pytest.mark.parametrize(("overlays", "reason"), [(1, None), (3, "not-permitted")])
-def test_overlays_of_one_image_count_as_devices(
-    machine: Machine, overlays: int, reason: str | None
-) -> None:
+def test_overlays_of_one_image_count_as_devices(machine, overlays, reason):
     """Only those before the first one that had the file were counted: no limit held for them."""
     policy = f"mount-point = {_POINT}\nloop-devices-per-user = 2\n"
     limited = Machine(folder=machine.folder, program=machine.program, policy=policy)
@@ -216,7 +214,7 @@ def test_overlays_of_one_image_count_as_devices(
     "The mount helper",
     "It leaves nothing.",
 )
-def test_one_device_for_a_file_however_many_mount_it(machine: Machine) -> None:
+def test_one_device_for_a_file_however_many_mount_it(machine):
     image = machine.folder / "a.squashfs"
     script = f"touch $0; while [ ! -e go ]; do sleep 0.05; done; test -e {_POINT}/meta"
     machine.folder.chmod(0o1777)
@@ -237,7 +235,7 @@ def test_one_device_for_a_file_however_many_mount_it(machine: Machine) -> None:
     "The mount helper",
     "It leaves nothing.",
 )
-def test_devices_of_a_rush_are_given_back(machine: Machine) -> None:
+def test_devices_of_a_rush_are_given_back(machine):
     """They stayed until the next boot."""
     names = [f"i{number}.squashfs" for number in range(40)]
     for name in names:
@@ -270,7 +268,7 @@ def test_devices_of_a_rush_are_given_back(machine: Machine) -> None:
     "The mount helper",
     "What one user can take is limited",
 )
-def test_a_line_in_the_log_for_each_mount(machine: Machine) -> None:
+def test_a_line_in_the_log_for_each_mount(machine):
     """Who, which file, where; and nothing that a path holds looks like another line."""
     if os.path.exists("/dev/log"):
         pytest.skip("this machine has a log of its own at /dev/log")
@@ -316,7 +314,7 @@ attempt("program", lambda: os.execv("/bin/sh", ["sh", "-c", "echo program done"]
 """
 
 
-def test_who_parses_an_image_can_do_nothing_else(tmp_path: Path, probe: Path) -> None:
+def test_who_parses_an_image_can_do_nothing_else(tmp_path, probe):
     """A squashfuse that an image has taken over: no network, home, process or program is its own."""
     need("root", "mksquashfs")
     if not _has_landlock():
@@ -335,7 +333,7 @@ def test_who_parses_an_image_can_do_nothing_else(tmp_path: Path, probe: Path) ->
     assert all(text in {"Permission denied", "Operation not permitted"} for text in found.values())
 
 
-def test_squashfuse_runs_behind_the_wall(machine: Machine) -> None:
+def test_squashfuse_runs_behind_the_wall(machine):
     script = (
         f"test -e {_POINT}/meta/env.json || exit 1; for p in /proc/[0-9]*; do "
         "case $(cat $p/comm) in squashfuse*) grep -E '^(Seccomp|NoNewPrivs):' $p/status;; esac; done"

@@ -42,7 +42,7 @@ class Way(Struct):
 
 
 @pytest.fixture(params=_SAYS)
-def way(request: pytest.FixtureRequest, machine: Machine) -> Way:
+def way(request, machine):
     name = request.param
     if name == "userns":
         need("squashfuse", "fuse", "unprivileged-userns")
@@ -52,12 +52,12 @@ def way(request: pytest.FixtureRequest, machine: Machine) -> Way:
 
 
 @pytest.fixture
-def userns(machine: Machine) -> Way:
+def userns(machine):
     need("squashfuse", "fuse", "unprivileged-userns")
     return Way("userns", replace(machine, mode="755"), NOBODY)
 
 
-def test_the_command_sees_the_image(way: Way) -> None:
+def test_the_command_sees_the_image(way):
     done = way.run(*mount(f"a.squashfs:{_POINT}", "--verbose"), f"{_POINT}/bin/hello")
     assert done.stdout == "hello from the image\n"
     assert done.stderr == _SAYS[way.name] + "\n"
@@ -70,7 +70,7 @@ def test_the_command_sees_the_image(way: Way) -> None:
     ", in a mount namespace of its own from which nothing reaches any other process. No "
     "program in an image has more rights than the caller.",
 )
-def test_the_mount_is_read_only_without_devices_and_setuid(way: Way) -> None:
+def test_the_mount_is_read_only_without_devices_and_setuid(way):
     done = way.mounted("grep", f" {_POINT} ", "/proc/self/mountinfo")
     assert done.stdout.split()[5].startswith("ro,nosuid,nodev")
     assert way.mounted("touch", f"{_POINT}/x").returncode == 1
@@ -87,7 +87,7 @@ def test_the_mount_is_read_only_without_devices_and_setuid(way: Way) -> None:
     "the helper gains rights by a setuid bit or file capabilities, so nothing with rights "
     "ever runs where a folder has been covered.",
 )
-def test_no_right_is_left(way: Way) -> None:
+def test_no_right_is_left(way):
     done = way.mounted("cat", "/proc/self/status")
     status = dict(line.split(":\t") for line in done.stdout.splitlines() if ":\t" in line)
     assert status["NoNewPrivs"] == "1"
@@ -97,33 +97,33 @@ def test_no_right_is_left(way: Way) -> None:
         assert {status[f"Cap{kind}"] for kind in ("Inh", "Prm", "Eff", "Amb")} == {"0" * 16}
 
 
-def test_descriptors_of_ours_are_closed_and_those_of_the_caller_are_not(way: Way) -> None:
+def test_descriptors_of_ours_are_closed_and_those_of_the_caller_are_not(way):
     line = " ".join(mount(f"a.squashfs:{_POINT}"))
     done = way.run("sh", "-c", f"exec 7</dev/null; exec {line} ls /proc/self/fd")
     assert done.stdout.split() == ["0", "1", "2", "3", "7"]  # 3 is the folder that is listed
 
 
-def test_exit_codes_and_signals_are_the_commands(way: Way) -> None:
+def test_exit_codes_and_signals_are_the_commands(way):
     assert way.mounted("sh", "-c", "exit 7").returncode == 7
     done = way.run("sh", "-c", f"{' '.join(mount(f'a.squashfs:{_POINT}'))} sh -c 'kill -TERM $$'")
     assert done.returncode == 128 + signal.SIGTERM
 
 
-def test_the_process_becomes_the_command(way: Way) -> None:
+def test_the_process_becomes_the_command(way):
     line = " ".join(mount(f"a.squashfs:{_POINT}"))
     done = way.run("sh", "-c", f"echo $$; exec {line} sh -c 'echo $$'")
     first, second = done.stdout.split()
     assert first == second
 
 
-def test_a_command_that_is_not_there(way: Way) -> None:
+def test_a_command_that_is_not_there(way):
     done = way.mounted("no-such-program")
     assert (done.returncode, reasons(done)) == (127, ["command-not-found"])
     done = way.mounted("/etc/passwd")
     assert (done.returncode, reasons(done)) == (126, ["command-not-found"])
 
 
-def test_the_environment(way: Way) -> None:
+def test_the_environment(way):
     script = "echo $STACKPROOF_MOUNTED; echo $LD_LIBRARY_PATH; env | grep -c STACKPROOF_FWD"
     done = way.mounted(
         "sh", "-c", script,
@@ -132,20 +132,20 @@ def test_the_environment(way: Way) -> None:
     assert done.stdout == f"b:/b,/test/a.squashfs:{_POINT}\n/x=y:/z\n0\n"
 
 
-def test_the_marker_has_plain_absolute_paths(way: Way) -> None:
+def test_the_marker_has_plain_absolute_paths(way):
     done = way.run(
         *mount(f"./../test//a.squashfs:{_POINT}/"), "sh", "-c", "echo $STACKPROOF_MOUNTED"
     )
     assert done.stdout == f"/test/a.squashfs:{_POINT}\n"
 
 
-def test_the_working_folder_is_entered_anew(way: Way) -> None:
+def test_the_working_folder_is_entered_anew(way):
     line = " ".join(mount(f"/test/a.squashfs:{_POINT}"))
     done = way.run("sh", "-c", f"cd {_POINT}; {line} sh -c 'pwd; ls bin'")
     assert done.stdout == f"{_POINT}\nhello\nmpicc\nwhoami\n"
 
 
-def test_several_images_nested(way: Way) -> None:
+def test_several_images_nested(way):
     images = f"a.squashfs:{_POINT}/inner,a.squashfs:{_POINT},a.squashfs:/user-tools"
     done = way.run(*mount(images), "ls", f"{_POINT}/inner/bin", "/user-tools/bin")
     assert done.stdout.count("hello") == 2
@@ -165,7 +165,7 @@ def _tree(folder: Path, name: str, files: dict[str, str]) -> None:
     "The mount helper",
     "It mounts only SquashFS, and overlays of nothing else, read-only, nosuid, nodev",
 )
-def test_overlays(way: Way) -> None:
+def test_overlays(way):
     folder = way.machine.folder
     _tree(folder, "debugger", {"bin/debug": "debugger\n", "bin/hello": "debugger\n"})
     _tree(folder, "profiler", {"bin/profile": "profiler\n", "bin/debug": "profiler\n"})
@@ -182,7 +182,7 @@ def test_overlays(way: Way) -> None:
     assert "debugger" not in done.stdout
 
 
-def test_an_overlay_needs_an_image_below_it(way: Way) -> None:
+def test_an_overlay_needs_an_image_below_it(way):
     overlay = "--overlay=a.squashfs:/user-tools"
     done = way.run(*mount(f"a.squashfs:{_POINT}", overlay), "true")
     assert (done.returncode, reasons(done)) == (2, ["usage"])
@@ -212,31 +212,31 @@ def test_an_overlay_needs_an_image_below_it(way: Way) -> None:
     ],
     ids=str,
 )
-def test_what_is_wrong_is_said(way: Way, words: list[str], reason: str) -> None:
+def test_what_is_wrong_is_said(way, words, reason):
     done = way.run(HELPER, *words)
     assert reasons(done) == [reason]
     assert done.returncode == Reason(reason).exit_code
     assert done.stdout == ""
 
 
-def test_all_problems_of_a_list_at_once(way: Way) -> None:
+def test_all_problems_of_a_list_at_once(way):
     done = way.run(*mount("a:/usr,,c:/x,d:/x"), "true")
     assert reasons(done) == ["bad-mount-point", "usage", "mount-point-clash"]
 
 
-def test_an_occupied_mount_point(way: Way) -> None:
+def test_an_occupied_mount_point(way):
     images = f"a.squashfs:{_POINT},a.squashfs:{_POINT}/bin"
     done = way.run(*mount(images), "true")
     assert (done.returncode, reasons(done)) == (6, ["mount-point-occupied"])
 
 
-def test_help_and_version(way: Way) -> None:
+def test_help_and_version(way):
     done = way.run(HELPER, "--version")
     assert done.stdout.startswith("stackproof-mount ")
     assert way.run(HELPER, "--help").stdout.startswith("usage: ")
 
 
-def test_many_at_once(way: Way) -> None:
+def test_many_at_once(way):
     line = " ".join(mount(f"a.squashfs:{_POINT}"))
     script = f"for i in $(seq 30); do {line} cat {_POINT}/bin/hello & done; wait"
     done = way.run("sh", "-c", script)
@@ -245,7 +245,7 @@ def test_many_at_once(way: Way) -> None:
 
 
 @pytest.mark.parametrize("end", ["exit 0", "kill -9 $$"])
-def test_nothing_is_left_while_the_machine_goes_on(way: Way, end: str) -> None:
+def test_nothing_is_left_while_the_machine_goes_on(way, end):
     line = " ".join(mount(f"a.squashfs:{_POINT}"))
     script = f"""{line} sh -c '{end}'
     for i in $(seq 100); do
@@ -269,14 +269,14 @@ def _assert_free(image: Path) -> None:
     assert loop_devices(image) == []
 
 
-def test_squashfuse_can_be_chosen_with_rights(way: Way) -> None:
+def test_squashfuse_can_be_chosen_with_rights(way):
     need("squashfuse", "fuse", "unprivileged-userns")
     done = way.run(*mount(f"a.squashfs:{_POINT}", "--way=userns"), "grep", _POINT, "/proc/mounts")
     assert "squashfuse" in done.stdout
     assert way.mounted("true").returncode == 0
 
 
-def test_ways_that_are_not_there(userns: Way, machine: Machine) -> None:
+def test_ways_that_are_not_there(userns, machine):
     for name in ("root", "setuid"):
         done = userns.run(*mount(f"a.squashfs:{_POINT}", f"--way={name}"), "true")
         assert (done.returncode, reasons(done)) == (4, ["not-permitted"])
@@ -284,7 +284,7 @@ def test_ways_that_are_not_there(userns: Way, machine: Machine) -> None:
     assert reasons(done) == ["not-permitted"]
 
 
-def test_without_the_fuse_device_it_names_the_way_without_a_mount(machine: Machine) -> None:
+def test_without_the_fuse_device_it_names_the_way_without_a_mount(machine):
     """The device is the machine's own, so nobody else's changes."""
     need("squashfuse", "fuse", "unprivileged-userns")
     drop = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
@@ -298,7 +298,7 @@ def test_without_the_fuse_device_it_names_the_way_without_a_mount(machine: Machi
     "The mount helper",
     "It gives back everything.",
 )
-def test_within_a_command_the_next_image_needs_no_right(machine: Machine) -> None:
+def test_within_a_command_the_next_image_needs_no_right(machine):
     """No-new-privileges takes the setuid bit out of effect: the second one goes without."""
     need("squashfuse", "fuse", "unprivileged-userns")
     inner = mount("a.squashfs:/user-tools", "--verbose")
@@ -308,7 +308,7 @@ def test_within_a_command_the_next_image_needs_no_right(machine: Machine) -> Non
     assert done.stdout.endswith(f"/test/a.squashfs:{_POINT},/test/a.squashfs:/user-tools\n")
 
 
-def test_an_image_that_squashfuse_cannot_read(userns: Way) -> None:
+def test_an_image_that_squashfuse_cannot_read(userns):
     image = userns.machine.folder / "a.squashfs"
     data = bytearray(image.read_bytes())
     data[96:] = bytes(len(data) - 96)  # the superblock is right, all else is gone
@@ -317,7 +317,7 @@ def test_an_image_that_squashfuse_cannot_read(userns: Way) -> None:
     assert (done.returncode, reasons(done)) == (6, ["mount-failed"])
 
 
-def test_an_image_of_odd_size_needs_squashfuse(machine: Machine) -> None:
+def test_an_image_of_odd_size_needs_squashfuse(machine):
     need("squashfuse", "fuse", "unprivileged-userns")
     make_image(machine.folder / "odd.squashfs", options=("-nopad",))
     with (machine.folder / "odd.squashfs").open("ab") as stream:

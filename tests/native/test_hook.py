@@ -101,7 +101,7 @@ def called(argv, **options):
 
 
 @pytest.fixture
-def site(built: Path, tmp_path: Path) -> Site:
+def site(built, tmp_path):
     need("gcc", "patchelf")
     return Site(tmp_path, built / "hook" / "stackproof-oci-hook")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from pathlib import Path
 
 import pytest
 
@@ -13,7 +12,6 @@ from machine import (
     NOBODY,
     RACING,
     SOMEBODY,
-    Machine,
     as_attacker,
     assert_free,
     mount,
@@ -37,7 +35,7 @@ _POINT = "/user-environment"
 _IMAGE = f"a.squashfs:{_POINT}"
 
 
-def test_another_users_image(helper: Machine, private: Path) -> None:
+def test_another_users_image(helper, private):
     done = helper.run(*mount(f"private.squashfs:{_POINT}"), "ls", _POINT)
     assert (done.returncode, reasons(done)) == (6, ["image-unreadable"])
     assert_free(private)
@@ -45,7 +43,7 @@ def test_another_users_image(helper: Machine, private: Path) -> None:
     assert "bin" in done.stdout
 
 
-def test_an_image_in_another_users_folder(helper: Machine) -> None:
+def test_an_image_in_another_users_folder(helper):
     folder = helper.folder / "closed"
     folder.mkdir(mode=0o700)
     shutil.copy(helper.folder / "a.squashfs", folder)
@@ -56,7 +54,7 @@ def test_an_image_in_another_users_folder(helper: Machine) -> None:
     assert reasons(done) == ["image-unreadable"]
 
 
-def test_an_image_for_a_group(helper: Machine) -> None:
+def test_an_image_for_a_group(helper):
     image = make_image(helper.folder / "group.squashfs")
     image.chmod(0o640)
     os.chown(image, 0, 777)
@@ -66,12 +64,12 @@ def test_an_image_for_a_group(helper: Machine) -> None:
     assert helper.run(*ids, *line, user=0).returncode == 0
 
 
-def test_an_overlay_of_another_users_image(helper: Machine, private: Path) -> None:
+def test_an_overlay_of_another_users_image(helper, private):
     done = helper.run(*mount(_IMAGE, f"--overlay={private.name}:{_POINT}"), "true")
     assert reasons(done) == ["image-unreadable"]
 
 
-def test_an_overlay_does_not_read_for_the_user(helper: Machine) -> None:
+def test_an_overlay_does_not_read_for_the_user(helper):
     """A file in an image that only root may read stays so, also through an overlay."""
     options = ("-p", "secret f 600 0 0 echo secret", "-p", "closed d 700 0 0")
     make_image(helper.folder / "b.squashfs", options=options)
@@ -107,7 +105,7 @@ thread.join()
 
 
 @pytest.mark.race
-def test_an_image_that_is_swapped_meanwhile(helper: Machine) -> None:
+def test_an_image_that_is_swapped_meanwhile(helper):
     options = ("-p", "secret f 644 0 0 echo secret")
     private = make_image(helper.folder / "private.squashfs", options=options)
     private.chmod(0o600)
@@ -144,7 +142,7 @@ thread.join()
 
 
 @pytest.mark.race
-def test_content_that_changes_meanwhile(helper: Machine) -> None:
+def test_content_that_changes_meanwhile(helper):
     """The check of the superblock cannot hold an owner; the kernel then refuses, or not."""
     words = set(as_attacker(helper, RACING + _SWAP_CONTENT).stdout.split())
     assert words <= {"mounted", "image-not-squashfs", "mount-failed"}
@@ -152,7 +150,7 @@ def test_content_that_changes_meanwhile(helper: Machine) -> None:
 
 
 @pytest.mark.parametrize("length", [0, 3, 4, 95, 96, 97, 1000])
-def test_truncated_images(helper: Machine, length: int) -> None:
+def test_truncated_images(helper, length):
     image = helper.folder / "short.squashfs"
     image.write_bytes((helper.folder / "a.squashfs").read_bytes()[:length])
     done = helper.run(*mount(f"short.squashfs:{_POINT}"), "true")
@@ -168,7 +166,7 @@ def test_truncated_images(helper: Machine, length: int) -> None:
     "whose a file is and can keep the kernel waiting.",
 )
 @pytest.mark.parametrize("at", [0, 4, 12, 20, 22, 26, 28, 30, 32, 40, 48, 64, 72])
-def test_crafted_superblocks(helper: Machine, at: int) -> None:
+def test_crafted_superblocks(helper, at):
     """`at` is the offset of a field that is made absurd."""
     data = bytearray((helper.folder / "a.squashfs").read_bytes())
     for value in (b"\xff" * 8, bytes(8)):
@@ -183,7 +181,7 @@ def test_crafted_superblocks(helper: Machine, at: int) -> None:
     assert_free(helper.folder / "crafted.squashfs")
 
 
-def test_what_is_no_file(helper: Machine) -> None:
+def test_what_is_no_file(helper):
     os.mkfifo(helper.folder / "fifo", 0o666)
     for path in ("fifo", "/dev/zero", "/dev/tty", "/proc/self/mem", "/", "/proc/self/fd/0"):
         done = helper.run(*mount(f"{path}:{_POINT}"), "true")

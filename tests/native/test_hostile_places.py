@@ -9,7 +9,6 @@ import pytest
 from machine import (
     HELPER,
     RACING,
-    Machine,
     as_attacker,
     mount,
     reasons,
@@ -51,13 +50,13 @@ _IMAGE = f"a.squashfs:{_POINT}"
         ("/helper", "not-permitted"),
     ],
 )
-def test_places_that_are_not_for_users(helper: Machine, point: str, reason: str) -> None:
+def test_places_that_are_not_for_users(helper, point, reason):
     done = helper.run(*mount(f"a.squashfs:{point}"), "true")
     assert reasons(done) == [reason]
     assert done.stdout == ""
 
 
-def test_mount_points_with_links(helper: Machine) -> None:
+def test_mount_points_with_links(helper):
     """In every part of the path, wherever they lead; old kernels are tried in test_core.py."""
     machine = replace(helper, policy="mount-point = /test\n")
     (helper.folder / "place").mkdir()
@@ -71,7 +70,7 @@ def test_mount_points_with_links(helper: Machine) -> None:
     assert machine.run(*mount("a.squashfs:/test/place"), "true").returncode == 0
 
 
-def test_an_image_cannot_lead_the_next_one_astray(helper: Machine) -> None:
+def test_an_image_cannot_lead_the_next_one_astray(helper):
     """A link in the first image where the second one is to be mounted."""
     tree = helper.folder / "tree"
     tree.mkdir()
@@ -111,7 +110,7 @@ thread.join()
 
 
 @pytest.mark.race
-def test_a_mount_point_that_is_swapped_meanwhile(helper: Machine) -> None:
+def test_a_mount_point_that_is_swapped_meanwhile(helper):
     """Nothing but the folder that was looked at is covered, whatever it is called by then."""
     machine = replace(helper, policy="mount-point = /test/mine\n")
     words = set(as_attacker(machine, RACING + _SWAP_POINT).stdout.split())
@@ -122,7 +121,7 @@ def test_a_mount_point_that_is_swapped_meanwhile(helper: Machine) -> None:
     assert words - mounted
 
 
-def test_lists_without_end(helper: Machine) -> None:
+def test_lists_without_end(helper):
     for words in (
         [f"--images={'a:/x,' * 10_000}"],
         [f"--images={'/a' * 60_000}"],
@@ -135,7 +134,7 @@ def test_lists_without_end(helper: Machine) -> None:
         assert len(done.stderr) < 4000
 
 
-def test_a_megabyte_of_lists_in_arguments(helper: Machine) -> None:
+def test_a_megabyte_of_lists_in_arguments(helper):
     script = f"""import os
 word = "--overlay=" + "a:/x," * 24_000
 os.execv("{HELPER}", ["x", *[word] * 10, "--", "true"])"""

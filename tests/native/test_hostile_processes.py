@@ -10,7 +10,6 @@ import pytest
 from machine import (
     HELPER,
     NOBODY,
-    Machine,
     as_attacker,
     assert_free,
     mount,
@@ -57,7 +56,7 @@ __attribute__((constructor)) static void begin(void)
 """
 
 
-def test_variables_of_the_loader(helper: Machine) -> None:
+def test_variables_of_the_loader(helper):
     """They have no effect on the helper; passed on by its prefix, they have on the command."""
     need("gcc")
     folder = helper.folder / "mine"
@@ -94,7 +93,7 @@ def test_variables_of_the_loader(helper: Machine) -> None:
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
-def test_closed_standard_descriptors(helper: Machine, closed: str) -> None:
+def test_closed_standard_descriptors(helper, closed):
     image = helper.folder / "a.squashfs"
     image.chmod(0o666)  # so that a stray descriptor could do harm
     before = image.read_bytes()
@@ -112,7 +111,7 @@ def test_closed_standard_descriptors(helper: Machine, closed: str) -> None:
 @pytest.mark.parametrize(
     "limit", ["NOFILE", "NPROC", "AS", "FSIZE", "CORE", "DATA", "STACK", "MEMLOCK", "CPU", "LOCKS"]
 )
-def test_resource_limits_of_zero(helper: Machine, limit: str) -> None:
+def test_resource_limits_of_zero(helper, limit):
     """The command runs as it should, or the failure is a clean one, or the kernel ends it."""
     script = f"""import os, resource
 resource.setrlimit(resource.RLIMIT_{limit}, (0, 0))
@@ -183,7 +182,7 @@ print("traced", os.WEXITSTATUS(state))
 """
 
 
-def test_tracing(helper: Machine) -> None:
+def test_tracing(helper):
     """With rights it cannot be traced; started by a tracer it has none."""
     lines = as_attacker(helper, _TRACE).stdout.splitlines()
     assert lines == ["caught 10", "traced 4"]
@@ -226,7 +225,7 @@ print(early)
     "file takes one loop device, however many mount it; devices made for a rush go back "
     "to the kernel when the next image is mounted.",
 )
-def test_signals_at_every_moment(helper: Machine) -> None:
+def test_signals_at_every_moment(helper):
     done = as_attacker(helper, _KILL)
     assert int(done.stdout) >= 10  # of 200, so many were hit before they became the command
     assert_free(helper.folder / "a.squashfs")

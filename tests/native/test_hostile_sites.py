@@ -13,7 +13,6 @@ from machine import (
     HELPER,
     NOBODY,
     SOMEBODY,
-    Machine,
     assert_free,
     mount,
     reasons,
@@ -27,7 +26,7 @@ _POINT = "/user-environment"
 _IMAGE = f"a.squashfs:{_POINT}"
 
 
-def test_a_setgid_helper_gives_no_group(machine: Machine) -> None:
+def test_a_setgid_helper_gives_no_group(machine):
     image = make_image(machine.folder / "group.squashfs")
     image.chmod(0o640)
     for mode in ("2755", "6755"):
@@ -39,7 +38,7 @@ def test_a_setgid_helper_gives_no_group(machine: Machine) -> None:
     assert done.stdout == f"{NOBODY}\n"
 
 
-def test_a_helper_that_is_setuid_of_another_user(machine: Machine) -> None:
+def test_a_helper_that_is_setuid_of_another_user(machine):
     installed = f"cp {HELPER} /tmp/helper; chown {SOMEBODY} /tmp/helper; chmod 4755 /tmp/helper"
     start = f"exec setpriv --reuid={NOBODY} --clear-groups /tmp/helper --images={_IMAGE} -- id"
     script = f"{installed}; {start}"
@@ -47,7 +46,7 @@ def test_a_helper_that_is_setuid_of_another_user(machine: Machine) -> None:
     assert (done.returncode, reasons(done)) == (4, ["not-permitted"])
 
 
-def test_without_capabilities_in_the_bounding_set_it_goes_without(machine: Machine) -> None:
+def test_without_capabilities_in_the_bounding_set_it_goes_without(machine):
     need("squashfuse", "fuse", "unprivileged-userns")
     ids = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
     line = [*mount(_IMAGE, "--verbose"), "true"]
@@ -55,7 +54,7 @@ def test_without_capabilities_in_the_bounding_set_it_goes_without(machine: Machi
     assert (done.returncode, "squashfuse" in done.stderr) == (0, True)
 
 
-def test_in_a_user_namespace_of_the_user_it_has_no_rights(machine: Machine) -> None:
+def test_in_a_user_namespace_of_the_user_it_has_no_rights(machine):
     need("unprivileged-userns")
     done = machine.run("unshare", "-Ur", *mount(_IMAGE, "--way=root"), "true")
     assert reasons(done) == ["not-permitted"]
@@ -79,7 +78,7 @@ def test_in_a_user_namespace_of_the_user_it_has_no_rights(machine: Machine) -> N
         ("mount_point = /user-environment\n", "a.squashfs", "bad"),
     ],
 )  # fmt: skip
-def test_the_policy(helper: Machine, policy: str, image: str, outcome: str) -> None:
+def test_the_policy(helper, policy, image, outcome):
     folder = helper.folder
     (folder / "trusted").mkdir()
     for name in ("trusted/a.squashfs", "mine.squashfs", "loose.squashfs"):
@@ -116,7 +115,7 @@ def test_the_policy(helper: Machine, policy: str, image: str, outcome: str) -> N
         "chmod 700 .",
     ],
 )
-def test_a_policy_that_is_not_roots_alone(helper: Machine, change: str) -> None:
+def test_a_policy_that_is_not_roots_alone(helper, change):
     machine = replace(helper, policy="mount-point = /user-environment\n")
     line = " ".join([*mount(_IMAGE), "true"])
     user = f"setpriv --reuid={NOBODY} --regid={NOBODY} --clear-groups"
@@ -125,7 +124,7 @@ def test_a_policy_that_is_not_roots_alone(helper: Machine, change: str) -> None:
     assert (done.returncode, reasons(done)) == (4, ["not-permitted"])
 
 
-def test_a_site_without_squashfuse(helper: Machine) -> None:
+def test_a_site_without_squashfuse(helper):
     need("squashfuse", "fuse", "unprivileged-userns")
     policy = "mount-point = /user-environment\nunprivileged = no\n"
     machine = replace(helper, policy=policy)
@@ -134,7 +133,7 @@ def test_a_site_without_squashfuse(helper: Machine) -> None:
     assert machine.run(*mount(_IMAGE), "true").returncode == 0
 
 
-def test_root_is_not_bound_by_the_list(helper: Machine) -> None:
+def test_root_is_not_bound_by_the_list(helper):
     (helper.folder / "place").mkdir()
     done = helper.run(*mount("a.squashfs:/test/place"), "ls", "/test/place", user=0)
     assert done.returncode == 0, done.stderr

@@ -83,7 +83,7 @@ class Site:
 
 
 @pytest.fixture
-def site(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Site:
+def site(machine, monkeypatch):
     return Site(machine, monkeypatch)
 
 
@@ -92,7 +92,7 @@ def _text(policy_text: str, record: str, now: int, asked: str = "") -> bytes:
     return f"{len(texts[0])} {len(texts[1])} {now} {asked}\n".encode() + b"".join(texts)
 
 
-def test_the_helper_decides_as_python_does(built: Path) -> None:
+def test_the_helper_decides_as_python_does(built):
     lines = []
     for case in CASES:
         rows = [f"signed {until} {who} {label}\n" for until, who, label in case["signed"]]
@@ -108,7 +108,7 @@ def test_the_helper_decides_as_python_does(built: Path) -> None:
     "Nobody chooses a milder line of a policy by a label of their own.",
 )
 @pytest.mark.parametrize("policy_text", trustsite.example_policies())
-def test_the_policies_of_the_page_in_the_helper(built: Path, policy_text: str) -> None:
+def test_the_policies_of_the_page_in_the_helper(built, policy_text):
     lines = []
     for asked, signed in trustsite.ATTACKS.values():
         rows = "".join(f"signed {one.until} {one.signer} {one.label}\n" for one in signed)
@@ -129,7 +129,7 @@ def test_the_policies_of_the_page_in_the_helper(built: Path, policy_text: str) -
     "in 15 ways each.",
 )
 @pytest.mark.battery
-def test_policies_by_chance_are_decided_as_in_python(built: Path) -> None:
+def test_policies_by_chance_are_decided_as_in_python(built):
     """Of 20,000 policies, records and labels: the same answer, and nothing is gained by a label."""
     chance = random.Random(7)
 
@@ -176,14 +176,14 @@ def test_policies_by_chance_are_decided_as_in_python(built: Path) -> None:
         "stackproof-trust 1\n" + "signed 0 me a\n" * 33, "stackproof-trust 1\n" + "#" * 20_000,
     ],
 )  # fmt: skip
-def test_a_text_that_is_no_record(built: Path, record: str) -> None:
+def test_a_text_that_is_no_record(built, record):
     probe = [built / "tests" / "probe", "decide"]
     text = _text("image = * allow *\n", record, 0)
     done = subprocess.run(probe, input=text, capture_output=True, check=True)
     assert done.stdout.decode() == "record invalid-value\n"
 
 
-def test_what_is_signed_is_mounted_and_nothing_else(site: Site) -> None:
+def test_what_is_signed_is_mounted_and_nothing_else(site):
     make_image(site.folder / "b.squashfs", meta=env_json(name="b"))
     assert site.run() == []
     assert site.run("b") == ["unsigned"]
@@ -196,7 +196,7 @@ def test_what_is_signed_is_mounted_and_nothing_else(site: Site) -> None:
     assert reasons(site.machine.run(*both)) == ["unsigned"]
 
 
-def test_warnings_and_signers(site: Site) -> None:
+def test_warnings_and_signers(site):
     make_image(site.folder / "b.squashfs", meta=env_json(name="b"))
     site.say("image = * warn me@site\n")
     assert (site.run(), site.run("b")) == ([], ["unsigned"])
@@ -218,7 +218,7 @@ def test_warnings_and_signers(site: Site) -> None:
     "Signatures",
     "It counts for the label that was asked for,",
 )
-def test_a_label_that_the_image_is_not_recorded_for(site: Site) -> None:
+def test_a_label_that_the_image_is_not_recorded_for(site):
     """What a user asked for by a label is that, or is not mounted; no label gains anything."""
     make_image(site.folder / "b.squashfs", meta=env_json(name="b"))
     site.say("image = tiny/* refuse me@site\nimage = build::* allow *\nimage = * warn me@site\n")
@@ -245,13 +245,13 @@ def test_a_label_that_the_image_is_not_recorded_for(site: Site) -> None:
 @pytest.mark.parametrize(
     "labels", ["a,b", ",", "a b", "a\tb", "ä/1", "a\x7f", "a\x1b[2J", ",".join("a" * 70), "a\nb"]
 )
-def test_labels_that_are_none_or_not_one_for_each(site: Site, labels: str) -> None:
+def test_labels_that_are_none_or_not_one_for_each(site, labels):
     assert site.run("a", f"--labels={labels}") == ["usage"]
     assert site.run("a", "--labels=", f"--labels={labels}") == ["usage"]
 
 
 @pytest.mark.battery
-def test_run_hands_the_label_to_the_helper(site: Site, for_everybody: tuple[str, Path]) -> None:
+def test_run_hands_the_label_to_the_helper(site, for_everybody):
     """A repository says that a recorded image is another one than it is signed as."""
     python, _ = for_everybody
     name = "other/3:v9@here%x86_64"
@@ -279,7 +279,7 @@ def test_run_hands_the_label_to_the_helper(site: Site, for_everybody: tuple[str,
         assert expected in done.stderr
 
 
-def test_one_byte_changed(site: Site) -> None:
+def test_one_byte_changed(site):
     """By root's mistake: of a user's file nothing is believed in the first place."""
     path = site.folder / "a.squashfs"
     state = path.stat()
@@ -290,7 +290,7 @@ def test_one_byte_changed(site: Site) -> None:
     assert site.run() == ["image-damaged"]
 
 
-def test_replaced_by_another_of_the_same_size(site: Site) -> None:
+def test_replaced_by_another_of_the_same_size(site):
     path = site.folder / "a.squashfs"
     shutil.copy2(path, site.folder / "copy.squashfs")
     assert site.run("copy") == ["unsigned"]
@@ -298,7 +298,7 @@ def test_replaced_by_another_of_the_same_size(site: Site) -> None:
     assert site.run() == ["unsigned"]
 
 
-def test_a_file_that_others_may_write_to_has_no_record(site: Site) -> None:
+def test_a_file_that_others_may_write_to_has_no_record(site):
     path = site.folder / "a.squashfs"
     path.chmod(0o666)
     site.record("a")
@@ -335,15 +335,13 @@ def test_a_file_that_others_may_write_to_has_no_record(site: Site) -> None:
         (": >{etc}/trust.conf", "wrong-signer"),
     ],
 )
-def test_in_doubt_about_policy_or_record_nothing_is_mounted(
-    site: Site, script: str, reason: str
-) -> None:
+def test_in_doubt_about_policy_or_record_nothing_is_mounted(site, script, reason):
     text = script.format(etc=site.etc, user=NOBODY)
     subprocess.run(["sh", "-c", text], check=True)
     assert site.run() == [reason]
 
 
-def test_a_record_forged_by_a_user(site: Site) -> None:
+def test_a_record_forged_by_a_user(site):
     """Nobody without rights gets a record, or what stands for one, into its place."""
     image = site.folder / "mine.squashfs"
     make_image(image, meta=env_json(name="mine"))
@@ -371,7 +369,7 @@ for folder in ("/etc/stackproof/trust", "/etc/stackproof"):
 
 
 @pytest.mark.battery
-def test_replaced_between_check_and_mount(site: Site) -> None:
+def test_replaced_between_check_and_mount(site):
     """A link is swapped all the time: what was checked is what is mounted, or nothing is."""
     make_image(site.folder / "b.squashfs", meta=env_json(name="bad"))
     line = [*mount(f"/test/mine/link:{_POINT}"), "cat", f"{_POINT}/meta/env.json"]
@@ -400,7 +398,7 @@ assert answers == {{0, 6}}, answers
     as_attacker(site.machine, source)
 
 
-def test_nested_in_a_namespace_of_the_users_own(site: Site) -> None:
+def test_nested_in_a_namespace_of_the_users_own(site):
     """There all of root's belongs to nobody: the policy holds all the same, and what is signed runs."""
     make_image(site.folder / "b.squashfs", meta=env_json(name="b"))
     machine = Machine(folder=site.folder, program=site.machine.program, mode="755")

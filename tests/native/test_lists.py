@@ -49,11 +49,11 @@ def _probe(program: Path, texts: list[str]) -> list[Parsed]:
 
 
 @pytest.fixture(params=["built", pytest.param("sanitized", marks=pytest.mark.battery)])
-def probe(request: pytest.FixtureRequest) -> Path:
+def probe(request):
     return request.getfixturevalue(request.param) / "tests" / "probe"
 
 
-def test_examples(probe: Path) -> None:
+def test_examples(probe):
     valid, invalid = _EXAMPLES["valid"], _EXAMPLES["invalid"]
     wanted = [([], example["entries"]) for example in valid]
     wanted += [(example["reasons"], []) for example in invalid]
@@ -69,7 +69,7 @@ def _python(text: str) -> Parsed:
         return [problem.reason.value for problem in error.problems], []
 
 
-def test_the_same_answers_as_python(probe: Path) -> None:
+def test_the_same_answers_as_python(probe):
     dice = random.Random(20261121)
     texts = ["".join(dice.choices(_PIECES, k=dice.randrange(12))) for _ in range(3000)]
     texts += [f"a{mount}" for mount in {f":/{''.join(dice.choices(_PIECES, k=3))}" for _ in texts}]
@@ -78,7 +78,7 @@ def test_the_same_answers_as_python(probe: Path) -> None:
 
 
 @pytest.mark.battery
-def test_every_character_is_judged_as_python_does(probe: Path) -> None:
+def test_every_character_is_judged_as_python_does(probe):
     """Unassigned characters aside: which they are depends on the Unicode that a Python knows."""
     assigned = [
         character
@@ -90,11 +90,11 @@ def test_every_character_is_judged_as_python_does(probe: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["a:/x," * 10_000, ",".join(["a"] * 10_000), "a/" * 500_000])
-def test_huge_lists_are_refused_at_once(probe: Path, text: str) -> None:
+def test_huge_lists_are_refused_at_once(probe, text):
     assert _probe(probe, [text]) == [(["usage"], [])]
 
 
-def test_reasons_and_exit_codes_are_those_of_python(built: Path) -> None:
+def test_reasons_and_exit_codes_are_those_of_python(built):
     need("gcc")
     done = subprocess.run(
         [built / "tests" / "probe", "reasons"], capture_output=True, text=True, check=True

@@ -6,7 +6,6 @@ import hashlib
 import os
 import re
 import subprocess
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -33,7 +32,7 @@ def _run(*argv: str | Path, **environment: str) -> subprocess.CompletedProcess[s
 
 
 @pytest.fixture(scope="session")
-def by_clang(builder: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def by_clang(builder, tmp_path_factory):
     """Return a build by clang with the targets for libFuzzer."""
     need("clang")
     folder = tmp_path_factory.mktemp("clang")
@@ -46,17 +45,17 @@ def _run_unit_tests(folder: Path) -> None:
     assert re.search(r"Ok: +[1-9]", done.stdout)
 
 
-def test_unit_tests(built: Path) -> None:
+def test_unit_tests(built):
     _run_unit_tests(built)
 
 
 @pytest.mark.battery
-def test_unit_tests_under_sanitizers(sanitized: Path) -> None:
+def test_unit_tests_under_sanitizers(sanitized):
     _run_unit_tests(sanitized)
 
 
 @pytest.mark.battery
-def test_the_analyzer_of_gcc_finds_nothing(builder: Callable[..., Path], tmp_path: Path) -> None:
+def test_the_analyzer_of_gcc_finds_nothing(builder, tmp_path):
     builder(tmp_path / "analyzer", "-Dc_args=-fanalyzer")
 
 
@@ -69,7 +68,7 @@ def _tidy_key(source: Path) -> str:
 
 
 @pytest.mark.battery
-def test_clang_tidy_finds_nothing(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+def test_clang_tidy_finds_nothing(request, tmp_path):
     """In a checkout's second run only files are asked about that, or whose headers, have changed."""
     need("meson", "clang-tidy", "clang")
     cache = request.config.cache
@@ -102,7 +101,7 @@ def test_clang_tidy_finds_nothing(request: pytest.FixtureRequest, tmp_path: Path
 
 
 @pytest.mark.battery
-def test_entry_points_of_packs_compile_without_a_warning(tmp_path: Path) -> None:
+def test_entry_points_of_packs_compile_without_a_warning(tmp_path):
     """By the warnings that native/meson.build asks for, with gcc and clang."""
     need("gcc", "clang")
     asked = re.findall(r"'(-W[\w=-]+)'", (NATIVE / "meson.build").read_text(encoding="utf-8"))
@@ -123,7 +122,7 @@ def test_entry_points_of_packs_compile_without_a_warning(tmp_path: Path) -> None
     "What is read is bounded",
 )
 @pytest.mark.battery
-def test_a_short_fuzzing(by_clang: Path) -> None:
+def test_a_short_fuzzing(by_clang):
     done = _run(NATIVE / "tests" / "fuzz.sh", by_clang, str(_FUZZ_SECONDS))
     assert done.returncode == 0, done.stdout
     counts = [int(word) for word in re.findall(r"executed_units: (\d+)", done.stdout)]
@@ -132,7 +131,7 @@ def test_a_short_fuzzing(by_clang: Path) -> None:
     assert len(re.findall(r"reached [1-9]\d* of [1-9]\d* branches", done.stdout)) == 9
 
 
-def test_the_helper_is_hardened(built: Path) -> None:
+def test_the_helper_is_hardened(built):
     helper = built / "helper" / "stackproof-mount"
     said = _run(
         "readelf", "--wide", "--file-header", "--program-headers", "--dynamic", helper
@@ -152,7 +151,7 @@ def test_the_helper_is_hardened(built: Path) -> None:
 
 
 @pytest.mark.battery
-def test_installing_setuid_without_the_plug_in(tmp_path: Path) -> None:
+def test_installing_setuid_without_the_plug_in(tmp_path):
     """The other way is tested with the packages."""
     need("root", "meson", "gcc")
     folder, root = tmp_path / "build", tmp_path / "root"
@@ -176,7 +175,7 @@ def test_installing_setuid_without_the_plug_in(tmp_path: Path) -> None:
     }
 
 
-def test_the_example_of_a_policy_is_valid(built: Path, tmp_path: Path) -> None:
+def test_the_example_of_a_policy_is_valid(built, tmp_path):
     need("root")
     example = (NATIVE / "helper" / "mount.conf").read_text()
     folder = tmp_path / "policy"
@@ -191,7 +190,7 @@ def test_the_example_of_a_policy_is_valid(built: Path, tmp_path: Path) -> None:
     ("page", "part"),
     [("helper/stackproof-mount.8", "helper"), ("hook/stackproof-oci-hook.8", "hook")],
 )
-def test_every_option_is_in_the_manual_page(page: str, part: str) -> None:
+def test_every_option_is_in_the_manual_page(page, part):
     text = (NATIVE / page).read_text()
     usage = (NATIVE / part / "options.c").read_text()
     options = re.findall(r'"  (--[a-z-]+)', usage)
@@ -200,7 +199,7 @@ def test_every_option_is_in_the_manual_page(page: str, part: str) -> None:
         assert option.replace("-", r"\-") in text
 
 
-def test_every_key_of_a_policy_is_in_page_guide_and_example_with_its_default() -> None:
+def test_every_key_of_a_policy_is_in_page_guide_and_example_with_its_default():
     source = (NATIVE / "core" / "policy.c").read_text()
     keys = re.findall(r'strcmp\(key, "([a-z-]+)"\)', source)
     assert len(keys) > 3

@@ -63,7 +63,7 @@ def _must(
 
 
 @pytest.fixture(scope="session")
-def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def release(tmp_path_factory):
     """Return the file that is released: what administrators build from."""
     pytest.importorskip("hatchling")
     folder = tmp_path_factory.mktemp("release")
@@ -72,7 +72,7 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def tree(release: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tree(release, tmp_path_factory):
     """Return the unpacked release."""
     folder = tmp_path_factory.mktemp("tree")
     _must(["tar", "-C", folder, "-xf", release])
@@ -80,7 +80,7 @@ def tree(release: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def debs(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def debs(tree, tmp_path_factory):
     """Return the packages for Debian by name."""
     need("meson", "gcc", "debhelper", "slurm-headers")
     folder = tmp_path_factory.mktemp("debs")
@@ -90,7 +90,7 @@ def debs(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path
 
 
 @pytest.fixture(scope="session")
-def rpms(release: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def rpms(release, tmp_path_factory):
     """Return the packages for RPM by name. Those that RPM would want installed are dpkg's here."""
     need("meson", "gcc", "rpmbuild", "slurm-headers")
     top = tmp_path_factory.mktemp("rpms")
@@ -102,7 +102,7 @@ def rpms(release: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, P
 # -------------------------------------------------------------------------------------- the release
 
 
-def test_a_release_holds_what_packages_are_built_of(tree: Path) -> None:
+def test_a_release_holds_what_packages_are_built_of(tree):
     folders = ["native", "packaging", "docs/man", "docs/completion"]
     listed = _must(["git", "ls-files", "-z", *folders, "SECURITY.md", "LICENSE"])
     names = [name for name in listed.stdout.split("\0") if name]
@@ -112,7 +112,7 @@ def test_a_release_holds_what_packages_are_built_of(tree: Path) -> None:
         assert (tree / name).stat().st_mode & 0o111 == (ROOT / name).stat().st_mode & 0o111, name
 
 
-def test_one_version_everywhere() -> None:
+def test_one_version_everywhere():
     changelog = (ROOT / "packaging" / "debian" / "changelog").read_text()
     assert changelog.startswith(f"stackproof-native ({__version__}) ")
     spec = _SPEC.read_text()
@@ -128,7 +128,7 @@ def _install(build: Path, root: Path) -> None:
     _must(["meson", "install", "-C", build, "--no-rebuild"], DESTDIR=os.fspath(root))
 
 
-def test_installing_with_the_plug_in(built: Path, tmp_path: Path) -> None:
+def test_installing_with_the_plug_in(built, tmp_path):
     _install(built, tmp_path)
     modes = {
         path.relative_to(tmp_path).as_posix(): path.stat().st_mode & 0o7777
@@ -149,7 +149,7 @@ def test_installing_with_the_plug_in(built: Path, tmp_path: Path) -> None:
     }
 
 
-def test_a_new_plug_in_takes_the_place_of_the_old_one(built: Path, tmp_path: Path) -> None:
+def test_a_new_plug_in_takes_the_place_of_the_old_one(built, tmp_path):
     """It is not written over: a slurmstepd that has it loaded would crash."""
     _install(built, tmp_path)
     plugin = next(tmp_path.rglob("stackproof_spank.so"))
@@ -159,7 +159,7 @@ def test_a_new_plug_in_takes_the_place_of_the_old_one(built: Path, tmp_path: Pat
     assert plugin.stat().st_ino != (tmp_path / "kept").stat().st_ino
 
 
-def test_the_example_of_a_plugstack_is_what_the_plug_in_takes(tmp_path: Path) -> None:
+def test_the_example_of_a_plugstack_is_what_the_plug_in_takes(tmp_path):
     text = (ROOT / "native" / "spank" / "plugstack.conf").read_text()
     lines = [line.removeprefix("#") for line in text.splitlines() if "required stack" in line]
     assert [line.split()[:2] for line in lines] == [["required", "stackproof_spank.so"]] * 2
@@ -183,7 +183,7 @@ def _files(deb: Path) -> dict[str, str]:
     return {row[5].removeprefix("."): row[0] for row in rows if not row[5].endswith("/")}
 
 
-def test_the_packages_for_debian(debs: dict[str, Path]) -> None:
+def test_the_packages_for_debian(debs):
     assert {name for name in debs if "dbgsym" not in name} == {
         "stackproof-completion", "stackproof-mount", "stackproof-oci-hook", "stackproof-spank",
     }  # fmt: skip
@@ -200,9 +200,7 @@ def test_the_packages_for_debian(debs: dict[str, Path]) -> None:
     assert re.fullmatch(r"libc6 \([^)]*\)", depends)
 
 
-def test_completions_and_man_pages_lie_where_shells_and_man_look(
-    debs: dict[str, Path], rpms: dict[str, Path]
-) -> None:
+def test_completions_and_man_pages_lie_where_shells_and_man_look(debs, rpms):
     """As they are in docs; zsh of Debian looks elsewhere for those of packages."""
     pages = {path.name for path in (ROOT / "docs" / "man").iterdir()}
     assert {"stackproof.1", "stackproof-build.1"} <= pages
@@ -219,7 +217,7 @@ def test_completions_and_man_pages_lie_where_shells_and_man_look(
     assert {path for path in listed if path.removesuffix(".gz").endswith("/stackproof-build.1")}
 
 
-def test_the_plug_in_depends_on_the_release_of_slurm(debs: dict[str, Path]) -> None:
+def test_the_plug_in_depends_on_the_release_of_slurm(debs):
     depends = _fields(debs["stackproof-spank"])["Depends"].split(", ")
     header = Path("/usr/include/slurm/slurm_version.h").read_text()
     number = int(re.search(r"SLURM_VERSION_NUMBER 0x(\w+)", header)[1], 16)  # type: ignore[index]
@@ -236,7 +234,7 @@ def test_the_plug_in_depends_on_the_release_of_slurm(debs: dict[str, Path]) -> N
         ("0x160508", "", ""),
     ],
 )
-def test_a_slurm_of_ones_own(tmp_path: Path, number: str, package: str, depends: str) -> None:
+def test_a_slurm_of_ones_own(tmp_path, number, package, depends):
     need("debhelper")
     (tmp_path / "slurm").mkdir()
     header = tmp_path / "slurm" / "slurm_version.h"
@@ -247,14 +245,14 @@ def test_a_slurm_of_ones_own(tmp_path: Path, number: str, package: str, depends:
     assert f"echo 'slurm:Depends={depends}' >>debian/stackproof-spank.substvars\n" in said
 
 
-def test_lintian_finds_nothing(debs: dict[str, Path]) -> None:
+def test_lintian_finds_nothing(debs):
     need("lintian")
     options = ["--allow-root", "--fail-on", "error,warning", "--tag-display-limit", "0"]
     done = _must(["lintian", *options, *debs.values()])
     assert re.findall(r"^[EW]: .*", done.stdout, re.MULTILINE) == []
 
 
-def test_build_deb_without_a_folder() -> None:
+def test_build_deb_without_a_folder():
     for words in ([], ["-d"]):
         done = _run([ROOT / "packaging" / "build-deb", *words])
         assert done.returncode == 2
@@ -262,7 +260,7 @@ def test_build_deb_without_a_folder() -> None:
 
 
 @pytest.fixture
-def administered(machine: Machine, debs: dict[str, Path]) -> Machine:
+def administered(machine, debs):
     """Return a machine that has the packages as files."""
     for deb in debs.values():
         shutil.copy(deb, machine.folder)
@@ -280,7 +278,7 @@ def _script(machine: Machine, *lines: str) -> list[str]:
     return (done.stdout + done.stderr).splitlines()
 
 
-def test_installed_with_rights_by_the_administrator(administered: Machine) -> None:
+def test_installed_with_rights_by_the_administrator(administered):
     """As the how-to says it; the rights and what was changed outlive the next version."""
     need("unprivileged-userns", "squashfuse", "fuse")
     lines = _script(
@@ -304,7 +302,7 @@ def test_installed_with_rights_by_the_administrator(administered: Machine) -> No
     assert any(line.startswith("error: [not-permitted]") for line in lines)
 
 
-def test_purged(administered: Machine) -> None:
+def test_purged(administered):
     need("slurm")
     places = "/etc /usr/bin /usr/lib/*/slurm* /usr/share/doc /usr/share/man /var/lib/dpkg"
     lines = _script(
@@ -323,14 +321,14 @@ def test_purged(administered: Machine) -> None:
 # ---------------------------------------------------------------------------------------- RPM
 
 
-def test_rpmlint_finds_nothing(rpms: dict[str, Path]) -> None:
+def test_rpmlint_finds_nothing(rpms):
     need("rpmlint")
     done = _must(["rpmlint", "--config", _RPMLINT, _SPEC, *rpms.values()])
     # One more where the distribution has rpm make a package of symbols for debuggers.
     assert f"{len(rpms)} packages and 1 specfiles checked; 0 errors, 0 warnings" in done.stdout
 
 
-def test_each_filter_of_rpmlint_has_a_reason() -> None:
+def test_each_filter_of_rpmlint_has_a_reason():
     """A comment stands above each, or above the group that it belongs to."""
     lines = [line.strip() for line in _RPMLINT.read_text().splitlines()]
     rows = lines[lines.index("Filters = [") + 1 : -1]
@@ -338,7 +336,7 @@ def test_each_filter_of_rpmlint_has_a_reason() -> None:
     assert all(row.startswith(("#", '"')) for row in rows)
 
 
-def test_the_packages_for_rpm(rpms: dict[str, Path], tmp_path: Path) -> None:
+def test_the_packages_for_rpm(rpms, tmp_path):
     assert {name for name in rpms if "debug" not in name} == {
         "stackproof-completion", "stackproof-mount", "stackproof-oci-hook", "stackproof-spank",
     }  # fmt: skip
@@ -368,7 +366,7 @@ def test_the_packages_for_rpm(rpms: dict[str, Path], tmp_path: Path) -> None:
         (["--without", "spank"], {"mode": False, "spank": False}),
     ],
 )
-def test_choices_of_the_spec(options: list[str], expected: dict[str, bool]) -> None:
+def test_choices_of_the_spec(options, expected):
     need("rpmbuild")
     said = _must(["rpmspec", "--parse", *options, _SPEC]).stdout
     found = {
@@ -379,7 +377,7 @@ def test_choices_of_the_spec(options: list[str], expected: dict[str, bool]) -> N
     assert ("-Dspank=disabled" in said) is not expected["spank"]
 
 
-def test_the_spec_for_another_slurm(tmp_path: Path) -> None:
+def test_the_spec_for_another_slurm(tmp_path):
     need("rpmbuild")
     (tmp_path / "slurm").mkdir()
     header = tmp_path / "slurm" / "slurm_version.h"
@@ -395,7 +393,7 @@ def test_the_spec_for_another_slurm(tmp_path: Path) -> None:
     assert "/opt/slurm/lib/stackproof_spank.so" in said
 
 
-def test_the_profile_for_apparmor_is_one() -> None:
+def test_the_profile_for_apparmor_is_one():
     """Parsed, not loaded; and a profile with a word that means nothing is refused."""
     need("apparmor")
     parser = ["/sbin/apparmor_parser", "--skip-kernel-load", "--skip-cache"]

@@ -9,7 +9,6 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,7 +31,7 @@ _CHOICE = (
 )  # fmt: skip
 
 
-def test_srun_has_images_on_a_cluster_as_it_stands(tmp_path: Path) -> None:
+def test_srun_has_images_on_a_cluster_as_it_stands(tmp_path):
     """README's line, with nothing prepared: no plug-in named, no mount point made, image in /tmp."""
     need("root", "slurm", "slurm-headers", "meson", "gcc", "netns", "kernel-mount", "mksquashfs")
     name = f"as-it-stands-{os.getpid()}"
@@ -69,7 +68,7 @@ def test_srun_has_images_on_a_cluster_as_it_stands(tmp_path: Path) -> None:
             stackproof("down")
 
 
-def test_the_plug_in_can_be_left_out() -> None:
+def test_the_plug_in_can_be_left_out():
     need("root", "slurm", "netns")
     name = f"without-{os.getpid()}"
     cluster = [sys.executable, "-m", "stackproof", "cluster"]
@@ -84,9 +83,7 @@ def test_the_plug_in_can_be_left_out() -> None:
 
 
 @pytest.fixture(scope="module")
-def site(
-    tmp_path_factory: pytest.TempPathFactory, for_everybody: tuple[str, Path]
-) -> Iterator[Site]:
+def site(tmp_path_factory, for_everybody):
     need("root", "slurm", "netns", "kernel-mount", "mksquashfs")
     need("docker-registry", "ssh-keygen")
     python, _ = for_everybody
@@ -122,14 +119,14 @@ def site(
     "task has ended, however it or slurmstepd ended.",
 )
 @pytest.mark.parametrize("name", _CHOICE)
-def test_case(site: Site, name: str) -> None:
+def test_case(site, name):
     try:
         CASES[name](site)
     finally:
         site.settle()
 
 
-def test_what_is_left_is_seen(site: Site) -> None:
+def test_what_is_left_is_seen(site):
     """Nothing above would be worth anything otherwise."""
     image = f"{site.folder}/one.squashfs"
 

@@ -51,7 +51,7 @@ def _symbols(plugin: Path, kind: str) -> set[str]:
 
 @pytest.mark.battery
 @pytest.mark.parametrize("headers", _releases(), ids=lambda path: path.name)
-def test_building_against_a_release(headers: Path, tmp_path: Path) -> None:
+def test_building_against_a_release(headers, tmp_path):
     """Without a warning; STACKPROOF_SLURM_HEADERS names more releases than the installed one."""
     need("meson", "gcc", "slurm-headers")
     done = _run(BUILD, headers, tmp_path)
@@ -93,7 +93,7 @@ def _version(plugin: Path) -> int:
     raise AssertionError("no segment holds the version")
 
 
-def test_headers_that_are_not_there(tmp_path: Path) -> None:
+def test_headers_that_are_not_there(tmp_path):
     need("meson", "gcc")
     done = _run(BUILD, tmp_path / "none", tmp_path / "output")
     assert done.returncode != 0
@@ -102,7 +102,7 @@ def test_headers_that_are_not_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.battery
-def test_headers_that_cannot_be_compiled(tmp_path: Path) -> None:
+def test_headers_that_cannot_be_compiled(tmp_path):
     need("meson", "gcc")
     (tmp_path / "slurm").mkdir()
     (tmp_path / "slurm" / "spank.h").write_text("#error this release is too old\n")
@@ -129,7 +129,7 @@ def _clone(folder: Path, *tags: str) -> Path:
     return folder
 
 
-def test_headers_from_sources(tmp_path: Path) -> None:
+def test_headers_from_sources(tmp_path):
     tags = ["slurm-22-05-11-1", "slurm-23-08-0-0rc1"]
     clone = _clone(tmp_path / "clone", *tags)
     done = _run(SPANK / "headers-of", clone, tmp_path / "headers", *tags)
@@ -151,13 +151,13 @@ def test_headers_from_sources(tmp_path: Path) -> None:
     ("program", "words"),
     [("build-against", "HEADERS OUTPUT"), ("headers-of", "CLONE FOLDER TAG...")],
 )
-def test_usage(program: str, words: str) -> None:
+def test_usage(program, words):
     done = _run(SPANK / program)
     assert done.returncode == 2
     assert f"native/spank/{program} {words}" in done.stderr
 
 
-def test_it_is_installed_where_slurm_looks(built: Path, tmp_path: Path) -> None:
+def test_it_is_installed_where_slurm_looks(built, tmp_path):
     """Debian's Slurm does not look into LIBDIR/slurm; a node that lacks a `required` file drains."""
     need("slurm", "slurm-headers")
     library = subprocess.run(

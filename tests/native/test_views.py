@@ -10,7 +10,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -148,7 +148,7 @@ def _seen(answer: Answer, environment: Mapping[str, str]) -> tuple[object, ...]:
 
 
 @pytest.fixture(scope="module")
-def views(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Views]:
+def views(built, tmp_path_factory):
     need("slurm-headers", "mksquashfs")
     folder = tmp_path_factory.mktemp("views")
     make_image(folder / "plain")
@@ -194,9 +194,7 @@ _LISTS: tuple[Sequence[tuple[str, list[str]]], ...] = (
 
 @pytest.mark.parametrize("operations", _LISTS)
 @pytest.mark.parametrize("before", [None, "", "/old", "/old::/a:/old:"])
-def test_lists(
-    views: Views, operations: Sequence[tuple[str, list[str]]], before: str | None
-) -> None:
+def test_lists(views, operations, before):
     ops = [{"op": op, "value": value} for op, value in operations]
     image = views.image(_with(one=_view({"FI_LIST": ops})))
     environment = {"HOME": "/house/u"} | ({} if before is None else {"FI_LIST": before})
@@ -216,12 +214,12 @@ def test_lists(
         None,
     ],
 )
-def test_scalars(views: Views, scalars: Any) -> None:
+def test_scalars(views, scalars):
     image = views.image(_with(one=_view(None, scalars)))
     assert views.compare(str(image), None, {"FI_H": "/house/u", "FI_A": "old"}) is not None
 
 
-def test_several_views_and_images(views: Views) -> None:
+def test_several_views_and_images(views):
     lists = {"FI_LIST": [{"op": "prepend", "value": ["/one"]}]}
     first = views.image(
         _with(
@@ -256,7 +254,7 @@ def test_several_views_and_images(views: Views) -> None:
         "{}",
     ],
 )
-def test_records_of_other_views_are_taken_back(views: Views, record: str) -> None:
+def test_records_of_other_views_are_taken_back(views, record):
     image = views.image(_with(one=_view(None, {"FI_N": "${@FI_A@}"})))
     environment = {"FI_A": "now", "FI_B": "b", undo.UNDO: record}
     for names in (None, "none"):
@@ -272,12 +270,12 @@ def test_records_of_other_views_are_taken_back(views: Views, record: str) -> Non
         "[" * 100_000, '{"FI_A":["a","b"]}x', "null", "{" + ",".join(f'"{n}":[]' for n in range(2000)) + "}",
     ],
 )  # fmt: skip
-def test_records_that_nobody_wrote(views: Views, record: str) -> None:
+def test_records_that_nobody_wrote(views, record):
     image = views.image(_with(one=_view(None, {"FI_N": "x"})))
     views.compare(str(image), None, {"FI_A": "now", undo.UNDO: record})
 
 
-def test_what_is_not_utf8_stays_as_it_is(views: Views) -> None:
+def test_what_is_not_utf8_stays_as_it_is(views):
     image = views.image(
         _with(one=_view({"FI_A": [{"op": "append", "value": ["/x"]}]}, {"FI_B": "b"}))
     )
@@ -307,7 +305,7 @@ _BAD: tuple[str | bytes, ...] = (
 
 
 @pytest.mark.parametrize("text", _BAD)
-def test_texts_that_are_no_metadata(views: Views, text: bytes) -> None:
+def test_texts_that_are_no_metadata(views, text):
     views.compare(str(views.image(text)))
 
 
@@ -342,7 +340,7 @@ _VALUES = (
 )  # fmt: skip
 
 
-def test_types_at_places(views: Views) -> None:
+def test_types_at_places(views):
     """Every type where a list of operations belongs, and some type at every other place."""
     some = [(path, _VALUES[7 * at % len(_VALUES)]) for at, path in enumerate(_PLACES)]
     every = [("views/default/env/values/list/PATH", value) for value in _VALUES]
@@ -352,14 +350,14 @@ def test_types_at_places(views: Views) -> None:
 
 @pytest.mark.battery
 @pytest.mark.parametrize("path", _PLACES)
-def test_every_type_at_every_place(views: Views, path: str) -> None:
+def test_every_type_at_every_place(views, path):
     for value in _VALUES:
         image = views.image(_changed(path, value))
         for names in (None, "bare"):
             views.compare(str(image), names, {"MPI_TINY": "old"})
 
 
-def test_usual_images_need_nobody_else(views: Views) -> None:
+def test_usual_images_need_nobody_else(views):
     transports = {**ENV_JSON["stackproof"], "transports": ["bare"]}
     for data in (ENV_JSON, {"mount": MOUNT}, _changed("stackproof", transports)):
         for names in (
@@ -370,14 +368,14 @@ def test_usual_images_need_nobody_else(views: Views) -> None:
             assert views.compare(str(views.image(data)), names) is not None
 
 
-def test_views_that_force_two_transports_are_left_to_the_program(views: Views) -> None:
+def test_views_that_force_two_transports_are_left_to_the_program(views):
     data = _changed("stackproof/transports", ["default", "bare"])
     assert views.compare(str(views.image(data)), "default") is not None
     assert views.by_plugin(str(views.image(data)), "default,bare", {}) is None
 
 
 @pytest.mark.parametrize("count", [511, 512, 513, 5000])
-def test_many_variables_and_views(views: Views, count: int) -> None:
+def test_many_variables_and_views(views, count):
     scalars = {f"FI_V{number}": "x" for number in range(count)}
     data = _with(one=_view(None, scalars), **{f"w{n}": _view() for n in range(count - 1)})
     answer = views.compare(str(views.image(data)))
@@ -405,9 +403,7 @@ def test_many_variables_and_views(views: Views, count: int) -> None:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("kind", ["scalar", "list"])
-def test_who_decides_on_a_variable(
-    views: Views, name: str, value: str | None, ends: str, kind: str
-) -> None:
+def test_who_decides_on_a_variable(views, name, value, ends, kind):
     """The plug-in uses what is listed; of the rest it asks the program, which may refuse."""
     operation = {"op": "unset" if value is None else "prepend", "value": [value or ""]}
     view = _view({name: [operation]}) if kind == "list" else _view(None, {name: value})
@@ -417,7 +413,7 @@ def test_who_decides_on_a_variable(
     assert isinstance(refused, StackproofError) == (ends == "nobody")
 
 
-def test_both_have_one_list_of_variables() -> None:
+def test_both_have_one_list_of_variables():
     source = (Path(__file__).parents[2] / "native" / "spank" / "variables.c").read_text()
     texts = dict(re.findall(r"(\w+)\[\] = \{([^}]*)\}", source))
     tables = {name: tuple(re.findall(r'"(\w+)"', text)) for name, text in texts.items()}
@@ -426,7 +422,7 @@ def test_both_have_one_list_of_variables() -> None:
     assert tables["steering"] == view_variables.STEERING
 
 
-def test_references_do_not_take_all_memory(views: Views) -> None:
+def test_references_do_not_take_all_memory(views):
     """A hostile image names a long variable very often; the answer is `no`, soon."""
     data = _with(one=_view(None, {"FI_A": "${@LONG@}" * 50_000}))
     assert views.by_plugin(str(views.image(data)), None, {"LONG": "x" * 100_000}) is None
@@ -457,9 +453,7 @@ _ENVIRONMENT = st.dictionaries(st.sampled_from(("FI_A", "FI_B", "FI_LIST", "FI_H
 @pytest.mark.battery
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(first=_VIEW, second=_VIEW, environment=_ENVIRONMENT)
-def test_any_views_in_any_environment(
-    views: Views, first: Any, second: Any, environment: dict[str, str]
-) -> None:
+def test_any_views_in_any_environment(views, first, second, environment):
     image = str(views.image(_with(one=first, two=second)))
     once = views.compare(image, "one,two", environment)
     assert once is not None
@@ -467,7 +461,7 @@ def test_any_views_in_any_environment(
         views.compare(image, "two", {**environment, **once[1]})
 
 
-def test_with_the_real_unsquashfs(built: Path, tmp_path: Path) -> None:
+def test_with_the_real_unsquashfs(built, tmp_path):
     """The whole way, through files: the same records as those of the command."""
     need("slurm-headers", "mksquashfs")
     make_image(tmp_path / "a.squashfs")

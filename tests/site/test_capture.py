@@ -24,7 +24,7 @@ def load(name: str) -> Capture:
 
 
 @pytest.mark.parametrize("path", sorted(CAPTURES.glob("*.json")), ids=lambda path: path.stem)
-def test_a_probed_site_is_a_valid_document_with_sources(path: Path) -> None:
+def test_a_probed_site_is_a_valid_document_with_sources(path):
     site = read_capture(load(path.stem))
     assert load(path.stem).note
     assert parse_site(parse(json.dumps(to_document(site)), file="probed")) == site
@@ -32,7 +32,7 @@ def test_a_probed_site_is_a_valid_document_with_sources(path: Path) -> None:
         assert [source.date for source in site.sources_of(fact)] == [load(path.stem).taken]
 
 
-def test_debian_virtual_machine() -> None:
+def test_debian_virtual_machine():
     site = read_capture(load("debian-12-vm"))
     node = site.partitions["node"]
     assert (node.architecture, node.cpu, node.sockets, node.cores) == ("x86_64", "AMD EPYC", 1, 2)
@@ -57,7 +57,7 @@ def test_debian_virtual_machine() -> None:
     assert (source.title, source.kind) == ("getconf GNU_LIBC_VERSION", SourceKind.COMMAND)
 
 
-def test_slingshot_node() -> None:
+def test_slingshot_node():
     site = read_capture(load("constructed-slingshot"))
     node = site.partitions["node"]
     assert (node.sockets, node.cores, node.nics) == (1, 64, 4)
@@ -87,13 +87,13 @@ def test_slingshot_node() -> None:
     assert site.limits.fuse is False
 
 
-def test_nothing_seen_is_nothing_known() -> None:
+def test_nothing_seen_is_nothing_known():
     site = read_capture(Capture(taken=TAKEN))
     assert leaves(site) == {}
     assert site.limits.fuse is None
 
 
-def test_nvidia_cards_and_their_name() -> None:
+def test_nvidia_cards_and_their_name():
     folder = "/proc/driver/nvidia/gpus"
     site = read_capture(
         Capture(
@@ -108,7 +108,7 @@ def test_nvidia_cards_and_their_name() -> None:
     assert site.partitions["node"].gpus == 2
 
 
-def test_nvidia_devices_without_the_drivers_folder() -> None:
+def test_nvidia_devices_without_the_drivers_folder():
     devices = ("nvidia-uvm", "nvidia0", "nvidia1", "nvidiactl")
     site = read_capture(Capture(taken=TAKEN, folders={"/dev": devices}))
     assert site.partitions["node"].gpus == 2
@@ -118,9 +118,7 @@ def test_nvidia_devices_without_the_drivers_folder() -> None:
     ("layer", "fabric", "nics"),
     [("InfiniBand\n", FabricType.INFINIBAND, 1), ("Ethernet\n", FabricType.ETHERNET, None)],
 )
-def test_the_same_card_may_speak_infiniband_or_ethernet(
-    layer: str, fabric: FabricType, nics: int | None
-) -> None:
+def test_the_same_card_may_speak_infiniband_or_ethernet(layer, fabric, nics):
     site = read_capture(
         Capture(
             taken=TAKEN,
@@ -132,19 +130,19 @@ def test_the_same_card_may_speak_infiniband_or_ethernet(
     assert (site.partitions["node"].nics if "node" in site.partitions else None) == nics
 
 
-def test_a_machine_with_loopback_only_has_no_fabric() -> None:
+def test_a_machine_with_loopback_only_has_no_fabric():
     site = read_capture(Capture(taken=TAKEN, folders={"/sys/class/net": ("lo",)}))
     assert site.fabric.type is FabricType.NONE
 
 
-def test_processor_name_without_lscpu() -> None:
+def test_processor_name_without_lscpu():
     files = {"/proc/cpuinfo": "processor\t: 0\nmodel name\t: AMD EPYC 7763\nflags\t: fpu\n"}
     site = read_capture(Capture(taken=TAKEN, files=files))
     assert site.partitions["node"].cpu == "AMD EPYC 7763"
     assert site.partitions["node"].cores is None
 
 
-def test_a_failed_command_is_no_answer() -> None:
+def test_a_failed_command_is_no_answer():
     commands = {"uname -m": CommandOutput(text="x86_64\n", returncode=1)}
     assert leaves(read_capture(Capture(taken=TAKEN, commands=commands))) == {}
 
@@ -163,7 +161,7 @@ def test_a_failed_command_is_no_answer() -> None:
         ("", ()),
     ],
 )  # fmt: skip
-def test_pmi_kinds(text: str, kinds: tuple[str, ...]) -> None:
+def test_pmi_kinds(text, kinds):
     assert parse_pmi_kinds(text) == kinds
 
 
@@ -190,7 +188,7 @@ TEXT = st.one_of(
         st.builds(CommandOutput, text=TEXT, returncode=st.integers(-15, 255)),
     ),
 )
-def test_odd_text_never_fails(files: dict, folders: dict, commands: dict) -> None:
+def test_odd_text_never_fails(files, folders, commands):
     programs = dict.fromkeys(capture.TOOLS, "/usr/bin/x")
     site = read_capture(
         Capture(taken=TAKEN, files=files, folders=folders, commands=commands, programs=programs)

@@ -72,7 +72,7 @@ def asked(
     return parse_site(parse(file.read_text(), file="mine.yaml")), found
 
 
-def test_lines_to_paste_say_which_keys_are_there(tmp_path: Path) -> None:
+def test_lines_to_paste_say_which_keys_are_there(tmp_path):
     site, found = asked(tmp_path, taken())
     assert found.lines.startswith(
         "partitions:  # is there\n  gpu:  # is there\n    architecture: x86_64\n"
@@ -85,7 +85,7 @@ def test_lines_to_paste_say_which_keys_are_there(tmp_path: Path) -> None:
     ]
 
 
-def test_every_new_fact_has_its_source(tmp_path: Path) -> None:
+def test_every_new_fact_has_its_source(tmp_path):
     site, done = asked(tmp_path, taken())
     node = site.partitions["gpu"]
     assert (node.microarchitecture, node.nics, node.memory_gb) == ("zen3", 4, 540.555)
@@ -101,14 +101,14 @@ def test_every_new_fact_has_its_source(tmp_path: Path) -> None:
     assert source.title == "archspec cpu"
 
 
-def test_the_version_that_the_site_states_is_the_one_looked_for(tmp_path: Path) -> None:
+def test_the_version_that_the_site_states_is_the_one_looked_for(tmp_path):
     """8.1.29 is there as well, and newer."""
     site, _ = asked(tmp_path, taken())
     assert site.externals["cray-mpich"].version == "8.1.27"
     assert site.externals["cray-mpich"].path == "/opt/cray/pe/mpich/8.1.27/ofi/gnu/9.1"
 
 
-def test_asked_again_nothing_is_missing(tmp_path: Path) -> None:
+def test_asked_again_nothing_is_missing(tmp_path):
     asked(tmp_path, taken())
     new = taken(**{"srun_--version": "slurm 24.05.1\n"})
     _, found = asked(tmp_path, replace(new, taken=LATER))
@@ -118,7 +118,7 @@ def test_asked_again_nothing_is_missing(tmp_path: Path) -> None:
     ]
 
 
-def test_what_recipes_ask_for_and_a_machine_does_not_tell_is_listed() -> None:
+def test_what_recipes_ask_for_and_a_machine_does_not_tell_is_listed():
     nothing = Site(
         name="mine", partitions={"node": Partition()}, fabric=Fabric(type=FabricType.ETHERNET)
     )
@@ -136,14 +136,14 @@ def test_what_recipes_ask_for_and_a_machine_does_not_tell_is_listed() -> None:
     assert missing.not_found(told, replace(both, part=Part.NODE)) == ()
 
 
-def test_the_first_days_page_states_an_external_with_its_source(tmp_path: Path) -> None:
+def test_the_first_days_page_states_an_external_with_its_source(tmp_path):
     page = Path(__file__).parents[2] / "docs" / "how-to" / "first-day.md"
     (block,) = re.findall(r"```yaml\n(.*?)```", page.read_text(), re.DOTALL)
     site = parse_site(parse(f"name: mine\n{block}", file="mine.yaml"))
     assert site.externals["cray-mpich"].version == "8.1.32"
 
 
-def test_a_login_node_says_nothing_of_the_nodes_of_jobs(tmp_path: Path) -> None:
+def test_a_login_node_says_nothing_of_the_nodes_of_jobs(tmp_path):
     site, done = asked(tmp_path, taken(), part="login")
     assert site.partitions["gpu"].microarchitecture is None
     assert (site.kernel, site.fabric.type, dict(site.interfaces)) == (None, None, {})
@@ -156,7 +156,7 @@ def test_a_login_node_says_nothing_of_the_nodes_of_jobs(tmp_path: Path) -> None:
     assert done.next.startswith("stackproof check RECIPE --site ")
 
 
-def test_each_kind_of_node_is_asked_for_itself(tmp_path: Path) -> None:
+def test_each_kind_of_node_is_asked_for_itself(tmp_path):
     two = OWN.replace("    gpus: 4\n", "    gpus: 4\n  cpu: {gpus: 0}\n")
     with pytest.raises(StackproofError) as caught:
         asked(tmp_path, taken(), two, part="node")
@@ -170,7 +170,7 @@ def test_each_kind_of_node_is_asked_for_itself(tmp_path: Path) -> None:
     assert "kernel" in [one.fact for one in done.differs]  # the other node's
 
 
-def test_a_fabric_of_another_kind_is_not_mixed_in(tmp_path: Path) -> None:
+def test_a_fabric_of_another_kind_is_not_mixed_in(tmp_path):
     text = OWN.replace("sources:", "fabric: {type: ethernet, limit-mb-s: 1250}\nsources:")
     text = text.replace("  vendor-mpi: me\n", "  vendor-mpi: me\n  fabric: me\n")
     site, done = asked(tmp_path, taken(), text)
@@ -188,7 +188,7 @@ def test_a_fabric_of_another_kind_is_not_mixed_in(tmp_path: Path) -> None:
         "<html>login</html>", "{" * 5000,
     ],
 )  # fmt: skip
-def test_odd_answers_give_no_odd_facts(tmp_path: Path, answer: str) -> None:
+def test_odd_answers_give_no_odd_facts(tmp_path, answer):
     commands = ("srun_--mpi=list", "sinfo_-h_-o_%R", "lscpu", "archspec_cpu", "srun_--version")
     odd = answer.encode(errors="replace").decode(errors="replace")
     site, _ = asked(tmp_path, taken(**dict.fromkeys(commands, odd)))
@@ -198,7 +198,7 @@ def test_odd_answers_give_no_odd_facts(tmp_path: Path, answer: str) -> None:
     }
 
 
-def test_kinds_that_are_printed_to_standard_error_count() -> None:
+def test_kinds_that_are_printed_to_standard_error_count():
     """Slurm before 22 does; the probe keeps both streams."""
     old = "srun: MPI types are...\nsrun: cray_shasta\nsrun: pmi2\nsrun: none\n"
     assert read_capture(taken(**{"srun_--mpi=list": old})).launchers["srun"].pmi == (
@@ -217,7 +217,7 @@ def test_kinds_that_are_printed_to_standard_error_count() -> None:
         ("a;b\n$(reboot)\n-p\nok.1\n", ("ok.1",)),
     ],
 )  # fmt: skip
-def test_queues(text: str, queues: tuple[str, ...]) -> None:
+def test_queues(text, queues):
     assert parse_queues(text) == queues
 
 
@@ -230,7 +230,7 @@ def test_queues(text: str, queues: tuple[str, ...]) -> None:
         ("AMD EPYC 7763", "AMD EPYC 9745 128-Core Processor", False),
     ],
 )
-def test_names_with_more_words_say_the_same(stated: str, said: str, same: bool) -> None:
+def test_names_with_more_words_say_the_same(stated, said, same):
     data = {"name": "x", "partitions": {"node": {"cpu": stated}}}
     found = read_capture(Capture(
         taken=LATER, commands={"lscpu": CommandOutput(text=f"Model name: {said}\n", returncode=0)}
@@ -239,9 +239,7 @@ def test_names_with_more_words_say_the_same(stated: str, said: str, same: bool) 
     assert (unstated.differs == ()) is same
 
 
-def test_the_verb(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_verb(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     file = tmp_path / "brand-new.yaml"
     file.write_text("name: brand-new\n")
@@ -270,7 +268,7 @@ def test_the_verb(
     ("text", "reason"),
     [(None, Reason.FILE_MISSING), ("name: mine\npartitons: {}\n", Reason.UNKNOWN_KEY)],
 )
-def test_files_that_cannot_be(tmp_path: Path, text: str | None, reason: Reason) -> None:
+def test_files_that_cannot_be(tmp_path, text, reason):
     file = tmp_path / "mine.yaml"
     if text is not None:
         file.write_text(text)
@@ -289,7 +287,7 @@ def test_files_that_cannot_be(tmp_path: Path, text: str | None, reason: Reason) 
         ({"FLUX_TASK_RANK": "0"}, Part.NODE),
     ],
 )
-def test_where_this_runs_is_found_out(environment: dict[str, str], part: Part) -> None:
+def test_where_this_runs_is_found_out(environment, part):
     options = MissingOptions(site_file="x.yaml")
     site = read_capture(taken())
     assert effects_missing._part(options, site, environment) is part

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,7 +26,7 @@ PAGE = documented.ROOT / "docs" / "how-to" / "first-day.md"
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Iterator[ClusterState]:
+def machine(tmp_path):
     need("slurm", "netns")
     name = f"asked-{os.getpid()}"
     yield up.up(ClusterSpec(name=name, shared=(str(tmp_path),), slurm=SlurmSpec()))
@@ -60,7 +59,7 @@ def read(file: Path) -> Site:
     return parse_site(parse(file.read_text(), file=file.name))
 
 
-def test_the_page_from_its_first_line_to_its_last(machine: ClusterState, tmp_path: Path) -> None:
+def test_the_page_from_its_first_line_to_its_last(machine, tmp_path):
     """Every line that is not marked, in order; the job is the one that the login node named."""
     lines = sorted(
         (
@@ -86,7 +85,7 @@ def test_the_page_from_its_first_line_to_its_last(machine: ClusterState, tmp_pat
     assert said["stackproof check openmpi --site ./my-machine.yaml"] == "openmpi: valid\n"
 
 
-def test_each_fact_says_which_machine_was_asked(machine: ClusterState, tmp_path: Path) -> None:
+def test_each_fact_says_which_machine_was_asked(machine, tmp_path):
     file = tmp_path / "two.yaml"
     file.write_text("# mine\nname: two  # and I say so\n")
     paste(machine, tmp_path, "stackproof site probe --missing two.yaml", file)
@@ -109,9 +108,7 @@ def test_each_fact_says_which_machine_was_asked(machine: ClusterState, tmp_path:
     assert [one.host for one in site.sources_of("launchers.srun.pmi")] == [head]
 
 
-def test_an_srun_that_answers_by_standard_error_alone(
-    machine: ClusterState, tmp_path: Path
-) -> None:
+def test_an_srun_that_answers_by_standard_error_alone(machine, tmp_path):
     """As Slurm did before 22; and one whose other answers are endless, and in no language we read."""
     tools = tmp_path / "tools"
     tools.mkdir()

@@ -22,7 +22,7 @@ COVERS = (
 )
 
 
-def test_probe_of_this_machine() -> None:
+def test_probe_of_this_machine():
     site = probe.probe_site()
     node = site.partitions["node"]
     assert node.architecture == platform.machine()
@@ -36,7 +36,7 @@ def test_probe_of_this_machine() -> None:
     assert all(site.sources_of(path) for path in leaves(site))
 
 
-def test_local_is_the_probe_and_a_name_or_a_path_is_not() -> None:
+def test_local_is_the_probe_and_a_name_or_a_path_is_not():
     asked: list[tuple[str, ...]] = []
 
     def runner(command: Command, *, log: Path | None = None) -> Completed:
@@ -50,7 +50,7 @@ def test_local_is_the_probe_and_a_name_or_a_path_is_not() -> None:
     assert not asked
 
 
-def test_programs_that_are_missing_or_hang_are_left_out() -> None:
+def test_programs_that_are_missing_or_hang_are_left_out():
     def runner(command: Command, *, log: Path | None = None) -> Completed:
         del log
         if command.argv[0] == "lscpu":
@@ -68,7 +68,7 @@ def test_programs_that_are_missing_or_hang_are_left_out() -> None:
     assert site.kernel == platform.release()
 
 
-def test_cma_check_agrees_with_the_kernels_settings() -> None:
+def test_cma_check_agrees_with_the_kernels_settings():
     """With Yama off and without a filter the read is allowed; the program leaves no child."""
     program = Path(probe.__file__).with_name("cma_check.py")
     done = run.run(Command(argv=(sys.executable, "-I", str(program)), timeout_s=30))
@@ -89,13 +89,13 @@ def test_cma_check_agrees_with_the_kernels_settings() -> None:
         ("/dev/zero", Reason.TOO_LARGE),
     ],
 )
-def test_what_cannot_be_loaded(name: str, reason: Reason) -> None:
+def test_what_cannot_be_loaded(name, reason):
     with pytest.raises(StackproofError) as caught:
         probe.load_site(name)
     assert caught.value.reason is reason
 
 
-def test_a_file_is_loaded_by_its_path(tmp_path: Path) -> None:
+def test_a_file_is_loaded_by_its_path(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text("name: mine\n")
     assert probe.load_site(str(path)).name == "mine"

@@ -37,7 +37,7 @@ def shipped_site(name: str) -> Site:
 @pytest.mark.parametrize(
     "path", sorted((DOCUMENTS / "invalid").glob("site-*.yaml")), ids=lambda path: path.stem
 )
-def test_invalid(path: Path) -> None:
+def test_invalid(path):
     text = path.read_text()
     expected = [
         line.removeprefix("# expect: ") for line in text.splitlines() if line.startswith("# expect")
@@ -51,13 +51,13 @@ def test_invalid(path: Path) -> None:
 @pytest.mark.parametrize(
     "path", sorted((DOCUMENTS / "valid").glob("site-*.yaml")), ids=lambda path: path.stem
 )
-def test_valid(path: Path) -> None:
+def test_valid(path):
     found = parse_site(document.parse(path.read_bytes(), file=path.name))
     assert noun.from_json(Site, noun.to_json(found)) == found
     assert site_model.from_document(to_document(found), file="again") == found
 
 
-def test_every_key_document_holds_every_key() -> None:
+def test_every_key_document_holds_every_key():
     """The data of the fullest document, the schema and the values name the same keys."""
     text = (DOCUMENTS / "valid" / "site-every-key.yaml").read_text()
     given_keys = _keys_of(document.parse(text, file="x").data, document.schema("site"))
@@ -108,11 +108,11 @@ def _many(kind: object) -> bool:
     return typing.get_origin(kind) not in {None, typing.Union, type(int | None)}
 
 
-def test_schema_keys_are_the_fields_of_values() -> None:
+def test_schema_keys_are_the_fields_of_values():
     assert _schema_keys(document.schema("site")) == _value_keys(Site)
 
 
-def test_schema_describes_every_key_and_sets_no_default() -> None:
+def test_schema_describes_every_key_and_sets_no_default():
     def check(schema: dict) -> None:
         assert "description" in schema, schema
         assert "default" not in schema
@@ -126,12 +126,12 @@ def test_schema_describes_every_key_and_sets_no_default() -> None:
     check(document.schema("site"))
 
 
-def test_shipped_sites_are_these() -> None:
+def test_shipped_sites_are_these():
     assert set(shipped.names("sites")) == MACHINES
 
 
 @pytest.mark.parametrize("name", sorted(MACHINES))
-def test_shipped_site(name: str) -> None:
+def test_shipped_site(name):
     found = shipped_site(name)
     assert found.name == name
     assert found.description
@@ -149,7 +149,7 @@ def _ids(found: Site, path: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", sorted(MACHINES - {"local"}))
-def test_shipped_slingshot_machine(name: str) -> None:
+def test_shipped_slingshot_machine(name):
     found = shipped_site(name)
     assert found.fabric.type is FabricType.SLINGSHOT_11
     assert found.fabric.limit_mb_s == 25_000
@@ -159,7 +159,7 @@ def test_shipped_slingshot_machine(name: str) -> None:
     assert found.vendor_mpi is None or found.vendor_mpi.family in families.REGISTRY
 
 
-def test_facts_of_machines_are_what_their_sources_say() -> None:
+def test_facts_of_machines_are_what_their_sources_say():
     lumi = shipped_site("lumi-c")
     assert (lumi.partitions["cpu"].nodes, lumi.partitions["cpu"].sockets) == (2048, 2)
     assert lumi.vendor_mpi
@@ -183,7 +183,7 @@ def test_facts_of_machines_are_what_their_sources_say() -> None:
     assert [s.date for s in olivia.sources_of("externals.libcxi.version")] == ["2025-09-10"]
 
 
-def test_local_declares_nothing() -> None:
+def test_local_declares_nothing():
     assert leaves(shipped_site("local")) == {}
 
 
@@ -194,7 +194,7 @@ sources:
 """
 
 
-def test_longest_path_decides_the_source() -> None:
+def test_longest_path_decides_the_source():
     found = parse(
         "name: x\npartitions: {a: {nodes: 2, nics: 1}, ab: {nodes: 3}}\n"
         + SOURCES
@@ -206,7 +206,7 @@ def test_longest_path_decides_the_source() -> None:
     assert found.sources_of("fabric.type") == ()
 
 
-def test_declared_beats_probed_and_each_fact_keeps_its_source() -> None:
+def test_declared_beats_probed_and_each_fact_keeps_its_source():
     declared = parse(
         "name: x\npartitions: {node: {cores: 64}}\nos: SLES\n"
         + SOURCES
@@ -230,7 +230,7 @@ def test_declared_beats_probed_and_each_fact_keeps_its_source() -> None:
     }
 
 
-def test_a_fabric_is_not_mixed_of_two() -> None:
+def test_a_fabric_is_not_mixed_of_two():
     """The limit of a probed Ethernet must not become the limit of a declared Slingshot."""
     declared = parse(
         "name: x\nfabric: {type: slingshot-11}\nsources: {a: {title: t}}\nfacts: {fabric: a}"
@@ -253,7 +253,7 @@ NODES = st.dictionaries(
 
 
 @given(st.dictionaries(st.sampled_from("ab"), NODES), st.dictionaries(st.sampled_from("ab"), NODES))
-def test_merge_keeps_every_fact_of_both_and_prefers_the_declared(one: dict, two: dict) -> None:
+def test_merge_keeps_every_fact_of_both_and_prefers_the_declared(one, two):
     declared, probed = (
         parse(json.dumps({
             "name": "x", "partitions": nodes, "sources": {source: {"title": source}},
@@ -271,7 +271,7 @@ def test_merge_keeps_every_fact_of_both_and_prefers_the_declared(one: dict, two:
     assert merge(both, both) == both
 
 
-def test_unknown_shipped_name_lists_the_names() -> None:
+def test_unknown_shipped_name_lists_the_names():
     with pytest.raises(StackproofError) as caught:
         shipped.find("sites", "lumi-cc")
     problem = caught.value.problems[0]
@@ -281,19 +281,19 @@ def test_unknown_shipped_name_lists_the_names() -> None:
 
 
 @pytest.mark.parametrize("name", ["../sites/lumi-c", "", "lumi-c.yaml", "/etc/passwd"])
-def test_a_shipped_name_is_never_a_path(name: str) -> None:
+def test_a_shipped_name_is_never_a_path(name):
     with pytest.raises(StackproofError) as caught:
         shipped.find("sites", name)
     assert caught.value.reason == "file-missing"
 
 
-def test_knowledge_is_named_by_its_path() -> None:
+def test_knowledge_is_named_by_its_path():
     assert all(shipped.find("knowledge", name).is_file() for name in shipped.names("knowledge"))
     with pytest.raises(ValueError, match="not one of"):
         shipped.root("secrets")
 
 
-def test_the_example_of_the_how_to_is_valid() -> None:
+def test_the_example_of_the_how_to_is_valid():
     page = Path(__file__).parents[2] / "docs" / "how-to" / "describe-a-site.md"
     text = page.read_text()
     found = parse(text.split("```yaml\n")[1].split("```")[0])

@@ -31,7 +31,7 @@ def call(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]
     return int(caught.value.code or 0), out, err
 
 
-def test_list(capsys: pytest.CaptureFixture[str]) -> None:
+def test_list(capsys):
     code, out, err = call(capsys, "ls")
     assert (code, err) == (0, "")
     lines = out.splitlines()
@@ -41,14 +41,14 @@ def test_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert any(line.startswith("lumi-g ") and "slingshot-11" in line for line in lines)
 
 
-def test_list_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_json(capsys):
     _, out, _ = call(capsys, "ls", "--json")
     sites = {entry["name"]: entry for entry in json.loads(out)}
     assert sites["alps-gh200"]["architecture"] == "aarch64"
     assert sites["local"]["fabric"] == ""
 
 
-def test_show_names_the_source_of_every_fact(capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_names_the_source_of_every_fact(capsys):
     code, out, _ = call(capsys, "show", "olivia-gh200")
     assert code == 0
     facts, _, sources = out.partition("\n\n")
@@ -60,7 +60,7 @@ def test_show_names_the_source_of_every_fact(capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.parametrize("site", shipped.names("sites"))
-def test_no_line_is_wider_than_a_terminal(capsys: pytest.CaptureFixture[str], site: str) -> None:
+def test_no_line_is_wider_than_a_terminal(capsys, site):
     """But for the sake of a word that has no room, as an address or a path may have none."""
     for line in call(capsys, "show", site)[1].splitlines():
         assert len(line) <= 100 or max(map(len, line.split())) > 40, line
@@ -75,9 +75,7 @@ def on_terminal(columns: int, *argv: str, **environment: str) -> str:
 
 
 @pytest.mark.parametrize("columns", [40, 60, 100, 200])
-def test_a_table_fits_the_terminal_and_loses_nothing(
-    capsys: pytest.CaptureFixture[str], columns: int
-) -> None:
+def test_a_table_fits_the_terminal_and_loses_nothing(capsys, columns):
     shown = on_terminal(columns, "show", "lumi-c", NO_COLOR="1")
     facts, _, _ = shown.partition("\n\n")
     lines = facts.splitlines()[1:]
@@ -94,7 +92,7 @@ def test_a_table_fits_the_terminal_and_loses_nothing(
     assert sources.endswith("cug2025")
 
 
-def test_heads_are_bold_on_a_terminal_that_may_show_it() -> None:
+def test_heads_are_bold_on_a_terminal_that_may_show_it():
     bold = on_terminal(100, "ls", NO_COLOR="")
     assert bold.startswith("\x1b[1mSITE ")
     assert bold.count("\x1b") == 2
@@ -102,23 +100,23 @@ def test_heads_are_bold_on_a_terminal_that_may_show_it() -> None:
     assert plain == bold.replace("\x1b[1m", "").replace("\x1b[0m", "")
 
 
-def test_show_json_is_the_noun(capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_json_is_the_noun(capsys):
     _, out, _ = call(capsys, "show", "adastra", "--json")
     assert noun.from_json(Site, out).launchers["srun"].pmi == ("pmi2",)
 
 
-def test_show_local_is_probed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_local_is_probed(capsys):
     _, out, _ = call(capsys, "show", "local")
     assert "/proc/sys/kernel/osrelease" in out
 
 
-def test_probe_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_probe_json(capsys):
     code, out, _ = call(capsys, "probe", "--json")
     assert code == 0
     assert noun.from_json(Site, out).kernel
 
 
-def test_a_capture_is_read_elsewhere(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_capture_is_read_elsewhere(capsys, tmp_path):
     code, out, _ = call(capsys, "probe", "--capture")
     assert code == 0
     file = tmp_path / "here.json"
@@ -134,9 +132,7 @@ def test_a_capture_is_read_elsewhere(capsys: pytest.CaptureFixture[str], tmp_pat
     assert noun.from_json(Site, there).fabric.type == "slingshot-11"
 
 
-def test_probe_yaml_is_a_valid_site_file(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_probe_yaml_is_a_valid_site_file(capsys, tmp_path):
     _, out, _ = call(capsys, "probe", "--yaml")
     file = tmp_path / "mine.yaml"
     file.write_text(out)
@@ -153,9 +149,7 @@ limits: {}
 """
 
 
-def test_a_file_of_ones_own_needs_no_sources(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_file_of_ones_own_needs_no_sources(capsys, tmp_path):
     site = tmp_path / "typed.yaml"
     site.write_text(_TYPED)
     os.utime(site, (1750000000, 1750000000))
@@ -177,9 +171,7 @@ def test_a_file_of_ones_own_needs_no_sources(
         ("fabric:", "fabrik:", "fabrik"),
     ],
 )
-def test_what_else_is_wrong_without_sources_is_told(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, old: str, new: str, error: str
-) -> None:
+def test_what_else_is_wrong_without_sources_is_told(capsys, tmp_path, old, new, error):
     site = tmp_path / "typed.yaml"
     site.write_text(_TYPED.replace(old, new))
     code, _, err = call(capsys, "check", str(site))
@@ -187,9 +179,7 @@ def test_what_else_is_wrong_without_sources_is_told(
     assert error in err
 
 
-def test_check_tells_every_problem_with_its_place(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_check_tells_every_problem_with_its_place(capsys, tmp_path):
     file = tmp_path / "bad.yaml"
     file.write_text("name: x\nfabrik: {}\npartitions: {a: {nodes: two}}\n")
     code, out, err = call(capsys, "check", str(file))
@@ -209,13 +199,13 @@ def test_check_tells_every_problem_with_its_place(
         (["probe", "--capture", "--yaml"], 2),
     ],
 )
-def test_failures(capsys: pytest.CaptureFixture[str], argv: list[str], code: int) -> None:
+def test_failures(capsys, argv, code):
     found, out, err = call(capsys, *argv)
     assert (found, out) == (code, "")
     assert "error: " in err
 
 
-def test_a_capture_file_of_another_kind(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_capture_file_of_another_kind(capsys, tmp_path):
     file = tmp_path / "x.json"
     file.write_text('{"schema": "stackproof/site/1"}')
     code, _, err = call(capsys, "probe", "--from", str(file))
@@ -224,9 +214,7 @@ def test_a_capture_file_of_another_kind(capsys: pytest.CaptureFixture[str], tmp_
     assert "\nhint: " in err
 
 
-def test_a_site_file_without_its_folder_is_pointed_to(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_site_file_without_its_folder_is_pointed_to(capsys, tmp_path, monkeypatch):
     (tmp_path / "my-machine.yaml").write_text("name: my-machine\n")
     monkeypatch.chdir(tmp_path)
     code, _, err = call(capsys, "show", "my-machine")

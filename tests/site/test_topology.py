@@ -17,20 +17,20 @@ from topologies import node
 COVERS = ("site/effects/node_files.py", "site/sysfs.py")
 
 
-def test_this_machine_as_its_system_says() -> None:
+def test_this_machine_as_its_system_says():
     found = topology.parse_topology(node_files.gather())
     cpus = sorted(cpu for core in found.cores for cpu in core.cpus)
     assert {*os.sched_getaffinity(0)} <= {*cpus}
     assert len(cpus) == len({*cpus})
 
 
-def test_this_machine_as_hwloc_says() -> None:
+def test_this_machine_as_hwloc_says():
     need("lstopo")
     text = subprocess.run(["lstopo", "--of", "xml", "-"], capture_output=True, check=True).stdout
     assert hwloc.parse_hwloc(text).cores == topology.parse_topology(node_files.gather()).cores
 
 
-def test_what_a_node_says_survives_as_a_line() -> None:
+def test_what_a_node_says_survives_as_a_line():
     told = json.loads(json.dumps(node("lumi-g").gathered()))
     assert topology.parse_topology(told) == node("lumi-g").topology()
 
@@ -47,19 +47,19 @@ ANY = st.recursive(
 @pytest.mark.parametrize(
     ("cpus", "text"), [((), ""), ((3,), "3"), ((2, 0, 1, 8), "0-2,8"), ((0, 2), "0,2")]
 )
-def test_cpus_as_text(cpus, text) -> None:
+def test_cpus_as_text(cpus, text):
     assert sysfs.cpu_text(cpus) == text
     assert sysfs.cpu_list(text) == tuple(sorted(cpus))
 
 
 @given(ANY)
-def test_nothing_that_a_node_says_breaks_the_reader(data) -> None:
+def test_nothing_that_a_node_says_breaks_the_reader(data):
     found = topology.parse_topology(data)
     assert all(0 <= cpu < sysfs.MOST_CPUS for core in found.cores for cpu in core.cpus)
 
 
 @given(st.text(max_size=40))
-def test_cpu_lists(text) -> None:
+def test_cpu_lists(text):
     assert all(0 <= cpu < sysfs.MOST_CPUS for cpu in sysfs.cpu_list(text))
 
 
@@ -70,12 +70,12 @@ def test_cpu_lists(text) -> None:
         ("0-8191," * 9 + "0", ()), ("x", ()), ("-1", ()), ("٣", ()),
     ],
 )  # fmt: skip
-def test_cpu_lists_of_the_kernel_and_others(text, cpus) -> None:
+def test_cpu_lists_of_the_kernel_and_others(text, cpus):
     assert sysfs.cpu_list(text) == cpus
 
 
 @given(st.dictionaries(st.text(max_size=30), st.text(max_size=30), max_size=5), st.text(max_size=9))
-def test_files_that_say_anything_break_nothing(files, name) -> None:
+def test_files_that_say_anything_break_nothing(files, name):
     def read(path: str) -> str:
         return files.get(path[-9:], "0-3" if path.endswith(("online", "cpulist")) else name)
 
@@ -91,7 +91,7 @@ def numbers(name: str, **variables: str) -> list[int]:
     return [gpu.number for gpu in inside.gpus]
 
 
-def test_gpus_that_a_task_may_use() -> None:
+def test_gpus_that_a_task_may_use():
     assert numbers("alps-gh200") == [0, 1, 2, 3]
     assert numbers("alps-gh200", CUDA_VISIBLE_DEVICES="2,3") == [2, 3]
     assert numbers("alps-gh200", CUDA_VISIBLE_DEVICES="") == []
@@ -105,7 +105,7 @@ def test_gpus_that_a_task_may_use() -> None:
     assert numbers("lumi-c", CUDA_VISIBLE_DEVICES="0") == []
 
 
-def test_xml_of_version_1() -> None:
+def test_xml_of_version_1():
     text = b"""<?xml version="1.0"?><!DOCTYPE topology SYSTEM "hwloc.dtd"><topology>
     <object type="Machine" os_index="0" cpuset="0x0000000f">
      <object type="NUMANode" os_index="1" cpuset="0x0000000f">
@@ -138,9 +138,7 @@ def test_xml_of_version_1() -> None:
         ("0302 [10de:20b0] [10de:134f] a1", ("cuda",)),  # A100
     ],
 )
-def test_a_graphics_chip_of_a_board_is_no_gpu_for_ranks(
-    pci_type: str, kinds: tuple[str, ...]
-) -> None:
+def test_a_graphics_chip_of_a_board_is_no_gpu_for_ranks(pci_type, kinds):
     text = f"""<?xml version="1.0"?><!DOCTYPE topology SYSTEM "hwloc2.dtd"><topology version="2.0">
     <object type="Machine" os_index="0" cpuset="0x1"><object type="Package" os_index="0" cpuset="0x1">
      <object type="NUMANode" os_index="0" cpuset="0x1"/>
@@ -174,7 +172,7 @@ ENTITIES = b"""<?xml version="1.0"?><!DOCTYPE topology [<!ENTITY a "aaaaaaaaaa">
                      Reason.UNSUPPORTED, id="cores-of-all-cpus"),
     ],
 )  # fmt: skip
-def test_what_is_no_topology_is_refused_in_no_time(text, reason) -> None:
+def test_what_is_no_topology_is_refused_in_no_time(text, reason):
     with pytest.raises(StackproofError) as caught:
         hwloc.parse_hwloc(text, file="lstopo.xml")
     assert caught.value.reason is reason
