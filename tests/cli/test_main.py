@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 
-import stackproof
 from stackproof import cli
 from stackproof.build import options as build_options
 from stackproof.core.errors import ExitCode, Problem, Reason, StackproofError, fail
@@ -73,12 +72,6 @@ def program(*argv: str, **options: object) -> subprocess.CompletedProcess[bytes]
     )
 
 
-def test_version(capsys):
-    assert exit_code("--version") == 0
-    assert capsys.readouterr().out == f"{stackproof.__version__}\n"
-    assert importlib.metadata.version("stackproof") == stackproof.__version__
-
-
 def test_version_imports_no_library():
     script = (
         "import sys\nfrom stackproof import cli\n"
@@ -120,27 +113,6 @@ def test_no_verb_shows_help_on_standard_error(capsys):
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "VERB --help" in captured.err
-
-
-@pytest.mark.parametrize("argv", [("nonsense",), ("--nonsense",), ("check",), ("check", "--vers")])
-def test_wrong_usage(capsys, argv):
-    assert exit_code(*argv) == ExitCode.USAGE
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert "error:" in captured.err
-
-
-def test_an_unknown_verb_is_told_which_there_are(capsys):
-    exit_code("chekc")
-    assert "check" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("name", cli.VERBS)
-def test_every_verb_has_help(capsys, name):
-    assert exit_code(name, "--help") == 0
-    captured = capsys.readouterr()
-    assert f"stackproof {name}" in captured.out
-    assert captured.err == ""
 
 
 @pytest.mark.parametrize("code", [0, 8, ExitCode.JOB])
@@ -269,12 +241,6 @@ def test_output_that_nothing_can_take():
 def test_the_installed_program_is_the_same():
     scripts = importlib.metadata.entry_points(group="console_scripts", name="stackproof")
     assert [script.load() for script in scripts] == [cli.main]
-
-
-def test_help_before_a_verb_is_about_all_of_them(capsys):
-    assert exit_code("--help", "run") == 0
-    shown = capsys.readouterr().out
-    assert all(f"\n  {name} " in shown for name in cli.VERBS)
 
 
 def test_help_is_as_wide_as_the_terminal(capsys, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
 import re
@@ -91,11 +92,13 @@ def test_a_renamed_action_is_named(capsys, verb):
         (["inject", "check", "x"], "one of `--with`, `--upgrade` must be given"),
         (["build", "--debug", "r"], "`--debug` stands before the verb"),
         (["import", "f"], "`-o/--output`, `--placement` must be given"),
+        (["--nonsense"], "`--nonsense`"),
+        (["check", "--vers"], "`--vers`"),
     ],
 )
 def test_in_words(capsys, argv, message):
-    code, _, err = run(capsys, *argv)
-    assert code == ExitCode.USAGE
+    code, out, err = run(capsys, *argv)
+    assert (code, out) == (ExitCode.USAGE, "")
     assert message in err.splitlines()[0]
 
 
@@ -138,11 +141,11 @@ def test_a_hint_that_every_verb_gives_says_which_have_its_option():
         assert any("--site" in option.names for option in COMMANDS[verb].options)
 
 
-@pytest.mark.parametrize("argv", [["help"], ["--help"], ["-h"]])
+@pytest.mark.parametrize("argv", [["help"], ["--help"], ["-h"], ["--help", "run"]])
 def test_help_of_all(capsys, argv):
     code, out, err = run(capsys, *argv)
     assert (code, err) == (0, "")
-    assert "bench" in out
+    assert all(f"\n  {name} " in out for name in cli.VERBS)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -159,6 +162,7 @@ def test_help_of_a_command(capsys, name):
 
 def test_version(capsys):
     assert run(capsys, "-V") == run(capsys, "--version") == (0, f"{stackproof.__version__}\n", "")
+    assert importlib.metadata.version("stackproof") == stackproof.__version__
     out = run(capsys, "-VV")[1]
     for part in (stackproof.__version__, sys.executable, os.path.dirname(stackproof.__file__)):
         assert part in out

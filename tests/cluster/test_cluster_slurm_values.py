@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
+from refusals import refused
 from stackproof.cluster import model
 from stackproof.cluster import slurm as cluster_slurm
 from stackproof.cluster.effects import cgroups
@@ -13,7 +12,7 @@ from stackproof.cluster.effects import slurm as effects_slurm
 from stackproof.cluster.model import ClusterNode, ClusterSpec, ClusterState, enter_argv
 from stackproof.cluster.slurm import SlurmFacts, SlurmSpec, SpankPlugin, User, parse_user
 from stackproof.core import noun
-from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.errors import Reason
 
 ALICE = parse_user("alice:2001")
 
@@ -47,42 +46,10 @@ def test_a_user_has_a_group_and_a_home():
     )
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "", "alice", "alice:", ":2001", "alice:0", "alice:-1", "alice:x", "Alice:2001", "a b:2001",
-        "alice:2001:3", "../x:2001", "alice\n:2001", "root:x:2001", "alice:\u0663", "a" * 32 + ":1",
-        "alice:99999999999",
-    ],
-)  # fmt: skip
-def test_other_users_are_errors(text):
-    with pytest.raises(StackproofError) as caught:
-        parse_user(text)
-    assert caught.value.reason is Reason.INVALID_VALUE
-
-
 def test_a_plugin_has_arguments():
     parse = cluster_slurm.parse_spank
     assert parse("/a/b.so") == SpankPlugin(path="/a/b.so")
     assert parse("/a/b.so=x y=1  z") == SpankPlugin(path="/a/b.so", arguments=("x", "y=1", "z"))
-
-
-@pytest.mark.parametrize("text", ["", "b.so", "./b.so", "/a b.so", "/a#b.so", "/a\n/b.so", "=x"])
-def test_other_plugins_are_errors(text):
-    with pytest.raises(StackproofError) as caught:
-        cluster_slurm.parse_spank(text)
-    assert caught.value.reason is Reason.INVALID_VALUE
-
-
-@given(st.text(max_size=40))
-def test_any_text_is_a_value_or_an_error_of_ours(text):
-    for parse in (parse_user, cluster_slurm.parse_spank):
-        try:
-            made = parse(text)
-        except StackproofError as error:
-            assert error.reason is Reason.INVALID_VALUE  # noqa: PT017 - either way is right
-        else:
-            assert "\n" not in str(made)
 
 
 @pytest.mark.parametrize(
@@ -193,9 +160,8 @@ def test_a_user_gets_rights_groups_and_home():
 
 
 def test_a_user_namespace_has_no_other_users():
-    with pytest.raises(StackproofError) as caught:
+    with refused(Reason.NOT_PERMITTED):
         enter_argv(state(rootless=True), None, ("id",), "/", ALICE)
-    assert caught.value.reason is Reason.NOT_PERMITTED
 
 
 def test_whoever_enters_a_node_stays_on_its_core():

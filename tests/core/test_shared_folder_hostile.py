@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from need import need
+from refusals import refused
 from stackproof.cluster.effects import state
 from stackproof.core.effects import files, outputs
 from stackproof.core.effects.foreign import folder
-from stackproof.core.errors import Reason, StackproofError, fail
+from stackproof.core.errors import Reason, fail
 
 pytestmark = [
     pytest.mark.guarantee(
@@ -29,9 +30,8 @@ MALLORY = 31001
 
 
 def refusal(use: object) -> str:
-    with pytest.raises(StackproofError) as caught:
+    with refused(Reason.NOT_PERMITTED) as caught:
         use()  # type: ignore[operator]
-    assert caught.value.reason is Reason.NOT_PERMITTED
     return str(caught.value)
 
 
@@ -122,6 +122,7 @@ def test_a_tree_goes_and_nothing_it_links_to(tmp_path):
     outside = tmp_path / "outside"
     (outside / "inner").mkdir(parents=True)
     (outside / "file").write_text("stays")
+    outside.chmod(0o751)
     top = tmp_path / "place" / "tree"
     top.mkdir(parents=True)
     (top / "link").symlink_to(outside)
@@ -144,6 +145,7 @@ def test_a_tree_goes_and_nothing_it_links_to(tmp_path):
         place.remove("tree")
         assert place.names() == []
     assert sorted(path.name for path in outside.iterdir()) == ["file", "inner"]
+    assert stat.S_IMODE(outside.stat().st_mode) == 0o751
 
 
 def test_a_folder_that_is_exchanged_stays_the_one_that_was_opened(tmp_path):

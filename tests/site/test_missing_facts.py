@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from refusals import refused
 from stackproof.cli import main
 from stackproof.core import noun
 from stackproof.core.document import parse
-from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.errors import Reason
 from stackproof.core.value import replace
 from stackproof.site import missing, model
 from stackproof.site.capture import Capture, CommandOutput, parse_queues, read_capture
@@ -158,9 +159,8 @@ def test_a_login_node_says_nothing_of_the_nodes_of_jobs(tmp_path):
 
 def test_each_kind_of_node_is_asked_for_itself(tmp_path):
     two = OWN.replace("    gpus: 4\n", "    gpus: 4\n  cpu: {gpus: 0}\n")
-    with pytest.raises(StackproofError) as caught:
+    with refused(Reason.USAGE) as caught:
         asked(tmp_path, taken(), two, part="node")
-    assert caught.value.reason is Reason.USAGE
     assert caught.value.problems[0].hint == "--partition NAME, one of: gpu, cpu"
     asked(tmp_path, taken(), part="node", partition="gpu")
     other = taken(archspec_cpu="zen4\n")
@@ -272,9 +272,8 @@ def test_files_that_cannot_be(tmp_path, text, reason):
     file = tmp_path / "mine.yaml"
     if text is not None:
         file.write_text(text)
-    with pytest.raises(StackproofError) as caught:
+    with refused(reason):
         find_missing(MissingOptions(site_file=str(file), capture_file=str(CAPTURE)))
-    assert caught.value.reason is reason
 
 
 @pytest.mark.parametrize(
