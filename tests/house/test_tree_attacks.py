@@ -109,9 +109,10 @@ class Cases:
     """Trees for one verb, each with its guarded place; `user` is who runs the verb."""
 
     def __init__(
-        self, folder: Path, base: Path, name: str, *, user: int | None, python: str
-    ) -> None:
-        self.base, self.name = base, name
+        self, folder: Path, base: Path, server: OwnRegistry, name: str, *,
+        user: int | None = None, python: str = "",
+    ) -> None:  # fmt: skip
+        self.base, self.name, self.server = base, name, server
         self._folder = folder
         self._guarded = functools.partial(Guarded, user=user, python=python)
 
@@ -135,48 +136,48 @@ class Cases:
         return mutatedtrees.squashfs(tree, guarded.inputs / "x.squashfs")
 
 
-Words = Callable[[Cases, Guarded, MutatedTree, random.Random], tuple[object, ...]]
+@pytest.fixture
+def cases(folder, base):
+    """Return a function that returns the cases of a name, and of a user with a Python."""
+    with OwnRegistry() as server:
+        yield functools.partial(Cases, folder, base, server)
 
 
-def _add(cases: Cases, guarded: Guarded, tree: MutatedTree, _: random.Random) -> tuple[object, ...]:
+# What each verb is given: words, of a case, its guarded place, its tree and a choice.
+
+
+def _add(cases, guarded, tree, _):
     return "image", "add", LABEL, cases.image(guarded, tree)
 
 
-def _pack(
-    cases: Cases, guarded: Guarded, tree: MutatedTree, choose: random.Random
-) -> tuple[object, ...]:
+def _pull(cases, guarded, tree, choose):
+    meta = _meta(tree, choose, guarded.victim) if tree.plants else None
+    _fill(cases.server, cases.image(guarded, tree).read_bytes(), meta)
+    return "image", "pull", f"deploy::{LABEL}"
+
+
+def _pack(cases, guarded, tree, choose):
     output = choose.choice(("out", "out.tar.zst", "out.squashfs", "out.oci.tar", "out.self"))
     return "pack", cases.image(guarded, tree), "-o", guarded.work / output
 
 
-def _install(
-    cases: Cases, guarded: Guarded, tree: MutatedTree, choose: random.Random
-) -> tuple[object, ...]:
+def _install(cases, guarded, tree, choose):
     prefix = guarded.work / "apps" / "stack"
     mount = choose.choice((MOUNT, os.fspath(prefix)))  # moved there, or built for it
     return "install", cases.image(guarded, tree, mount), "--to", prefix
 
 
-def _inspect(
-    cases: Cases, guarded: Guarded, tree: MutatedTree, choose: random.Random
-) -> tuple[object, ...]:
-    return (
-        "inspect",
-        cases.image(guarded, tree),
-        *choose.choice(((), ("--json",), ("--views",)))[:1],
-    )
+def _inspect(cases, guarded, tree, choose):
+    words = choose.choice(((), ("--json",), ("--views",)))
+    return "inspect", cases.image(guarded, tree), *words
 
 
-def _run(
-    cases: Cases, guarded: Guarded, tree: MutatedTree, choose: random.Random
-) -> tuple[object, ...]:
+def _run(cases, guarded, tree, choose):
     view = choose.choice(((), ("--view", "default")))
     return "run", *view, cases.image(guarded, tree), "--", "true"
 
 
-def _container(
-    cases: Cases, guarded: Guarded, tree: MutatedTree, choose: random.Random
-) -> tuple[object, ...]:
+def _container(cases, guarded, tree, choose):
     layers = [mutatedtrees.layer(tree, choose, guarded.victim)]
     layers += [mutatedtrees.layer(MutatedTree(cases.base, ()), choose, guarded.victim)]
     choose.shuffle(layers)
@@ -200,56 +201,6 @@ def _container(
         name = f"{kind}:{place}"
     program = choose.choice(("/bin/hello", "/bin/new", "/bin/say", "/bin", "/lib/libanswer.so.1"))
     return "inject", "check", program, "--root", name, "--with", cases.base / "lib"
-
-
-VERBS: dict[str, Words] = {
-    "add": _add, "pack": _pack, "install": _install, "inspect": _inspect, "run": _run,
-    "container": _container,
-}  # fmt: skip
-WRITERS = ("add", "pack", "install")
-
-
-def _told(guarded: Guarded, tree: MutatedTree, words: tuple[object, ...], told: list[str]) -> str:
-    """Return a description of what went wrong; empty where nothing did."""
-    return "\n".join([f"{words} of {tree.plants}:", *told]) if told else ""
-
-
-def _through(cases: Cases, words_of: Words, *, count: int = ROUNDS, **more: str) -> list[str]:
-    wrong = []
-    for guarded, tree, choose in cases(count):
-        words = words_of(cases, guarded, tree, choose)
-        ended = guarded.run(*words, **more)
-        answers = (1, 3, 8) if words[:2] == ("inject", "check") else ()  # fails, cannot tell
-        faults = guarded.faults(ended, answers=answers)
-        wrong.append(_told(guarded, tree, words, faults))
-    return [one for one in wrong if one]
-
-
-@pytest.mark.guarantee(
-    "Foreign trees",
-    "The same holds for every verb that takes a tree:",
-    "`image add`, `image pull`, `pack`, `install`, `inspect`, `run`, containers, RPMs and "
-    "packs of Guix. Tried: such trees through each of them between files of somebody "
-    "else, which must not change. A sample is watched at every system call, with another "
-    "user looking on.",
-)
-@pytest.mark.parametrize("verb", VERBS)
-def test_nothing_of_a_hostile_tree_acts(verb, folder, base):
-    """As whoever runs the tests: as root, and as a user in `nox -s attacks`."""
-    if verb == "run":
-        need("kernel-mount" if os.geteuid() == 0 else "squashfuse")
-    cases = Cases(folder, base, verb, user=None, python="")
-    assert _through(cases, VERBS[verb]) == []
-
-
-@pytest.mark.parametrize("verb", VERBS)
-def test_nothing_of_a_hostile_tree_acts_as_a_user(verb, folder, base, anybodys):
-    if verb == "run":
-        need("squashfuse", "fuse")
-    for path in (base, *base.rglob("*")):  # also read by who is not root
-        path.chmod(path.stat().st_mode | 0o444)
-    cases = Cases(folder, base, f"{verb} of a user", user=NOBODY, python=anybodys)
-    assert _through(cases, VERBS[verb], count=max(1, ROUNDS // 2)) == []
 
 
 def _fill(server: OwnRegistry, image: bytes, meta: bytes | None) -> None:
@@ -289,49 +240,72 @@ def _meta(tree: MutatedTree, choose: random.Random, victim: Path) -> bytes | Non
     return stream.getvalue()
 
 
-def _pulled(cases: Cases, count: int) -> list[str]:
+VERBS: dict[str, Callable[..., tuple[object, ...]]] = {
+    "add": _add, "pack": _pack, "install": _install, "inspect": _inspect, "run": _run,
+    "container": _container, "pull": _pull,
+}  # fmt: skip
+WRITERS = ("add", "pack", "install", "pull")
+
+
+def _told(guarded: Guarded, tree: MutatedTree, words: tuple[object, ...], told: list[str]) -> str:
+    """Return a description of what went wrong; empty where nothing did."""
+    return "\n".join([f"{words} of {tree.plants}:", *told]) if told else ""
+
+
+def _through(cases: Cases, verb: str, count: int) -> list[str]:
     wrong = []
-    with OwnRegistry() as server:
-        for guarded, tree, choose in cases(count):
-            _fill(
-                server, cases.image(guarded, tree).read_bytes(), _meta(tree, choose, guarded.victim)
-            )
-            words = ("image", "pull", f"deploy::{LABEL}")
-            ended = guarded.run(*words, STACKPROOF_REGISTRY=server.address)
-            wrong.append(_told(guarded, tree, words, guarded.faults(ended)))
+    for guarded, tree, choose in cases(count):
+        words = VERBS[verb](cases, guarded, tree, choose)
+        ended = guarded.run(*words, STACKPROOF_REGISTRY=cases.server.address)
+        answers = (1, 3, 8) if words[:2] == ("inject", "check") else ()  # fails, cannot tell
+        faults = guarded.faults(ended, answers=answers)
+        wrong.append(_told(guarded, tree, words, faults))
     return [one for one in wrong if one]
 
 
-def test_nothing_of_a_hostile_tree_that_is_pulled_acts(folder, base):
-    assert _pulled(Cases(folder, base, "pull", user=None, python=""), ROUNDS) == []
+@pytest.mark.guarantee(
+    "Foreign trees",
+    "The same holds for every verb that takes a tree:",
+    "`image add`, `image pull`, `pack`, `install`, `inspect`, `run`, containers, RPMs and "
+    "packs of Guix. Tried: such trees through each of them between files of somebody "
+    "else, which must not change. A sample is watched at every system call, with another "
+    "user looking on.",
+)
+@pytest.mark.parametrize("verb", VERBS)
+def test_nothing_of_a_hostile_tree_acts(verb, cases):
+    """As whoever runs the tests: as root, and as a user in `nox -s attacks`."""
+    if verb == "run":
+        need("kernel-mount" if os.geteuid() == 0 else "squashfuse")
+    assert _through(cases(verb), verb, ROUNDS) == []
 
 
-def test_nothing_of_a_hostile_tree_that_a_user_pulls_acts(folder, base, anybodys):
-    cases = Cases(folder, base, "pull of a user", user=NOBODY, python=anybodys)
-    assert _pulled(cases, max(1, ROUNDS // 2)) == []
+@pytest.mark.parametrize("verb", VERBS)
+def test_nothing_of_a_hostile_tree_acts_as_a_user(verb, cases, base, anybodys):
+    if verb == "run":
+        need("squashfuse", "fuse")
+    for path in (base, *base.rglob("*")):  # also read by who is not root
+        path.chmod(path.stat().st_mode | 0o444)
+    of_user = cases(f"{verb} of a user", user=NOBODY, python=anybodys)
+    assert _through(of_user, verb, max(1, ROUNDS // 2)) == []
 
 
-def test_a_good_tree_is_taken_by_all_of_them(folder, base):
+def test_a_good_tree_is_taken_by_all_of_them(cases):
     """Otherwise the others say nothing: each verb gets as far as it can."""
-    cases = Cases(folder, base, "good", user=None, python="")
-    for guarded, tree, choose in cases(1):
+    made = cases("good")
+    for guarded, tree, choose in made(1):
+        good = MutatedTree(base=tree.base, plants=())
         for name, words_of in VERBS.items():
-            good = MutatedTree(base=tree.base, plants=())
-            ended = guarded.run(*words_of(cases, guarded, good, choose))
+            words = words_of(made, guarded, good, choose)
+            if name == "pull":
+                remove(guarded.work / "repository")
+            ended = guarded.run(*words, STACKPROOF_REGISTRY=made.server.address)
             assert ended.code in ({0} if name != "container" else {0, 1, 3}), (name, ended.said)
             assert guarded.faults(ended) == []
-        with OwnRegistry() as server:
-            image = cases.image(guarded, good).read_bytes()
-            _fill(server, image, None)
-            remove(guarded.work / "repository")
-            ended = guarded.run("image", "pull", f"deploy::{LABEL}",
-                                STACKPROOF_REGISTRY=server.address)  # fmt: skip
-            assert (ended.code, guarded.faults(ended)) == (0, [])
 
 
-def test_nothing_of_a_hostile_rpm_acts(folder, base):
+def test_nothing_of_a_hostile_rpm_acts(cases):
     wrong = []
-    for guarded, tree, choose in Cases(folder, base, "rpm", user=None, python="")(ROUNDS):
+    for guarded, tree, choose in cases("rpm")(ROUNDS):
         found = mutatedtrees.members(tree, _RPM_ROOT, choose, guarded.victim)
         package = Package("cray-pmi-6.1.15", found, digests=choose.random() < 0.5)
         path = package.written(guarded.inputs)
@@ -344,12 +318,12 @@ def test_nothing_of_a_hostile_rpm_acts(folder, base):
     "Foreign trees",
     "The same holds for every verb that takes a tree:",
 )
-def test_nothing_of_a_hostile_pack_of_guix_acts(folder, base):
+def test_nothing_of_a_hostile_pack_of_guix_acts(cases):
     """Tarballs and images: hostile in an item, in the store, or above it; the first one is good."""
     item = f"gnu/store/{guixpacks.name_of('tiny-1.0')}/".encode()
     wrong: list[str] = []
     taken: list[bool] = []
-    for guarded, tree, choose in Cases(folder, base, "guix", user=None, python="")(ROUNDS):
+    for guarded, tree, choose in cases("guix")(ROUNDS):
         root = guarded.folder / "base"
         shutil.copytree(tree.base, root / os.fsdecode(item), symlinks=True)
         where = (item, item, item, b"gnu/store/", b"gnu/", b"")
@@ -374,25 +348,17 @@ def test_nothing_of_a_hostile_pack_of_guix_acts(folder, base):
     "Foreign trees",
     "The same holds for every verb that takes a tree:",
 )
-@pytest.mark.parametrize("verb", [*WRITERS, "pull"])
-def test_at_no_moment_anything_hostile_is_there(verb, folder, base):
+@pytest.mark.parametrize("verb", WRITERS)
+def test_at_no_moment_anything_hostile_is_there(verb, cases):
     """Each system call of a verb is looked at, and as root another user looks on."""
     need("strace")
     wrong = []
-    with OwnRegistry() as server:
-        for guarded, tree, choose in Cases(folder, base, f"watched {verb}", user=None, python="")(
-            WATCHED
-        ):
-            if verb == "pull":
-                _fill(server, Cases.image(None, guarded, tree).read_bytes(), None)  # type: ignore[arg-type]
-                words: tuple[object, ...] = ("image", "pull", f"deploy::{LABEL}")
-            else:
-                words = VERBS[verb](
-                    Cases(folder, base, verb, user=None, python=""), guarded, tree, choose
-                )
-            env = {**guarded.env, "STACKPROOF_REGISTRY": server.address}
-            seen = watching.watched(
-                guarded.argv(*map(str, words)), place=guarded.work, victim=guarded.victim, env=env
-            )
-            wrong.append(_told(guarded, tree, words, list(seen.told)))
+    made = cases(f"watched {verb}")
+    for guarded, tree, choose in made(WATCHED):
+        words = VERBS[verb](made, guarded, tree, choose)
+        env = {**guarded.env, "STACKPROOF_REGISTRY": made.server.address}
+        seen = watching.watched(
+            guarded.argv(*map(str, words)), place=guarded.work, victim=guarded.victim, env=env
+        )
+        wrong.append(_told(guarded, tree, words, list(seen.told)))
     assert [one for one in wrong if one] == []
