@@ -196,13 +196,18 @@ def test_what_is_written_replaces_a_link_and_not_what_it_leads_to(tmp_path):
         (0o775, 5, 9, "written"), (0o777, 5, 5, "written"), (0o775, 0, 0, "written"),
     ],
 )  # fmt: skip
-def test_the_judgement(mode, owner, group, expected):
-    said = "foreign" if outputs.is_foreign(owner, 5) else ""
-    written = outputs.writable_by_others(mode, group, user=5, user_group=5)
-    assert (said or ("written" if written else "")) == expected
-    assert outputs.keeps_names(0o1777, 0, 0, user=5, user_group=5)
-    assert not outputs.keeps_names(0o0777, 0, 0, user=5, user_group=5)
-    assert not outputs.keeps_names(0o1777, 6, 0, user=5, user_group=5)
+def test_the_judgement(monkeypatch, mode, owner, group, expected):
+    def state(mode, owner, group):
+        return os.stat_result((mode, 0, 0, 1, owner, group, 0, 0, 0, 0))
+
+    monkeypatch.setattr(os, "geteuid", lambda: 5)
+    monkeypatch.setattr(os, "getegid", lambda: 5)
+    one = state(mode, owner, group)
+    said = "foreign" if outputs.is_foreign(one) else ""
+    assert (said or ("written" if outputs.writable_by_others(one) else "")) == expected
+    assert outputs.keeps_names(state(0o1777, 0, 0))
+    assert not outputs.keeps_names(state(0o0777, 0, 0))
+    assert not outputs.keeps_names(state(0o1777, 6, 0))
 
 
 def test_a_private_folder_is_in_a_place_that_keeps_names(tmp_path):

@@ -131,10 +131,7 @@ def remove(folder: Path) -> bool:
     cgroups.remove(folder)
     if not heads and not os.path.lexists(folder):
         return False
-    try:
-        files.remove(folder)
-    except OSError as error:
-        raise files.translate(error, folder) from error
+    files.remove(folder)
     return True
 
 

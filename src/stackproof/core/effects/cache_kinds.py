@@ -101,7 +101,7 @@ def _fault_of(path: Path) -> tuple[str, bool]:
         return "", False
     why = next(filter(None, (fault(one) for one in states if not stat.S_ISLNK(one.st_mode))), "")
     for one in states:
-        if outputs.is_foreign(one.st_uid, os.geteuid()):
+        if outputs.is_foreign(one):
             return f"belongs to {owner_text(one.st_uid)}", True
     return why, False
 
@@ -120,8 +120,7 @@ def in_use() -> None:
     if path in _held:
         return
     with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        descriptor = _open_lock(path)
         fcntl.flock(descriptor, fcntl.LOCK_SH)  # waits while somebody deletes, which is short
         _held[path] = descriptor
 
@@ -131,22 +130,22 @@ def nobody_uses() -> Iterator[bool]:
     """Yield True where no process is using the cache; while this holds, none begins to."""
     path = _lock_path()
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        descriptor = _open_lock(path)
     except OSError as error:
         raise files.translate(error, path) from error
+    free = False
     try:
-        yield _locked(descriptor)
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            free = True
+        yield free
     finally:
         os.close(descriptor)
 
 
-def _locked(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
+def _open_lock(path: Path) -> int:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
 
 def _lock_path() -> Path:

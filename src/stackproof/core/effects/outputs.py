@@ -18,39 +18,37 @@ from stackproof.core.errors import Location, Reason, fail
 # --------------------------------------------------------------------------------------------------
 # Whether a file or folder can be believed, by its owner and mode: the one place that judges.
 #
-# Plain arguments, and no imports: `run` asks it before every command.
+# It is asked of the state of what is open, or of an entry itself; `run` asks before every command.
 
 ROOT = 0
 _GROUP_WRITES, _OTHERS_WRITE = 0o020, 0o002
 _NOT_OWNER = 0o077
-_STICKY = 0o1000
 
 
-def is_foreign(owner: int, user: int) -> bool:
+def is_foreign(state: os.stat_result) -> bool:
     """Return true for what belongs neither to this user nor to root."""
-    return owner not in {user, ROOT}
+    return state.st_uid not in {os.geteuid(), ROOT}
 
 
-def writable_by_others(mode: int, group: int, *, user: int, user_group: int) -> bool:
+def writable_by_others(state: os.stat_result) -> bool:
     """Return true where the mode lets somebody else write.
 
     A group that has the user's own number is the user's alone, as many systems make one for each.
     """
-    alone = group == user_group == user
-    return bool(mode & (_OTHERS_WRITE if alone else _GROUP_WRITES | _OTHERS_WRITE))
+    alone = state.st_gid == os.getegid() == os.geteuid()
+    return bool(state.st_mode & (_OTHERS_WRITE if alone else _GROUP_WRITES | _OTHERS_WRITE))
 
 
-def is_private(mode: int, owner: int, user: int) -> bool:
+def is_private(state: os.stat_result) -> bool:
     """Return true for what this user owns, and nobody else may use."""
-    return owner == user and not mode & _NOT_OWNER
+    return state.st_uid == os.geteuid() and not state.st_mode & _NOT_OWNER
 
 
-def keeps_names(mode: int, owner: int, group: int, *, user: int, user_group: int) -> bool:
+def keeps_names(state: os.stat_result) -> bool:
     """Return true for a folder in which nobody else can rename what this user has made."""
-    if is_foreign(owner, user):
-        return False
-    written = writable_by_others(mode, group, user=user, user_group=user_group)
-    return bool(mode & _STICKY) or not written
+    return not is_foreign(state) and (
+        bool(state.st_mode & stat.S_ISVTX) or not writable_by_others(state)
+    )
 
 
 _HEAD = 64 << 10
@@ -146,7 +144,7 @@ def follow_own_link(given: str) -> str:
         state = os.lstat(given)
         if not stat.S_ISLNK(state.st_mode):
             return given
-        if not is_foreign(state.st_uid, os.geteuid()):
+        if not is_foreign(state):
             return os.path.realpath(given)
     except OSError:  # nothing is there, or others exchange it at this moment
         return given

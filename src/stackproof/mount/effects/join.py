@@ -163,18 +163,17 @@ def _boot() -> str:
 
 def _folder() -> str:
     """Return a folder on this node that nobody else may write to."""
-    user = os.geteuid()
     given = os.environ.get("XDG_RUNTIME_DIR", "")
-    if given.startswith("/") and _is_private(given, user):
+    if given.startswith("/") and _is_private(given):
         return given
     # Not the folder of clusters: nodes see that one with what is shared, open to all their users.
     for place in _PLACES:
-        path = f"{place}/stackproof-join-{user}"
+        path = f"{place}/stackproof-join-{os.geteuid()}"
         try:  # noqa: SIM105 - contextlib takes longer to import
             os.mkdir(path, 0o700)
         except OSError:  # it is there, or cannot be
             pass
-        if _is_private(path, user):
+        if _is_private(path):
             return path
     raise MountFailure(
         "not-permitted",
@@ -183,9 +182,9 @@ def _folder() -> str:
     )
 
 
-def _is_private(path: str, user: int) -> bool:
+def _is_private(path: str) -> bool:
     try:
         state = os.lstat(path)
     except OSError:
         return False
-    return stat.S_ISDIR(state.st_mode) and is_private(state.st_mode, state.st_uid, user)
+    return stat.S_ISDIR(state.st_mode) and is_private(state)

@@ -43,11 +43,7 @@ def _check_owner(path: str) -> None:
     """
     why = folder.fault(os.stat(path), shared=folder.is_shared(Path(path)))
     for above in Path(path).parents:
-        state = os.stat(above)
-        kept = outputs.keeps_names(
-            state.st_mode, state.st_uid, state.st_gid, user=os.geteuid(), user_group=os.getegid()
-        )
-        if not kept and not folder.is_shared(above):
+        if not outputs.keeps_names(os.stat(above)) and not folder.is_shared(above):
             why = why or f"can be exchanged by others: see the mode of `{above}`"
     if why:
         raise folder.refused(path, f"would be started, to ask for its library, and {why}")

@@ -153,14 +153,7 @@ def _check_own(path: Path, state: os.stat_result) -> None:
         raise _not_own(path, why)
     for folder in (Path(folders.real_path(path)).parent, path.parent):
         around = folder.stat()
-        kept = outputs.keeps_names(
-            around.st_mode,
-            around.st_uid,
-            around.st_gid,
-            user=os.geteuid(),
-            user_group=os.getegid(),
-        )
-        if not kept:
+        if not outputs.keeps_names(around):
             raise _not_own(folder, folders.fault(around))
 
 

@@ -98,16 +98,15 @@ def fault(state: os.stat_result, *, shared: bool = False, private: bool = False)
     Own or root's, and not writable for others; `private` asks for the user's own that nobody else
     may use. `shared`: several users write there on purpose, and only `private` asks more.
     """
-    user = os.geteuid()
-    if private and not outputs.is_private(state.st_mode, state.st_uid, user):
-        if state.st_uid == user:
+    if private and not outputs.is_private(state):
+        if state.st_uid == os.geteuid():
             return f"is not for you alone: its mode is {stat.S_IMODE(state.st_mode):04o}"
         return f"belongs to {owner_text(state.st_uid)}"
     if shared or private:
         return ""
-    if outputs.is_foreign(state.st_uid, user):
+    if outputs.is_foreign(state):
         return f"belongs to {owner_text(state.st_uid)}"
-    if outputs.writable_by_others(state.st_mode, state.st_gid, user=user, user_group=os.getegid()):
+    if outputs.writable_by_others(state):
         return f"can be written to by others: its mode is {stat.S_IMODE(state.st_mode):04o}"
     return ""
 
@@ -174,7 +173,12 @@ class OpenFolder:
             if make is not None:
                 with contextlib.suppress(FileExistsError), _umask(exact=exact):
                     os.mkdir(name, make, dir_fd=self.descriptor)
-        return _opened(self.path / name, name, at=self.descriptor, shared=self.shared)
+        with _translated(self.path / name, link="is a link, which is not followed"):
+            descriptor = os.open(name, _FOLDER, dir_fd=self.descriptor)
+        if why := fault(os.fstat(descriptor), shared=self.shared):
+            os.close(descriptor)
+            raise refused(self.path / name, why)
+        return OpenFolder(path=self.path / name, descriptor=descriptor, shared=self.shared)
 
     def set_mode(self, mode: int) -> None:
         """Give the folder itself a mode."""
@@ -323,16 +327,8 @@ def open_folder(
             descriptor = _walked(path, make, hint, end=not private, exact=exact)
         shared = any_owner or is_shared(Path(os.readlink(f"/proc/self/fd/{descriptor}")))
         why = fault(os.fstat(descriptor), shared=shared, private=private)
-        if private and not why:
-            state = os.stat("..", dir_fd=descriptor)
-            if not outputs.keeps_names(
-                state.st_mode,
-                state.st_uid,
-                state.st_gid,
-                user=os.geteuid(),
-                user_group=os.getegid(),
-            ):
-                why = f"can be exchanged by others: see the mode of `{path.parent}`"
+        if private and not why and not outputs.keeps_names(os.stat("..", dir_fd=descriptor)):
+            why = f"can be exchanged by others: see the mode of `{path.parent}`"
     if why:
         os.close(descriptor)
         raise refused(path, why, hint)
@@ -392,7 +388,7 @@ def _walked(
             os.close(entry)
             if not (end or names):
                 raise refused(path, "is a link, which is not followed", hint)
-            if outputs.is_foreign(state.st_uid, os.geteuid()):
+            if outputs.is_foreign(state):
                 raise refused(path, f"leads through a link of {owner_text(state.st_uid)}", _LINK)
             names += reversed(target.split("/"))
             if target.startswith("/"):
@@ -437,22 +433,6 @@ def runtime_folder(environment: Mapping[str, str] | None = None) -> Path | None:
         own = stat.S_ISDIR(state.st_mode) and state.st_uid == os.geteuid() and not fault(state)
         return path if own and path.is_absolute() else None
     return None
-
-
-def _opened(
-    path: Path,
-    name: str,
-    *,
-    at: int,
-    shared: bool,
-) -> OpenFolder:
-    with _translated(path, link="is a link, which is not followed"):
-        descriptor = os.open(name, _FOLDER, dir_fd=at)
-    why = fault(os.fstat(descriptor), shared=shared)
-    if why:
-        os.close(descriptor)
-        raise refused(path, why)
-    return OpenFolder(path=path, descriptor=descriptor, shared=shared)
 
 
 @contextlib.contextmanager
