@@ -231,7 +231,7 @@ def test_remove_a_tree_that_is_closed_to_its_owner(tmp_path):
 
 
 def test_remove_what_is_not_ours(monkeypatch, tmp_path):
-    def refuses(_: str) -> None:
+    def refuses(*_: object, **__: object) -> None:
         raise PermissionError(errno.EPERM, "no")
 
     (tmp_path / "file").touch()

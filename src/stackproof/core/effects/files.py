@@ -28,11 +28,15 @@ from stackproof.core.limits import Limit
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def remove_tree(name: str, *, at: int | None = None) -> None:
-    """Delete a folder, in the open folder `at` where that is given; raises `OSError`.
+def remove_entry(name: str, *, at: int | None = None) -> None:
+    """Delete a file, a link itself, or a folder with all in it, in the open folder `at` if given.
 
     Folders that their owner may not write to, as installed software has them, are opened first.
+    Raises `OSError`.
     """
+    if not stat.S_ISDIR(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode):
+        os.unlink(name, dir_fd=at)
+        return
     top = _open_to_delete(name, at)
     try:
         _empty(top, top)
@@ -369,13 +373,9 @@ def remove(path: os.PathLike[str] | str) -> None:
     A symbolic link is deleted itself, never what it points to. Folders that their owner may not
     write to (as installed software has them) are opened first. Raises `StackproofError`.
     """
-    target = os.fspath(path)
     try:
-        if os.path.isdir(target) and not os.path.islink(target):
-            remove_tree(target)
-        else:
-            os.unlink(target)
+        remove_entry(os.fspath(path))
     except FileNotFoundError:
         return
     except OSError as error:
-        raise translate(error, target) from error
+        raise translate(error, path) from error

@@ -258,13 +258,7 @@ class OpenFolder:
         """Delete a file, a link itself, or a whole tree; nothing happens where it is not there."""
         _check_plain(self.path, name)
         with _translated(self.path / name), contextlib.suppress(FileNotFoundError):
-            try:
-                os.unlink(name, dir_fd=self.descriptor)
-            except (IsADirectoryError, PermissionError):
-                state = self.state(name)
-                if state is None or not stat.S_ISDIR(state.st_mode):
-                    raise
-                files.remove_tree(name, at=self.descriptor)
+            files.remove_entry(name, at=self.descriptor)
 
     def sync(self) -> None:
         """Have the names of this folder on the disk."""

@@ -12,7 +12,6 @@ import os
 import shutil
 import stat
 from collections.abc import Iterator
-from types import TracebackType
 from typing import IO, Self
 
 from stackproof.core import limits
@@ -48,12 +47,7 @@ class ForeignTree:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -178,11 +172,7 @@ class ForeignTree:
             self._last(path, follow=False) as (folder, name),
             contextlib.suppress(FileNotFoundError),
         ):
-            state = os.stat(name, dir_fd=folder, follow_symlinks=False)
-            if stat.S_ISDIR(state.st_mode):
-                files.remove_tree(name, at=folder)
-            else:
-                os.unlink(name, dir_fd=folder)
+            files.remove_entry(name, at=folder)
 
     def real(self, path: str) -> str:
         """Return the path without links that a path leads to; the last name may not be there."""
