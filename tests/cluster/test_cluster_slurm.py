@@ -31,6 +31,7 @@ from stackproof.cluster.effects import up as cluster_up
 from stackproof.cluster.model import ClusterSpec, ClusterState
 from stackproof.cluster.slurm import SlurmSpec, SpankPlugin, User, parse_user
 from stackproof.core.errors import ExitCode, Reason
+from stackproof.core.value import replace
 
 COVERS = ("cluster/effects/plugin.py",)
 
@@ -89,8 +90,10 @@ def slurm(shared):
 def as_user(
     state: ClusterState, who: User, *argv: str, **env: str
 ) -> subprocess.CompletedProcess[str]:
+    rights = ("setpriv", f"--reuid={who.uid}", f"--regid={who.gid}", "--init-groups", "--")
+    start = ("env", f"--chdir={who.home}", f"HOME={who.home}")
     return subprocess.run(
-        model.enter_argv(state, None, argv, who.home, who),
+        model.enter_argv(state, None, (*rights, *start, *argv)),
         env={**os.environ, **env}, stdin=subprocess.DEVNULL, capture_output=True,
         text=True, timeout=600, check=False,
     )  # fmt: skip
@@ -220,11 +223,7 @@ def test_a_users_home_is_on_all_nodes_and_closed_to_others(slurm):
 
 def test_a_user_of_this_machine_is_there_as_well(slurm):
     nobody = cluster_exec.user(slurm, "nobody")
-    done = subprocess.run(
-        model.enter_argv(slurm, None, ("srun", "id", "-un"), "/", nobody),
-        stdout=subprocess.PIPE, text=True, timeout=600, check=True,
-    )  # fmt: skip
-    assert done.stdout == "nobody\n"
+    assert as_user(slurm, replace(nobody, home="/"), "srun", "id", "-un").stdout == "nobody\n"
     with refused(Reason.INVALID_VALUE):
         cluster_exec.user(slurm, "carol")
 

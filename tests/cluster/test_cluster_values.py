@@ -204,9 +204,9 @@ def test_switching_off_undoes_switching_on():
 
 
 def test_entering_keeps_the_environment_and_sets_the_folder():
-    argv = model.enter_argv(state(), "node2", ("hostname", "-f"), "/tmp/x")
+    argv = model.enter_argv(state(), "node2", ("hostname", "-f"))
     assert argv[:3] == ("nsenter", "--target", "104")
-    assert argv[-5:] == ("--", "env", "--chdir=/tmp/x", "hostname", "-f")
+    assert argv[-5:] == ("--", "env", "--chdir=/", "hostname", "-f")
     assert "--user" not in argv
     assert not [word for word in argv if "ignore" in word]
 

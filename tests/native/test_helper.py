@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 from msgspec import Struct
 
 from images import make_image
-from machine import HELPER, NOBODY, Machine, loop_devices, mount, reasons
+from machine import HELPER, NOBODY, Machine, assert_free, mount, reasons
 from need import need
 from stackproof.core.errors import Reason
 from stackproof.core.value import replace
@@ -241,7 +240,7 @@ def test_many_at_once(way):
     script = f"for i in $(seq 30); do {line} cat {_POINT}/bin/hello & done; wait"
     done = way.run("sh", "-c", script)
     assert done.stdout.count("echo hello from the image") == 30, done.stderr
-    _assert_free(way.machine.folder / "a.squashfs")
+    assert_free(way.machine.folder / "a.squashfs")
 
 
 @pytest.mark.parametrize("end", ["exit 0", "kill -9 $$"])
@@ -258,15 +257,7 @@ def test_nothing_is_left_while_the_machine_goes_on(way, end):
     waited, mounts = done.stdout.replace("Killed", "").split()[-2:]
     assert int(waited) < 100
     assert mounts == "0"
-    _assert_free(way.machine.folder / "a.squashfs")
-
-
-def _assert_free(image: Path) -> None:
-    """Wait until no loop device has the image: freeing them happens behind the last user."""
-    end = time.monotonic() + 600
-    while loop_devices(image) and time.monotonic() < end:
-        time.sleep(0.02)
-    assert loop_devices(image) == []
+    assert_free(way.machine.folder / "a.squashfs")
 
 
 def test_squashfuse_can_be_chosen_with_rights(way):

@@ -36,7 +36,7 @@ def machine(tmp_path):
 def on_login(state: ClusterState, folder: Path, line: str) -> subprocess.CompletedProcess[str]:
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     return subprocess.run(
-        cluster_model.enter_argv(state, None, ("bash", "-c", line), str(folder)),
+        cluster_model.enter_argv(state, None, ("env", f"--chdir={folder}", "bash", "-c", line)),
         env={**os.environ, "PATH": path}, stdin=subprocess.DEVNULL, capture_output=True,
         text=True, timeout=600, check=False,
     )  # fmt: skip

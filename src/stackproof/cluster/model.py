@@ -18,7 +18,7 @@ import re
 from typing import ClassVar
 
 from stackproof.cluster import slurm as cluster_slurm
-from stackproof.cluster.slurm import NODE_SPOOL, SLURM_CONF, SlurmFacts, SlurmSpec, User
+from stackproof.cluster.slurm import NODE_SPOOL, SLURM_CONF, SlurmFacts, SlurmSpec
 from stackproof.core.errors import Problem, Reason, StackproofError, fail
 from stackproof.core.value import Value
 
@@ -371,43 +371,21 @@ def switch_argv(program: str, names: tuple[str, ...], delay_us: float) -> tuple[
     return (program, str(round(delay_us * 1000)), *ports)
 
 
-def enter_argv(
-    state: ClusterState,
-    node: str | None,
-    argv: tuple[str, ...],
-    cwd: str = "/",
-    user: User | None = None,
-) -> tuple[str, ...]:
-    """Return the command line that runs `argv` on a node, on the head for None.
+def enter_argv(state: ClusterState, node: str | None, argv: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the command line that runs `argv` on a node, on the head for None, in its root folder.
 
-    The environment is kept; with Slurm, SLURM_CONF is added. `cwd` is a folder there. With `user`
-    (see `stackproof.cluster.effects.exec.user`) it runs with that user's rights, groups and HOME.
-    The exit code is the program's own; a missing program is 127, a missing folder 125 (env(1)).
-    Raises `StackproofError` (NODE_UNREACHABLE) when there is no such node, (NOT_PERMITTED) for
-    another user in a cluster without root.
+    The environment is kept; with Slurm, SLURM_CONF is added. The exit code is the program's own; a
+    missing program is 127 (env(1)). Raises `StackproofError` (NODE_UNREACHABLE) when there is no
+    such node.
     """
     target = state.node(node)
-    if user and state.rootless:
-        raise fail(
-            Reason.NOT_PERMITTED,
-            f"a cluster in a user namespace has one user, who is not `{user.name}`",
-            hint="bring the cluster up as root to have others in it",
-        )
     # Without --preserve-credentials nsenter calls setgroups, which a user namespace made without
     # rights denies.
     entering = ("--user", "--preserve-credentials") if state.rootless else ()
-    become = (
-        ("setpriv", f"--reuid={user.uid}", f"--regid={user.gid}", "--init-groups", "--")
-        if user
-        else ()
-    )
-    settings = [f"SLURM_CONF={SLURM_CONF}"] if state.slurm else []
-    if user:
-        settings += [f"HOME={user.home}", f"USER={user.name}", f"LOGNAME={user.name}"]
+    settings = (f"SLURM_CONF={SLURM_CONF}",) if state.slurm else ()
     return (
         *_pinned(target), "nsenter", "--target", str(target.pid), *entering,
-        "--mount", "--uts", "--ipc", "--net", "--pid",
-        "--", *become, "env", f"--chdir={cwd}", *settings, *argv,
+        "--mount", "--uts", "--ipc", "--net", "--pid", "--", "env", "--chdir=/", *settings, *argv,
     )  # fmt: skip
 
 

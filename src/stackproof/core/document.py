@@ -478,9 +478,9 @@ _PYTHON_TYPES: dict[type, str] = {
 }
 
 
-def _one_line(message: str, limit: int = 160) -> str:
+def _one_line(message: str) -> str:
     line = " ".join(message.split())
-    return line if len(line) <= limit else f"{line[:limit]}…"
+    return line if len(line) <= 160 else f"{line[:160]}…"
 
 
 def _hint_of(node: Mapping[str, Any]) -> str | None:

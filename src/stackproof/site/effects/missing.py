@@ -48,9 +48,7 @@ class MissingFacts(Value):
     next: str = ""
 
 
-def find_missing(
-    options: MissingOptions, environment: Mapping[str, str] | None = None
-) -> MissingFacts:
+def find_missing(options: MissingOptions) -> MissingFacts:
     """Return what this machine says that a site file, or a shipped site, does not state.
 
     Raises `StackproofError` with all problems of the file, USAGE for a partition that is not told.
@@ -62,11 +60,10 @@ def find_missing(
     found = read_capture(
         probe.captured(options.capture_file), name=site.name, preferred=_preferred(site)
     )
-    env = os.environ if environment is None else environment
-    part = _part(options, found, env)
+    part = _part(options, found, os.environ)
     asking = Asking(
         part=part,
-        partition="" if part is Part.LOGIN else _partition(options, site, env),
+        partition="" if part is Part.LOGIN else _partition(options, site, os.environ),
         host=None if options.capture_file else _host(),
     )
     unstated = missing.find_unstated(document.data, found, asking)

@@ -14,7 +14,7 @@ import fcntl
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -415,13 +415,12 @@ def one_private_folder(paths: Sequence[Path], *, hint: str) -> Path:
     return private_folder(paths[-1], hint=hint)
 
 
-def runtime_folder(environment: Mapping[str, str] | None = None) -> Path | None:
+def runtime_folder() -> Path | None:
     """Return `$XDG_RUNTIME_DIR`, None where that is not this user's own folder for itself.
 
     sudo(8) and jobs hand on that of somebody else.
     """
-    env = os.environ if environment is None else environment
-    path = Path(env.get("XDG_RUNTIME_DIR") or ".")
+    path = Path(os.environ.get("XDG_RUNTIME_DIR") or ".")
     with contextlib.suppress(OSError):
         state = os.lstat(path)
         own = stat.S_ISDIR(state.st_mode) and state.st_uid == os.geteuid() and not fault(state)
