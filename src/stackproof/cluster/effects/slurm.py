@@ -144,7 +144,7 @@ _PAUSE_S = 0.01
 _LISTEN = "0A"  # TCP_LISTEN in include/net/tcp_states.h, as /proc/net/tcp writes it
 _KEY_BYTES = 1024
 _TAIL_LINES = 12
-_TOOLS = ("slurmctld", "slurmd", "srun", "sinfo", "scontrol", "munged", "setpriv", "taskset")
+_TOOLS = ("slurmctld", "slurmd", "srun", "sinfo", "scontrol", "munged", "taskset")
 _BAD = re.compile(r"\b(error|fatal): ")
 # States in which Slurm gives a node no job, or not yet; `*` after any: no answer. See sinfo(1).
 _UNUSABLE = ("down", "unknown", "future", "power", "reboot")
