@@ -119,7 +119,7 @@ def test_a_folder_that_others_could_use_is_refused(action, runtime, capsys):
 
 
 @pytest.mark.parametrize("action", ["up", "down", "status"])
-def test_a_link_in_the_place_of_the_folder_is_refused(action, runtime, tmp_path, capsys):
+def test_a_link_in_the_place_of_the_folder_is_refused(action, runtime, tmp_path):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir(mode=0o700)
     (runtime / "stackproof").symlink_to(elsewhere)

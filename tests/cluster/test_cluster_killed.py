@@ -30,7 +30,6 @@ from stackproof.core.errors import Reason
 
 pytestmark = [pytest.mark.machine, pytest.mark.usefixtures("runtime")]
 
-CONNECT = "import socket; print(socket.socket().connect_ex(('node1', 9)))"  # 111: refused
 QUICK = SlurmSpec(settings=("KillWait=1",))
 
 

@@ -127,7 +127,7 @@ def test_no_namespaces_is_an_error_that_says_so(runtime):
     assert marked(runtime) == []
 
 
-def test_a_full_disk_is_an_error_that_leaves_no_cluster(tmp_path):
+def test_a_full_disk_is_an_error_that_leaves_no_cluster():
     need("root")
     script = (
         "import os\n"

@@ -175,34 +175,28 @@ def test_a_daemon_that_writes_without_an_end_is_not_listened_to(monkeypatch):
     assert len(done.stdout) < 200_000
 
 
+_DEAF = "trap '' TERM; sh -c \"trap '' TERM; sleep 60\" & echo $! $$ > pids; sleep 60"
+
+
 @pytest.mark.battery
-def test_a_timeout_keeps_what_was_written_and_leaves_no_child(tmp_path):
-    pids = tmp_path / "pids"
-    script = f"echo before; sleep 60 & echo $! $$ > {pids}; wait"
-    done = run.run(shell(script, timeout_s=1.5))
-    assert done.timed_out
-    assert done.stdout == b"before\n"
-    assert done.returncode == -signal.SIGTERM
+@pytest.mark.parametrize(
+    ("script", "number"),
+    [
+        ("sleep 60 & echo $! $$ > pids; wait", signal.SIGTERM),
+        (_DEAF, signal.SIGKILL),
+        # The child of a leader that has gone.
+        ("(trap '' TERM; exec >&- 2>&-; sleep 60) & echo $! > pids; sleep 60", signal.SIGTERM),
+    ],
+    ids=["polite", "deaf", "deaf child"],
+)
+def test_a_timeout_keeps_what_was_written_and_leaves_no_child(
+    tmp_path, monkeypatch, script, number
+):
+    monkeypatch.setattr(run, "_STOP_WAIT_S", 0.3 if script == _DEAF else run._STOP_WAIT_S)
+    done = run.run(shell(f"echo before; {script}", timeout_s=1.5, cwd=os.fspath(tmp_path)))
+    assert (done.timed_out, done.stdout, done.returncode) == (True, b"before\n", -number)
     assert done.seconds < 20
-    assert all(ended(int(pid)) for pid in pids.read_text().split())
-
-
-@pytest.mark.battery
-def test_a_timeout_ends_who_does_not_listen(tmp_path, monkeypatch):
-    monkeypatch.setattr(run, "_STOP_WAIT_S", 0.3)
-    pids = tmp_path / "pids"
-    script = f"trap '' TERM; sh -c \"trap '' TERM; sleep 60\" & echo $! $$ > {pids}; sleep 60"
-    done = run.run(shell(script, timeout_s=1.5))
-    assert (done.timed_out, done.returncode) == (True, -signal.SIGKILL)
-    assert all(ended(int(pid)) for pid in pids.read_text().split())
-
-
-@pytest.mark.battery
-def test_a_timeout_ends_the_deaf_child_of_a_leader_that_has_gone(tmp_path):
-    pids = tmp_path / "pids"
-    script = f"(trap '' TERM; exec >/dev/null 2>&1; sleep 60) & echo $! > {pids}; sleep 60"
-    assert run.run(shell(script, timeout_s=1.5)).timed_out
-    assert ended(int(pids.read_text()))
+    assert all(ended(int(pid)) for pid in (tmp_path / "pids").read_text().split())
 
 
 @pytest.mark.battery
@@ -264,8 +258,6 @@ def test_an_interrupt_while_a_program_starts_leaves_no_child(tmp_path, monkeypat
 
 @pytest.mark.battery
 def test_a_second_interrupt_does_not_wait(tmp_path):
-    pids = tmp_path / "pids"
-    script = f"trap '' TERM; sh -c \"trap '' TERM; sleep 60\" & echo $! $$ > {pids}; sleep 60"
     program = textwrap.dedent(f"""
         import signal
         from stackproof.core.command import Command
@@ -274,7 +266,7 @@ def test_a_second_interrupt_does_not_wait(tmp_path):
         signal.signal(signal.SIGALRM, signal.default_int_handler)
         signal.setitimer(signal.ITIMER_REAL, 1, 0.5)
         try:
-            run.run(Command(argv=("sh", "-c", {script!r})))
+            run.run(Command(argv=("sh", "-c", {_DEAF!r}), cwd={str(tmp_path)!r}))
         except KeyboardInterrupt:
             signal.setitimer(signal.ITIMER_REAL, 0)
             print("unwound")
@@ -283,7 +275,7 @@ def test_a_second_interrupt_does_not_wait(tmp_path):
         [sys.executable, "-c", program], capture_output=True, timeout=600, check=True
     )
     assert done.stdout == b"unwound\n"
-    assert all(ended(int(pid)) for pid in pids.read_text().split())
+    assert all(ended(int(pid)) for pid in (tmp_path / "pids").read_text().split())
 
 
 def test_log_and_replay(tmp_path):

@@ -81,7 +81,7 @@ def test_binds_are_read_only_unless_asked(tmp_path):
     assert list((tmp_path / "closed").iterdir()) == []
 
 
-def test_scratch_is_empty_writable_and_gone(tmp_path):
+def test_scratch_is_empty_writable_and_gone():
     assert out(boxed("echo x > /scratch/a; ls /scratch", scratch=("/scratch",))) == ["a"]
     assert not Path("/scratch").exists()
 

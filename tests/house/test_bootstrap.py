@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,8 +24,6 @@ TABLE = [
 SYSTEMS = ("apt", "dnf", "zypper")
 # What the script itself uses, and nothing of what it looks for.
 _TOOLS = ("dirname", "env", "cat", "sha256sum", "sort", "rm", "mkdir", "tail", "nproc")
-
-Run = Callable[..., tuple[subprocess.CompletedProcess[str], list[str]]]
 
 
 @pytest.fixture
@@ -299,7 +296,7 @@ def test_packages_are_named_for_every_system(bootstrap, word, system):
 
 
 @pytest.mark.battery
-def test_packages_of_apt_are_there(tmp_path):
+def test_packages_of_apt_are_there():
     """Every name that is asked of apt is one that this machine's apt can install."""
     need("apt")
     argv = [ROOT / "tools" / "bootstrap", "--print", "test", "apt"]

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -60,8 +59,6 @@ if words[0] == "bench":
 if words[0] == "run" and words[words.index("--inject") + 1].endswith("/openmpi.squashfs"):
     sys.exit(8)
 """
-
-Demo = Callable[..., list[str]]
 
 
 @pytest.fixture

@@ -49,6 +49,6 @@ def test_modes_are_given_by_descriptors():
     assert sorted(ALLOWED.keys() - found) == [], "no longer needed"
 
 
-def test_a_mode_by_a_path_is_seen(tmp_path):
+def test_a_mode_by_a_path_is_seen():
     code = "os.fchmod(1, 0)\nos.chmod(a, 0)\nPath(a).chmod(0)\nfolder.set_mode(0)\n"
     assert list(modes_by_path(ast.parse(code))) == [2, 3]

@@ -40,7 +40,6 @@ pytestmark = pytest.mark.battery
 ROUNDS = int(os.environ.get("STACKPROOF_ATTACK_ROUNDS") or 4)
 WATCHED = max(1, ROUNDS // 10)
 LABEL = "tiny/1:v1@here%zen2"
-_TREES_OF_A_TEST = 4
 _RPM_ROOT = "/opt/cray/pe/pmi/6.1.15"
 _UNPACK_RPM = """
 import sys

@@ -137,7 +137,7 @@ def test_what_recipes_ask_for_and_a_machine_does_not_tell_is_listed():
     assert missing.not_found(told, replace(both, part=Part.NODE)) == ()
 
 
-def test_the_first_days_page_states_an_external_with_its_source(tmp_path):
+def test_the_first_days_page_states_an_external_with_its_source():
     page = Path(__file__).parents[2] / "docs" / "how-to" / "first-day.md"
     (block,) = re.findall(r"```yaml\n(.*?)```", page.read_text(), re.DOTALL)
     site = parse_site(parse(f"name: mine\n{block}", file="mine.yaml"))
