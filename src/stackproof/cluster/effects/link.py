@@ -105,10 +105,8 @@ def _set_queues(state: ClusterState, rate_text: str | None, netem_us: float | No
 def _batch(state: ClusterState, node: str, program: str, lines: tuple[str, ...]) -> None:
     """Run lines of `ip` or `tc` on the network of a node."""
     script = Path(state.folder) / f"{program}-{node}.batch"
-    try:
+    with files.translated(script):
         script.write_text("\n".join(lines) + "\n", encoding="ascii")
-    except OSError as error:
-        raise files.translate(error, script) from error
     argv = model.enter_network_argv(state, node, (tool(program), "-batch", os.fspath(script)))
     command = Command(argv=argv, timeout_s=_TOOL_S)
     done = run(command)
@@ -179,10 +177,8 @@ def delay_switch() -> Path:
             "compiled, but `gcc` is not installed",
             hint=package_hint("gcc"),
         )
-    try:
+    with files.translated(program.parent):
         program.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise files.translate(error, program.parent) from error
     fresh = program.with_name(f".{program.name}.{os.getpid()}")
     command = Command(
         argv=(compiler, "-std=c11", "-O2", "-o", os.fspath(fresh), os.fspath(source)),

@@ -107,10 +107,9 @@ def every() -> dict[str, ClusterState | None]:
 
     Raises `StackproofError` (NOT_PERMITTED).
     """
-    try:
-        folders = sorted(path for path in base().iterdir() if path.is_dir())
-    except OSError as error:
-        raise files.translate(error, base()) from error
+    here = base()
+    with files.translated(here):
+        folders = sorted(path for path in here.iterdir() if path.is_dir())
     return {
         path.name: look(path) for path in folders if not model.problems(ClusterSpec(name=path.name))
     }

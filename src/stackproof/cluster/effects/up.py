@@ -271,14 +271,11 @@ def _spawn_head(link: socket.socket, folder: Path, *, rootless: bool) -> None:
         sys.executable, "-I", "-S", cluster_node.__file__,
         "head", str(link.fileno()), os.fspath(folder),
     )  # fmt: skip
-    try:
-        with open(folder / _LOG, "wb") as log:
-            done = subprocess.run(  # noqa: S603 - this Python and a module of ours
-                argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/",
-                pass_fds=(link.fileno(),), env=inner_environment(), check=False,
-            )  # fmt: skip
-    except OSError as error:
-        raise files.translate(error, folder / _LOG) from error
+    with files.translated(folder / _LOG), open(folder / _LOG, "wb") as log:
+        done = subprocess.run(  # noqa: S603 - this Python and a module of ours
+            argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/",
+            pass_fds=(link.fileno(),), env=inner_environment(), check=False,
+        )  # fmt: skip
     if done.returncode != 0:
         raise _start_failure(folder, "setsid failed", rootless)
 

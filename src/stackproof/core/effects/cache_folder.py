@@ -27,10 +27,8 @@ def alone(place: Path) -> Iterator[None]:
     Raises `StackproofError` (BUSY after an hour, DISK_FULL, NOT_PERMITTED).
     """
     folder = cache_kinds.locks_of("locks")
-    try:
+    with files.translated(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise files.translate(error, folder) from error
     busy = fail(Reason.BUSY, f"`{place}` is being made by somebody", hint="try again later")
     name = f"{place.parent.name}-{place.name}"
     with files.locked(folder / name, seconds=_PATIENCE_S, mode=0o600, busy=busy):

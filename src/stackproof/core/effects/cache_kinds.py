@@ -129,10 +129,8 @@ def in_use() -> None:
 def nobody_uses() -> Iterator[bool]:
     """Yield True where no process is using the cache; while this holds, none begins to."""
     path = _lock_path()
-    try:
+    with files.translated(path):
         descriptor = _open_lock(path)
-    except OSError as error:
-        raise files.translate(error, path) from error
     free = False
     try:
         with contextlib.suppress(OSError):

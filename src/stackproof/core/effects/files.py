@@ -118,6 +118,15 @@ def translate(error: OSError, path: os.PathLike[str] | str | bytes) -> Stackproo
     return fail(reason, message, where=Location(file=path), hint=hint)
 
 
+@contextlib.contextmanager
+def translated(path: os.PathLike[str] | str) -> Iterator[None]:
+    """Raise `StackproofError` for an `OSError` of what is done with `path`; see `translate`."""
+    try:
+        yield
+    except OSError as error:
+        raise translate(error, path) from error
+
+
 def _space_hint(path: str) -> str:
     """Return the hint for a file system that is full: only what is kept can lie elsewhere."""
     if Path(os.path.abspath(path)).is_relative_to(os.path.abspath(cache_home())):
@@ -130,7 +139,7 @@ def check_empty(folder: Path) -> None:
 
     Raises `StackproofError`: USAGE for a file or for a folder that holds something, NOT_PERMITTED.
     """
-    try:
+    with translated(folder):
         if folder.exists() and not folder.is_dir():
             raise fail(Reason.USAGE, f"`{folder}` is not a folder", hint="choose another -o")
         if folder.exists() and any(folder.iterdir()):
@@ -139,8 +148,6 @@ def check_empty(folder: Path) -> None:
                 f"`{folder}` is not empty, and holds no results of this",
                 hint="choose another -o",
             )
-    except OSError as error:
-        raise translate(error, folder) from error
 
 
 def _permission_hint(path: str) -> str:
@@ -212,10 +219,8 @@ def read_bounded(
     TOO_LARGE with the hint for more, FILE_MISSING, NOT_PERMITTED, INVALID_VALUE for a pipe that
     nobody writes to.
     """
-    try:
+    with translated(path):
         content = _opened(path, limit.bytes) if stream is None else stream.read(limit.bytes + 1)
-    except OSError as error:
-        raise translate(error, path) from error
     if content is None or len(content) > limit.bytes:
         raise fail(
             Reason.TOO_LARGE,
@@ -275,11 +280,12 @@ def copy(source: os.PathLike[str] | str, target: Path) -> None:
 
     Raises `StackproofError` (DISK_FULL, NOT_PERMITTED); an old file stays as it was then.
     """
-    try:
-        with open(source, "rb") as content, _replacing(os.fspath(target), 0o644) as stream:
-            shutil.copyfileobj(content, stream)
-    except OSError as error:  # of the source
-        raise translate(error, source) from error
+    with (
+        translated(source),
+        open(source, "rb") as content,
+        _replacing(os.fspath(target), 0o644) as stream,
+    ):
+        shutil.copyfileobj(content, stream)
 
 
 @contextlib.contextmanager
@@ -299,11 +305,9 @@ def locked(
     """
 
     def opened() -> int:
-        try:
+        with translated(path):
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
             return os.open(path, flags, mode)
-        except OSError as error:
-            raise translate(error, path) from error
 
     def still(descriptor: int) -> bool:
         return _is_still(descriptor, path)
@@ -360,11 +364,8 @@ def _try_lock(descriptor: int) -> bool:
 
 def sha256(path: os.PathLike[str] | str) -> str:
     """Return the SHA-256 of a file as hexadecimal digits; raises `StackproofError`."""
-    try:
-        with open(path, "rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
-    except OSError as error:
-        raise translate(error, path) from error
+    with translated(path), open(path, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def remove(path: os.PathLike[str] | str) -> None:
@@ -373,9 +374,5 @@ def remove(path: os.PathLike[str] | str) -> None:
     A symbolic link is deleted itself, never what it points to. Folders that their owner may not
     write to (as installed software has them) are opened first. Raises `StackproofError`.
     """
-    try:
+    with translated(path), contextlib.suppress(FileNotFoundError):
         remove_entry(os.fspath(path))
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise translate(error, path) from error

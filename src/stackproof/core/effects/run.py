@@ -261,11 +261,9 @@ class _Watched:
 
 
 def _opened(log: Path) -> io.FileIO:
-    try:
+    with files.translated(log):
         log.parent.mkdir(parents=True, exist_ok=True)
         return io.FileIO(log, "w")
-    except OSError as error:
-        raise files.translate(error, log) from error
 
 
 def _environment(command: Command) -> dict[str, str]:

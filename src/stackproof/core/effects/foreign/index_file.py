@@ -58,7 +58,7 @@ def read(folder: OpenFolder, name: str, *, seconds: float) -> bytes:
     """
     descriptor = folder.open_file(name, links=sys.maxsize)
     try:
-        with _translated(folder.path / name):
+        with files.translated(folder.path / name):
             _wait(lambda: _share(descriptor), seconds)
             return _sound(folder, name, descriptor)[0]
     finally:
@@ -75,7 +75,7 @@ def changing(
     """
     descriptor = folder.open_file(name, os.O_RDWR, links=2)  # one more while it is made
     try:
-        with _translated(folder.path / name):
+        with files.translated(folder.path / name):
             _wait(lambda: _share(descriptor) and _reserve(descriptor), seconds)
             content, journal = _sound(folder, name, descriptor, reserved=True)
             if journal:
@@ -87,7 +87,7 @@ def changing(
 
         def replace(new: bytes) -> None:
             if new != content:
-                with _translated(folder.path / name):
+                with files.translated(folder.path / name):
                     _commit(folder, name, descriptor, (content, new), seconds)
 
         yield content, replace
@@ -125,14 +125,6 @@ def _copied(content: bytes, journal: bytes = b"") -> Iterator[sqlite3.Connection
         copy.with_name(copy.name + _JOURNAL).write_bytes(journal)
         with contextlib.closing(sqlite3.connect(copy, isolation_level=None)) as connection:
             yield connection
-
-
-@contextlib.contextmanager
-def _translated(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise files.translate(error, path) from error
 
 
 # ------------------------------------------------------------------------------------------- locks

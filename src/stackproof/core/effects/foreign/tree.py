@@ -39,10 +39,8 @@ class ForeignTree:
     @classmethod
     def at(cls, folder: str | os.PathLike[str], rules: LinkRules = PLAIN) -> Self:
         """Open a folder of this machine; it may not be a link."""
-        try:
+        with files.translated(folder):
             return cls(os.open(folder, os.O_RDONLY | _FOLDER), rules, name=os.fspath(folder))
-        except OSError as error:
-            raise files.translate(error, folder) from error
 
     def __enter__(self) -> Self:
         return self

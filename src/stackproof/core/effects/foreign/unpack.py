@@ -131,10 +131,8 @@ def _filled(packed: Packed, holder: int, rules: UnpackRules) -> tuple[int, int]:
 
 def _most_of(packed: Packed, rules: UnpackRules) -> tuple[int, int]:
     """Return the bytes and entries that an image may have, by the rules and by its own size."""
-    try:
+    with files.translated(packed.path):
         size = os.stat(packed.path).st_size
-    except OSError as error:
-        raise files.translate(error, packed.path) from error
     grown = limits.GIB + limits.IMAGE_RATIO.bytes * size
     return min(rules.most.bytes, grown), rules.most.count
 
@@ -159,10 +157,8 @@ def expand(packed: str, plain: int, most: int) -> Ended:
 @contextlib.contextmanager
 def _image(path: str) -> Iterator[int]:
     """Open an image for a parser; the errors of both get their words here."""
-    try:
+    with files.translated(path):
         image = parser.open_image(path)
-    except OSError as error:
-        raise files.translate(error, path) from error
     try:
         yield image
     except StartError as error:
