@@ -122,9 +122,7 @@ def _is_for_root(folder: OpenFolder) -> bool:
         return False
     why = foreign_folder.fault(os.fstat(folder.descriptor))
     for above in Path(os.readlink(f"/proc/self/fd/{folder.descriptor}")).parents:
-        state = os.stat(above)
-        mode, uid, gid = state.st_mode, state.st_uid, state.st_gid
-        if not outputs.keeps_names(mode, uid, gid, user=outputs.ROOT, user_group=outputs.ROOT):
+        if not outputs.keeps_names(os.stat(above)):
             why = why or f"lies in `{above}`, where others may exchange it"
     if why:
         hint = f"as root, {foreign_folder.SHARED} counts only for folders of root: unset it"
