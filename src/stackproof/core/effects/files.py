@@ -28,6 +28,15 @@ from stackproof.core.limits import Limit
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
+@contextlib.contextmanager
+def closing(descriptor: int) -> Iterator[int]:
+    """Give a descriptor that is closed at the end."""
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
 def remove_entry(name: str, *, at: int | None = None) -> None:
     """Delete a file, a link itself, or a folder with all in it, in the open folder `at` if given.
 
@@ -37,19 +46,13 @@ def remove_entry(name: str, *, at: int | None = None) -> None:
     if not stat.S_ISDIR(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode):
         os.unlink(name, dir_fd=at)
         return
-    top = _open_to_delete(name, at)
-    try:
+    with closing(_open_to_delete(name, at)) as top:
         _empty(top, top)
         while inner := os.listdir(top):
             for below in inner:
-                descriptor = _open_to_delete(below, top)
-                try:
+                with closing(_open_to_delete(below, top)) as descriptor:
                     _empty(descriptor, top)
-                finally:
-                    os.close(descriptor)
                 os.rmdir(below, dir_fd=top)
-    finally:
-        os.close(top)
     os.rmdir(name, dir_fd=at)
 
 
@@ -67,14 +70,13 @@ def _empty(descriptor: int, top: int) -> None:
 
 def _open_to_delete(name: str, at: int | None) -> int:
     """Open a folder, and let its owner write to it."""
-    handle = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
-    try:
+    with closing(
+        os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+    ) as handle:
         state = os.fstat(handle)
         if state.st_uid == os.geteuid() and stat.S_IMODE(state.st_mode) & 0o700 != 0o700:
             os.chmod(f"/proc/self/fd/{handle}", 0o700)
         return os.open(".", _FOLDER, dir_fd=handle)
-    finally:
-        os.close(handle)
 
 
 _CHUNK = 1 << 20
@@ -234,8 +236,7 @@ def read_bounded(
 def _opened(path: os.PathLike[str] | str, most: int) -> bytes | None:
     """Return a file's bytes, one more than allowed at most; None where more are known of."""
     # Without O_NONBLOCK the open itself waits where nobody writes to a pipe.
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    try:
+    with closing(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)) as descriptor:
         state = os.fstat(descriptor)
         if stat.S_ISFIFO(state.st_mode):
             return _of_pipe(descriptor, path, most + 1)
@@ -244,8 +245,6 @@ def _opened(path: os.PathLike[str] | str, most: int) -> bytes | None:
         os.set_blocking(descriptor, True)  # a terminal waits for its user
         with open(descriptor, "rb", closefd=False) as stream:
             return stream.read(most + 1)
-    finally:
-        os.close(descriptor)
 
 
 def _of_pipe(descriptor: int, path: os.PathLike[str] | str, most: int) -> bytes:
@@ -331,8 +330,7 @@ def held(
     """
     end, told = time.monotonic() + seconds, False
     while True:
-        descriptor = opened()
-        try:
+        with closing(opened()) as descriptor:
             while not _try_lock(descriptor):
                 if time.monotonic() > end:
                     raise busy
@@ -343,8 +341,6 @@ def held(
             if still(descriptor):
                 yield descriptor
                 return
-        finally:
-            os.close(descriptor)
 
 
 def _is_still(descriptor: int, path: Path) -> bool:

@@ -361,9 +361,8 @@ def _signal_group(process: subprocess.Popen[bytes], number: int) -> None:
 
 def _wait_unreaped(pid: int, timeout_s: float) -> None:
     """Wait until a child has ended, without taking its exit status; see pidfd_open(2)."""
-    with contextlib.suppress(ProcessLookupError):
-        descriptor = os.pidfd_open(pid)
-        try:
-            select.select([descriptor], [], [], timeout_s)
-        finally:
-            os.close(descriptor)
+    with (
+        contextlib.suppress(ProcessLookupError),
+        files.closing(os.pidfd_open(pid)) as descriptor,
+    ):
+        select.select([descriptor], [], [], timeout_s)

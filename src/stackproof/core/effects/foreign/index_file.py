@@ -56,13 +56,12 @@ def read(folder: OpenFolder, name: str, *, seconds: float) -> bytes:
     Raises `DamagedIndexError`, `OtherIndexError`, `BusyIndexError` when somebody's change takes
     more than so many seconds, and `StackproofError` for what is no plain file.
     """
-    descriptor = folder.open_file(name, links=sys.maxsize)
-    try:
-        with files.translated(folder.path / name):
-            _wait(lambda: _share(descriptor), seconds)
-            return _sound(folder, name, descriptor)[0]
-    finally:
-        os.close(descriptor)  # and so the locks
+    with (
+        files.closing(folder.open_file(name, links=sys.maxsize)) as descriptor,  # and so the locks
+        files.translated(folder.path / name),
+    ):
+        _wait(lambda: _share(descriptor), seconds)
+        return _sound(folder, name, descriptor)[0]
 
 
 @contextlib.contextmanager
@@ -73,8 +72,8 @@ def changing(
 
     Raises as `read`.
     """
-    descriptor = folder.open_file(name, os.O_RDWR, links=2)  # one more while it is made
-    try:
+    # It has one name more while it is made.
+    with files.closing(folder.open_file(name, os.O_RDWR, links=2)) as descriptor:
         with files.translated(folder.path / name):
             _wait(lambda: _share(descriptor) and _reserve(descriptor), seconds)
             content, journal = _sound(folder, name, descriptor, reserved=True)
@@ -91,8 +90,6 @@ def changing(
                     _commit(folder, name, descriptor, (content, new), seconds)
 
         yield content, replace
-    finally:
-        os.close(descriptor)
 
 
 @contextlib.contextmanager
@@ -227,11 +224,8 @@ def _journal(folder: OpenFolder, name: str) -> bytes:
     """Return the journal of a change that was interrupted; nothing where none was."""
     if folder.state(name) is None:
         return b""
-    descriptor = folder.open_file(name)
-    try:
+    with files.closing(folder.open_file(name)) as descriptor:
         content = _content(descriptor)
-    finally:
-        os.close(descriptor)
     if content[-8:] == _MAGIC and content[-16:-12] != bytes(4):
         raise DamagedIndexError("its journal names another journal, which neither uenv nor we make")
     return content if content[:1].strip(b"\0") else b""

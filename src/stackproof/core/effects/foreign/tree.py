@@ -80,12 +80,11 @@ class ForeignTree:
 
     def names(self, path: str = "") -> tuple[str, ...]:
         """Return the sorted names in a folder."""
-        with self._last(path) as (folder, name):
-            descriptor = os.open(name, os.O_RDONLY | _FOLDER, dir_fd=folder)
-            try:
-                return tuple(sorted(os.listdir(descriptor)))
-            finally:
-                os.close(descriptor)
+        with (
+            self._last(path) as (folder, name),
+            files.closing(os.open(name, os.O_RDONLY | _FOLDER, dir_fd=folder)) as descriptor,
+        ):
+            return tuple(sorted(os.listdir(descriptor)))
 
     def open(self, path: str) -> int:
         """Return a descriptor to read a regular file."""
@@ -279,8 +278,7 @@ class ForeignTree:
 
 def set_mode(folder: int, name: str, mode: int) -> None:
     """Set the mode of a file or folder in an open folder; raises `OSError`, also for a link."""
-    descriptor = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
-    try:
+    with files.closing(
+        os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    ) as descriptor:
         os.chmod(f"/proc/self/fd/{descriptor}", mode)
-    finally:
-        os.close(descriptor)

@@ -90,15 +90,14 @@ def unpack(packed: Packed, into: str | os.PathLike[str], rules: UnpackRules) -> 
     target = Path(os.path.abspath(into))
     holder = ""
     try:
-        parent = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
+        with files.closing(
+            os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        ) as parent:
             holder = tempfile.mkdtemp(dir=target.parent, prefix=".unpack.")
             with _opened(holder) as inner:
                 mode, top = _filled(packed, inner, rules)
                 os.rename(_NAME, target.name, src_dir_fd=inner, dst_dir_fd=parent)
             os.fchmod(top, mode)  # last: a folder that cannot be written to cannot be moved
-        finally:
-            os.close(parent)
     except OSError as error:
         raise files.translate(error, target) from error
     finally:
@@ -226,11 +225,8 @@ def _refused(path: str, what: str, names: list[str]) -> StackproofError:
 
 @contextlib.contextmanager
 def _opened(folder: str) -> Iterator[int]:
-    descriptor = os.open(folder, _FOLDER)
-    try:
+    with files.closing(os.open(folder, _FOLDER)) as descriptor:
         yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 class _Settling(Struct):
@@ -286,13 +282,10 @@ class _Settling(Struct):
         mode = entry.stat(follow_symlinks=False).st_mode
         if mode & 0o700 != 0o700:
             set_mode(folder, entry.name, 0o700)
-        descriptor = os.open(entry.name, _FOLDER, dir_fd=folder)
-        try:
+        with files.closing(os.open(entry.name, _FOLDER, dir_fd=folder)) as descriptor:
             self._folder(descriptor, f"{path}/", depth + 1)
             if mode & 0o7000 or mode & 0o700 != 0o700:
                 os.fchmod(descriptor, mode & 0o777)
-        finally:
-            os.close(descriptor)
 
     def _own(self, folder: int, name: str, state: os.stat_result) -> None:
         user, group = os.geteuid(), os.getegid()
