@@ -105,7 +105,7 @@ def _set_queues(state: ClusterState, rate_text: str | None, netem_us: float | No
 def _batch(state: ClusterState, node: str, program: str, lines: tuple[str, ...]) -> None:
     """Run lines of `ip` or `tc` on the network of a node."""
     script = Path(state.folder) / f"{program}-{node}.batch"
-    with files.translated(script):
+    with files.translate_errors(script):
         script.write_text("\n".join(lines) + "\n", encoding="ascii")
     argv = model.enter_network_argv(state, node, (tool(program), "-batch", os.fspath(script)))
     command = Command(argv=argv, timeout_s=_TOOL_S)
@@ -177,7 +177,7 @@ def delay_switch() -> Path:
             "compiled, but `gcc` is not installed",
             hint=package_hint("gcc"),
         )
-    with files.translated(program.parent):
+    with files.translate_errors(program.parent):
         program.parent.mkdir(parents=True, exist_ok=True)
     fresh = program.with_name(f".{program.name}.{os.getpid()}")
     command = Command(

@@ -108,7 +108,7 @@ def every() -> dict[str, ClusterState | None]:
     Raises `StackproofError` (NOT_PERMITTED).
     """
     here = base()
-    with files.translated(here):
+    with files.translate_errors(here):
         folders = sorted(path for path in here.iterdir() if path.is_dir())
     return {
         path.name: look(path) for path in folders if not model.problems(ClusterSpec(name=path.name))

@@ -271,7 +271,7 @@ def _spawn_head(link: socket.socket, folder: Path, *, rootless: bool) -> None:
         sys.executable, "-I", "-S", cluster_node.__file__,
         "head", str(link.fileno()), os.fspath(folder),
     )  # fmt: skip
-    with files.translated(folder / _LOG), open(folder / _LOG, "wb") as log:
+    with files.translate_errors(folder / _LOG), open(folder / _LOG, "wb") as log:
         done = subprocess.run(  # noqa: S603 - this Python and a module of ours
             argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/",
             pass_fds=(link.fileno(),), env=inner_environment(), check=False,

@@ -27,7 +27,7 @@ def alone(place: Path) -> Iterator[None]:
     Raises `StackproofError` (BUSY after an hour, DISK_FULL, NOT_PERMITTED).
     """
     folder = cache_kinds.locks_of("locks")
-    with files.translated(folder):
+    with files.translate_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     busy = fail(Reason.BUSY, f"`{place}` is being made by somebody", hint="try again later")
     name = f"{place.parent.name}-{place.name}"

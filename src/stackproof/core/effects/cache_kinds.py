@@ -129,7 +129,7 @@ def in_use() -> None:
 def nobody_uses() -> Iterator[bool]:
     """Yield True where no process is using the cache; while this holds, none begins to."""
     path = _lock_path()
-    with files.translated(path):
+    with files.translate_errors(path):
         descriptor = _open_lock(path)
     free = False
     try:

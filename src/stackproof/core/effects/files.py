@@ -29,7 +29,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @contextlib.contextmanager
-def closing(descriptor: int) -> Iterator[int]:
+def close_at_end(descriptor: int) -> Iterator[int]:
     """Give a descriptor that is closed at the end."""
     try:
         yield descriptor
@@ -46,11 +46,11 @@ def remove_entry(name: str, *, at: int | None = None) -> None:
     if not stat.S_ISDIR(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode):
         os.unlink(name, dir_fd=at)
         return
-    with closing(_open_to_delete(name, at)) as top:
+    with close_at_end(_open_to_delete(name, at)) as top:
         _empty(top, top)
         while inner := os.listdir(top):
             for below in inner:
-                with closing(_open_to_delete(below, top)) as descriptor:
+                with close_at_end(_open_to_delete(below, top)) as descriptor:
                     _empty(descriptor, top)
                 os.rmdir(below, dir_fd=top)
     os.rmdir(name, dir_fd=at)
@@ -70,7 +70,7 @@ def _empty(descriptor: int, top: int) -> None:
 
 def _open_to_delete(name: str, at: int | None) -> int:
     """Open a folder, and let its owner write to it."""
-    with closing(
+    with close_at_end(
         os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
     ) as handle:
         state = os.fstat(handle)
@@ -121,7 +121,7 @@ def translate(error: OSError, path: os.PathLike[str] | str | bytes) -> Stackproo
 
 
 @contextlib.contextmanager
-def translated(path: os.PathLike[str] | str) -> Iterator[None]:
+def translate_errors(path: os.PathLike[str] | str) -> Iterator[None]:
     """Raise `StackproofError` for an `OSError` of what is done with `path`; see `translate`."""
     try:
         yield
@@ -141,7 +141,7 @@ def check_empty(folder: Path) -> None:
 
     Raises `StackproofError`: USAGE for a file or for a folder that holds something, NOT_PERMITTED.
     """
-    with translated(folder):
+    with translate_errors(folder):
         if folder.exists() and not folder.is_dir():
             raise fail(Reason.USAGE, f"`{folder}` is not a folder", hint="choose another -o")
         if folder.exists() and any(folder.iterdir()):
@@ -221,7 +221,7 @@ def read_bounded(
     TOO_LARGE with the hint for more, FILE_MISSING, NOT_PERMITTED, INVALID_VALUE for a pipe that
     nobody writes to.
     """
-    with translated(path):
+    with translate_errors(path):
         content = _opened(path, limit.bytes) if stream is None else stream.read(limit.bytes + 1)
     if content is None or len(content) > limit.bytes:
         raise fail(
@@ -236,7 +236,7 @@ def read_bounded(
 def _opened(path: os.PathLike[str] | str, most: int) -> bytes | None:
     """Return a file's bytes, one more than allowed at most; None where more are known of."""
     # Without O_NONBLOCK the open itself waits where nobody writes to a pipe.
-    with closing(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)) as descriptor:
+    with close_at_end(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)) as descriptor:
         state = os.fstat(descriptor)
         if stat.S_ISFIFO(state.st_mode):
             return _of_pipe(descriptor, path, most + 1)
@@ -280,7 +280,7 @@ def copy(source: os.PathLike[str] | str, target: Path) -> None:
     Raises `StackproofError` (DISK_FULL, NOT_PERMITTED); an old file stays as it was then.
     """
     with (
-        translated(source),
+        translate_errors(source),
         open(source, "rb") as content,
         _replacing(os.fspath(target), 0o644) as stream,
     ):
@@ -304,7 +304,7 @@ def locked(
     """
 
     def opened() -> int:
-        with translated(path):
+        with translate_errors(path):
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
             return os.open(path, flags, mode)
 
@@ -330,7 +330,7 @@ def held(
     """
     end, told = time.monotonic() + seconds, False
     while True:
-        with closing(opened()) as descriptor:
+        with close_at_end(opened()) as descriptor:
             while not _try_lock(descriptor):
                 if time.monotonic() > end:
                     raise busy
@@ -360,7 +360,7 @@ def _try_lock(descriptor: int) -> bool:
 
 def sha256(path: os.PathLike[str] | str) -> str:
     """Return the SHA-256 of a file as hexadecimal digits; raises `StackproofError`."""
-    with translated(path), open(path, "rb") as stream:
+    with translate_errors(path), open(path, "rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
@@ -370,5 +370,5 @@ def remove(path: os.PathLike[str] | str) -> None:
     A symbolic link is deleted itself, never what it points to. Folders that their owner may not
     write to (as installed software has them) are opened first. Raises `StackproofError`.
     """
-    with translated(path), contextlib.suppress(FileNotFoundError):
+    with translate_errors(path), contextlib.suppress(FileNotFoundError):
         remove_entry(os.fspath(path))

@@ -261,7 +261,7 @@ class _Watched:
 
 
 def _opened(log: Path) -> io.FileIO:
-    with files.translated(log):
+    with files.translate_errors(log):
         log.parent.mkdir(parents=True, exist_ok=True)
         return io.FileIO(log, "w")
 
@@ -363,6 +363,6 @@ def _wait_unreaped(pid: int, timeout_s: float) -> None:
     """Wait until a child has ended, without taking its exit status; see pidfd_open(2)."""
     with (
         contextlib.suppress(ProcessLookupError),
-        files.closing(os.pidfd_open(pid)) as descriptor,
+        files.close_at_end(os.pidfd_open(pid)) as descriptor,
     ):
         select.select([descriptor], [], [], timeout_s)

@@ -57,8 +57,10 @@ def read(folder: OpenFolder, name: str, *, seconds: float) -> bytes:
     more than so many seconds, and `StackproofError` for what is no plain file.
     """
     with (
-        files.closing(folder.open_file(name, links=sys.maxsize)) as descriptor,  # and so the locks
-        files.translated(folder.path / name),
+        files.close_at_end(
+            folder.open_file(name, links=sys.maxsize)
+        ) as descriptor,  # and so the locks
+        files.translate_errors(folder.path / name),
     ):
         _wait(lambda: _share(descriptor), seconds)
         return _sound(folder, name, descriptor)[0]
@@ -73,8 +75,8 @@ def changing(
     Raises as `read`.
     """
     # It has one name more while it is made.
-    with files.closing(folder.open_file(name, os.O_RDWR, links=2)) as descriptor:
-        with files.translated(folder.path / name):
+    with files.close_at_end(folder.open_file(name, os.O_RDWR, links=2)) as descriptor:
+        with files.translate_errors(folder.path / name):
             _wait(lambda: _share(descriptor) and _reserve(descriptor), seconds)
             content, journal = _sound(folder, name, descriptor, reserved=True)
             if journal:
@@ -86,7 +88,7 @@ def changing(
 
         def replace(new: bytes) -> None:
             if new != content:
-                with files.translated(folder.path / name):
+                with files.translate_errors(folder.path / name):
                     _commit(folder, name, descriptor, (content, new), seconds)
 
         yield content, replace
@@ -224,7 +226,7 @@ def _journal(folder: OpenFolder, name: str) -> bytes:
     """Return the journal of a change that was interrupted; nothing where none was."""
     if folder.state(name) is None:
         return b""
-    with files.closing(folder.open_file(name)) as descriptor:
+    with files.close_at_end(folder.open_file(name)) as descriptor:
         content = _content(descriptor)
     if content[-8:] == _MAGIC and content[-16:-12] != bytes(4):
         raise DamagedIndexError("its journal names another journal, which neither uenv nor we make")

@@ -39,7 +39,7 @@ class ForeignTree:
     @classmethod
     def at(cls, folder: str | os.PathLike[str], rules: LinkRules = PLAIN) -> Self:
         """Open a folder of this machine; it may not be a link."""
-        with files.translated(folder):
+        with files.translate_errors(folder):
             return cls(os.open(folder, os.O_RDONLY | _FOLDER), rules, name=os.fspath(folder))
 
     def __enter__(self) -> Self:
@@ -82,7 +82,7 @@ class ForeignTree:
         """Return the sorted names in a folder."""
         with (
             self._last(path) as (folder, name),
-            files.closing(os.open(name, os.O_RDONLY | _FOLDER, dir_fd=folder)) as descriptor,
+            files.close_at_end(os.open(name, os.O_RDONLY | _FOLDER, dir_fd=folder)) as descriptor,
         ):
             return tuple(sorted(os.listdir(descriptor)))
 
@@ -278,7 +278,7 @@ class ForeignTree:
 
 def set_mode(folder: int, name: str, mode: int) -> None:
     """Set the mode of a file or folder in an open folder; raises `OSError`, also for a link."""
-    with files.closing(
+    with files.close_at_end(
         os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
     ) as descriptor:
         os.chmod(f"/proc/self/fd/{descriptor}", mode)

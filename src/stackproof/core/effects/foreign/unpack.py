@@ -90,7 +90,7 @@ def unpack(packed: Packed, into: str | os.PathLike[str], rules: UnpackRules) -> 
     target = Path(os.path.abspath(into))
     holder = ""
     try:
-        with files.closing(
+        with files.close_at_end(
             os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         ) as parent:
             holder = tempfile.mkdtemp(dir=target.parent, prefix=".unpack.")
@@ -130,7 +130,7 @@ def _filled(packed: Packed, holder: int, rules: UnpackRules) -> tuple[int, int]:
 
 def _most_of(packed: Packed, rules: UnpackRules) -> tuple[int, int]:
     """Return the bytes and entries that an image may have, by the rules and by its own size."""
-    with files.translated(packed.path):
+    with files.translate_errors(packed.path):
         size = os.stat(packed.path).st_size
     grown = limits.GIB + limits.IMAGE_RATIO.bytes * size
     return min(rules.most.bytes, grown), rules.most.count
@@ -156,7 +156,7 @@ def expand(packed: str, plain: int, most: int) -> Ended:
 @contextlib.contextmanager
 def _image(path: str) -> Iterator[int]:
     """Open an image for a parser; the errors of both get their words here."""
-    with files.translated(path):
+    with files.translate_errors(path):
         image = parser.open_image(path)
     try:
         yield image
@@ -225,7 +225,7 @@ def _refused(path: str, what: str, names: list[str]) -> StackproofError:
 
 @contextlib.contextmanager
 def _opened(folder: str) -> Iterator[int]:
-    with files.closing(os.open(folder, _FOLDER)) as descriptor:
+    with files.close_at_end(os.open(folder, _FOLDER)) as descriptor:
         yield descriptor
 
 
@@ -282,7 +282,7 @@ class _Settling(Struct):
         mode = entry.stat(follow_symlinks=False).st_mode
         if mode & 0o700 != 0o700:
             set_mode(folder, entry.name, 0o700)
-        with files.closing(os.open(entry.name, _FOLDER, dir_fd=folder)) as descriptor:
+        with files.close_at_end(os.open(entry.name, _FOLDER, dir_fd=folder)) as descriptor:
             self._folder(descriptor, f"{path}/", depth + 1)
             if mode & 0o7000 or mode & 0o700 != 0o700:
                 os.fchmod(descriptor, mode & 0o777)
