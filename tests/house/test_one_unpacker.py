@@ -18,6 +18,8 @@ ALLOWED = {
     ("core/effects/sandbox.py", "unsquashfs"), ("core/effects/sandbox.py", "debugfs"),
     # A pack in one file carries the program along, and its launcher starts it on its own content.
     ("pack/effects/one_file.py", "unsquashfs"),
+    # What apt downloads has a limit.
+    ("build/engines/easybuild/effects/sources.py", "prlimit"),
 }  # fmt: skip
 """Where such a word may stand, because nothing is taken apart there."""
 
