@@ -8,10 +8,10 @@ exports, and which constants a program was compiled with, cannot be given by a l
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
-from typing import ClassVar, Protocol
 
+from stackproof.core.value import Value
 from stackproof.linking.elf import ElfFile
 from stackproof.linking.elf.constants import Traces
 
@@ -66,12 +66,22 @@ def may_call(procedures: Iterable[str], functions: Iterable[str]) -> bool:
     )
 
 
-def shared(names: Iterable[str], blocks: frozenset[str]) -> str:
-    """Return the first of some blocks among names, empty when there is none."""
-    return min(blocks.intersection(names), default="")
+def _of_blocks(elf: ElfFile, blocks: frozenset[str], title: str) -> str:
+    """Return the first of some common blocks that an object has or uses, in words."""
+    block = min(blocks.intersection((*elf.exports, *_imported(elf))), default="")
+    return f"it uses {title}'s common block `{block}`" if block else ""
 
 
-# --------------------------------------------------------------- The parts that an MPI consists of
+def _imported(elf: ElfFile) -> list[str]:
+    return [entry.name for entry in elf.imports]
+
+
+class Abi(StrEnum):
+    """What a program is compiled for."""
+
+    MPICH = "mpich"
+    OPENMPI = "openmpi"
+    STANDARD = "standard"
 
 
 class LibraryRole(StrEnum):
@@ -85,38 +95,88 @@ class LibraryRole(StrEnum):
     """Used by the MPI itself only, and tied to one release."""
 
 
+_VENDOR = r"(?:_(?:cray|gnu|intel|amd|aocc|nvidia|pgi)(?:_\d+)?)?"
+_PARTS = tuple(
+    (abi, part, re.compile(form))
+    for abi, part, form in (
+        (Abi.STANDARD, LibraryRole.MAIN, r"libmpi_abi\.so(?:\.[01])?"),
+        (Abi.STANDARD, LibraryRole.FORTRAN, r"libmpifort_abi\.so(?:\.[01])?"),
+        (Abi.MPICH, LibraryRole.MAIN, rf"libmpi(?:ch)?{_VENDOR}\.so\.12"),
+        (Abi.MPICH, LibraryRole.FORTRAN, rf"libmpi(?:ch)?f(?:ort|90){_VENDOR}\.so\.12"),
+        (Abi.MPICH, LibraryRole.CXX, rf"libmpi(?:ch)?cxx{_VENDOR}\.so\.12"),
+        (Abi.OPENMPI, LibraryRole.MAIN, r"libmpi\.so\.(?:20|40|0)"),
+        (Abi.OPENMPI, LibraryRole.FORTRAN, r"libmpi_(?:mpifh|usempi\w*?)(?:-\w+)?\.so\.\d+"),
+        (Abi.OPENMPI, LibraryRole.CXX, r"libmpi_cxx\.so\.\d+"),
+        (Abi.OPENMPI, LibraryRole.INNER,
+         r"lib(?:open-pal|open-rte|open_mpi|mca_common_\w+|prrte)\.so\.\d+"),
+    )
+)  # fmt: skip
+"""The names of the parts that an MPI of each ABI consists of."""
+
+
+def abi_of_name(name: str) -> tuple[Abi, LibraryRole] | None:
+    """Return which ABI and which part of an MPI the name of a library promises, None if none."""
+    return next(((abi, part) for abi, part, form in _PARTS if form.fullmatch(name)), None)
+
+
+_PLAIN_NAME = re.compile(r"libmpi(?:ch)?\.so")
+
+
+def is_plain(name: str) -> bool:
+    """Return True for the name of a main library for linkers, which any MPI may have."""
+    return _PLAIN_NAME.fullmatch(name) is not None
+
+
+# Open MPI 5 has neither ORTE nor C++ bindings, and its libopen-pal another number; libmpi was .so.0
+# in 1.3 to 1.6, .so.1 in 1.7 and 1.8, .so.20 in 2 (VERSION in each of its releases).
+_GONE = re.compile(
+    r"lib(?:open-rte|mpi_cxx)\.so\.(\d+)|libopen-pal\.so\.((?!80$)\d+)|"
+    r"libmpi(?:_f77|_f90|_mpifh|_usempi\w*)?\.so\.(0|1|20)"
+)
+
+
+def releases_of_part(name: str) -> str:
+    """Return the Open MPI of a library that Open MPI 5 lacks; empty for every other one."""
+    match = _GONE.fullmatch(name)
+    number = next(filter(None, match.groups())) if match else ""
+    return number and {"40": "Open MPI 3 or 4", "20": "Open MPI 2"}.get(number, "Open MPI 1")
+
+
+class AbiFamily(Value):
+    """Libraries that share one binary interface and one way of being put together.
+
+    `abi` is that of programs which it runs. `exported_by` gives what shows that a main library is
+    of this family, `used_by` what shows that an object was compiled for this ABI; empty when
+    nothing does.
+    """
+
+    name: str
+    title: str
+    abi: Abi
+    exported_by: Callable[[ElfFile], str]
+    used_by: Callable[[ElfFile, Traces], str]
+
+
 # ------------------------------ The standard ABI of MPI 5.0: libmpi_abi.so.1 of any implementation
+# It is fixed by chapter 20 of the standard.
 
 _VERSION = "MPI_Abi_get_version"
-_MARKS = ("ompi_mpi_comm_world",)
+_WORLD = "ompi_mpi_comm_world"
 
 
-class StandardAbi:
-    """Any library with the ABI that MPI 5.0 fixes (chapter 20 of the standard)."""
+def _exported_by_standard(elf: ElfFile) -> str:
+    """Return the query that goes with the SONAME; MPICH 5 exports the query in both ABIs."""
+    promise = abi_of_name(elf.soname)
+    named = promise is not None and promise[0] is Abi.STANDARD
+    is_one = named and _VERSION in elf.exports and _WORLD not in elf.exports
+    return f"it exports `{_VERSION}` as `{elf.soname}`" if is_one else ""
 
-    name = "standard"
-    title = "the standard ABI of MPI 5.0"
-    abi = "standard"
 
-    PARTS: ClassVar[dict[LibraryRole, re.Pattern[str]]] = {
-        LibraryRole.MAIN: re.compile(r"libmpi_abi\.so(?:\.[01])?"),
-        LibraryRole.FORTRAN: re.compile(r"libmpifort_abi\.so(?:\.[01])?"),
-    }
-
-    def exported_by(self, elf: ElfFile) -> str:
-        """Return the query that goes with the SONAME; MPICH 5 exports the query in both ABIs."""
-        if _VERSION not in elf.exports or any(mark in elf.exports for mark in _MARKS):
-            return ""
-        named = any(pattern.fullmatch(elf.soname) for pattern in self.PARTS.values())
-        return f"it exports `{_VERSION}` as `{elf.soname}`" if named else ""
-
-    def used_by(self, elf: ElfFile, traces: Traces) -> str:
-        """Return the library that an object was linked to, when no other ABI shows in it."""
-        del traces
-        for name in elf.needed:
-            if self.PARTS[LibraryRole.MAIN].fullmatch(name):
-                return f"it was linked to `{name}`"
-        return ""
+def _used_by_standard(elf: ElfFile, _: Traces) -> str:
+    """Return the library that an object was linked to, when no other ABI shows in it."""
+    main = (Abi.STANDARD, LibraryRole.MAIN)
+    name = next((name for name in elf.needed if abi_of_name(name) == main), "")
+    return f"it was linked to `{name}`" if name else ""
 
 
 # --------------------------------------------------------------------------------------------------
@@ -138,170 +198,66 @@ _MARK = re.compile(
     r"force_to_main|partial_attach_ok|ignore_queues|acquired_pre_main|executable_path|"
     r"server_arguments|attach_fifo|forward_\w+|dll_name|dll_name_array|call_\w+)\b))_\w+"
 )
-_VENDOR = r"(?:_(?:cray|gnu|intel|amd|aocc|nvidia|pgi)(?:_\d+)?)?"
 _WITNESSES = 2
 
 
-class MpichAbi:
-    """The MPICH family."""
-
-    name = "mpich"
-    title = "the MPICH ABI"
-    abi = "mpich"
-
-    PARTS: ClassVar[dict[LibraryRole, re.Pattern[str]]] = {
-        LibraryRole.MAIN: re.compile(rf"libmpi(?:ch)?{_VENDOR}\.so\.12"),
-        LibraryRole.FORTRAN: re.compile(rf"libmpi(?:ch)?f(?:ort|90){_VENDOR}\.so\.12"),
-        LibraryRole.CXX: re.compile(rf"libmpi(?:ch)?cxx{_VENDOR}\.so\.12"),
-    }
-
-    def exported_by(self, elf: ElfFile) -> str:
-        """Return the internal function that only MPICH exports beside MPI's own."""
-        if "MPI_Init" not in elf.exports or "ompi_mpi_comm_world" in elf.exports:
-            return ""
-        for name in _INSIDE:
-            if name in elf.exports:
-                return f"it exports `{name}`"
-        marks = sorted(name for name in elf.exports if _MARK.fullmatch(name))
-        return f"it exports `{marks[0]}`" if len(marks) > _WITNESSES else ""
-
-    def used_by(self, elf: ElfFile, traces: Traces) -> str:
-        """Return the handles, or the common blocks of Fortran, that an object was compiled with."""
-        if len(traces.handles) >= _WITNESSES:
-            words = ", ".join(f"{value:#x}" for value in traces.handles)
-            return f"its code loads MPICH's datatypes {words}"
-        block = shared(_names(elf), MPICH_BLOCKS)
-        if block:
-            return f"it uses MPICH's common block `{block}`"
-        inside = sorted(entry.name for entry in elf.imports if _MARK.fullmatch(entry.name))
-        return f"it uses `{inside[0]}`" if inside else ""
+def _exported_by_mpich(elf: ElfFile) -> str:
+    """Return the internal function that only MPICH exports beside MPI's own."""
+    if "MPI_Init" not in elf.exports or _WORLD in elf.exports:
+        return ""
+    marks = [name for name in _INSIDE if name in elf.exports]
+    if not marks:
+        marks = sorted(filter(_MARK.fullmatch, elf.exports))
+        marks = marks if len(marks) > _WITNESSES else []
+    return f"it exports `{marks[0]}`" if marks else ""
 
 
-def _names(elf: ElfFile) -> tuple[str, ...]:
-    return (*elf.exports, *(entry.name for entry in elf.imports))
+def _used_by_mpich(elf: ElfFile, traces: Traces) -> str:
+    """Return the handles, or the common blocks of Fortran, that an object was compiled with."""
+    if len(traces.handles) >= _WITNESSES:
+        words = ", ".join(f"{value:#x}" for value in traces.handles)
+        return f"its code loads MPICH's datatypes {words}"
+    inside = min(filter(_MARK.fullmatch, _imported(elf)), default="")
+    return _of_blocks(elf, MPICH_BLOCKS, "MPICH") or (f"it uses `{inside}`" if inside else "")
 
 
 # --------------------------------------------------------------------------------------------------
-# Open MPI 4 and 5: handles are addresses of data in libmpi, which programs import or copy.
+# Open MPI: handles are addresses of data in libmpi, which programs import or copy. Of Open MPI 6
+# libmpi.so.40 is thin, and handles and code are in libopen_mpi below it.
 
 _HANDLE = re.compile(r"ompi_(?:mpi|request|message|win|group|op|file|f08)_\w+")
-_WORLD = "ompi_mpi_comm_world"
-
-# Open MPI 5 has neither ORTE nor C++ bindings, and its libopen-pal another number; libmpi was .so.0
-# in 1.3 to 1.6, .so.1 in 1.7 and 1.8, .so.20 in 2 (VERSION in each of its releases).
-_GONE = re.compile(
-    r"lib(?:open-rte|mpi_cxx)\.so\.(\d+)|libopen-pal\.so\.((?!80$)\d+)|"
-    r"libmpi(?:_f77|_f90|_mpifh|_usempi\w*)?\.so\.(0|1|20)"
-)
-
-
-def releases_of_part(name: str) -> str:
-    """Return the Open MPI of a library that Open MPI 5 lacks; empty for every other one."""
-    match = _GONE.fullmatch(name)
-    number = next(filter(None, match.groups())) if match else ""
-    return number and {"40": "Open MPI 3 or 4", "20": "Open MPI 2"}.get(number, "Open MPI 1")
-
-
-class OpenMpiAbi:
-    """Open MPI with libopen-pal below libmpi."""
-
-    name = "openmpi"
-    title = "Open MPI 4 and 5"
-    abi = "openmpi"
-
-    PARTS: ClassVar[dict[LibraryRole, re.Pattern[str]]] = {
-        LibraryRole.MAIN: re.compile(r"libmpi\.so\.(?:20|40|0)"),
-        LibraryRole.FORTRAN: re.compile(r"libmpi_(?:mpifh|usempi\w*?)(?:-\w+)?\.so\.\d+"),
-        LibraryRole.CXX: re.compile(r"libmpi_cxx\.so\.\d+"),
-        LibraryRole.INNER: re.compile(
-            r"lib(?:open-pal|open-rte|open_mpi|mca_common_\w+|prrte)\.so\.\d+"
-        ),
-    }
-
-    def exported_by(self, elf: ElfFile) -> str:
-        """Return the handle that libmpi itself exports."""
-        return f"it exports `{_WORLD}`" if {"MPI_Init", _WORLD} <= elf.exports.keys() else ""
-
-    def used_by(self, elf: ElfFile, traces: Traces) -> str:
-        """Return the handle, or the common block of Fortran, that an object refers to."""
-        del traces
-        handles = [entry.name for entry in elf.imports if _HANDLE.fullmatch(entry.name)]
-        handles += [entry.name for entry in elf.copies if _HANDLE.fullmatch(entry.name)]
-        if handles:
-            return f"it uses `{min(handles)}`"
-        block = shared((*elf.exports, *(entry.name for entry in elf.imports)), OPENMPI_BLOCKS)
-        return f"it uses Open MPI's common block `{block}`" if block else ""
-
-
-# --------------------------- Open MPI 6: libmpi.so.40 is thin, handles and code are in libopen_mpi
-# Programs are those of Open MPI 4 and 5, so that only the library side is different.
-
 _BELOW = "libopen_mpi.so"
 
 
-class OpenMpi6Abi:
-    """Open MPI with libopen_mpi below libmpi and libmpi_abi."""
-
-    name = "openmpi6"
-    title = "Open MPI 6"
-    abi = "openmpi"
-
-    def exported_by(self, elf: ElfFile) -> str:
-        """Return the library that a thin libmpi stands on."""
-        below = next((name for name in elf.needed if name.startswith(_BELOW)), "")
-        return f"it needs `{below}`" if below and "MPI_Init" in elf.exports else ""
-
-    def used_by(self, elf: ElfFile, traces: Traces) -> str:
-        """Return what shows a program of Open MPI."""
-        return OpenMpiAbi().used_by(elf, traces)
+def _exported_by_openmpi(elf: ElfFile) -> str:
+    """Return the handle that libmpi itself exports."""
+    return f"it exports `{_WORLD}`" if {"MPI_Init", _WORLD} <= elf.exports.keys() else ""
 
 
-__all__ = [
-    "FAMILIES",
-    "Abi",
-    "AbiFamily",
-    "LibraryRole",
-    "abi_of_name",
-    "family_of",
-    "is_fortran_call",
-    "is_plain",
-    "releases_of_part",
-]
+def _used_by_openmpi(elf: ElfFile, _: Traces) -> str:
+    """Return the handle, or the common block of Fortran, that an object refers to."""
+    names = (*_imported(elf), *(entry.name for entry in elf.copies))
+    handle = min(filter(_HANDLE.fullmatch, names), default="")
+    return f"it uses `{handle}`" if handle else _of_blocks(elf, OPENMPI_BLOCKS, "Open MPI")
 
 
-class Abi(StrEnum):
-    """What a program is compiled for."""
-
-    MPICH = "mpich"
-    OPENMPI = "openmpi"
-    STANDARD = "standard"
+def _exported_by_openmpi6(elf: ElfFile) -> str:
+    """Return the library that a thin libmpi stands on."""
+    below = next((name for name in elf.needed if name.startswith(_BELOW)), "")
+    return f"it needs `{below}`" if below and "MPI_Init" in elf.exports else ""
 
 
-class AbiFamily(Protocol):
-    """Libraries that share one binary interface and one way of being put together."""
-
-    @property
-    def name(self) -> str:
-        """Return the name in the registry."""
-
-    @property
-    def title(self) -> str:
-        """Return the name as people write it."""
-
-    @property
-    def abi(self) -> str:
-        """Return the ABI of programs that it runs; a value of `Abi`."""
-
-    def exported_by(self, elf: ElfFile) -> str:
-        """Return what shows that a main library is of this family, empty when nothing does."""
-
-    def used_by(self, elf: ElfFile, traces: Traces) -> str:
-        """Return what shows that an object was compiled for this ABI, empty when nothing does."""
-
-
+FAMILIES = {
+    name: AbiFamily(name=name, title=title, abi=abi, exported_by=exported_by, used_by=used_by)
+    for name, title, abi, exported_by, used_by in (
+        ("standard", "the standard ABI of MPI 5.0", Abi.STANDARD,
+         _exported_by_standard, _used_by_standard),
+        ("openmpi6", "Open MPI 6", Abi.OPENMPI, _exported_by_openmpi6, _used_by_openmpi),
+        ("openmpi", "Open MPI 4 and 5", Abi.OPENMPI, _exported_by_openmpi, _used_by_openmpi),
+        ("mpich", "the MPICH ABI", Abi.MPICH, _exported_by_mpich, _used_by_mpich),
+    )
+}  # fmt: skip
 _OWN_START = frozenset({"PMPI_Init", "PMPI_Init_thread"})
-_MEMBERS: tuple[AbiFamily, ...] = (StandardAbi(), OpenMpi6Abi(), OpenMpiAbi(), MpichAbi())
-FAMILIES: dict[str, AbiFamily] = {family.name: family for family in _MEMBERS}
 
 
 def family_of(elf: ElfFile) -> tuple[AbiFamily, str] | None:
@@ -320,24 +276,3 @@ def calls_below(elf: ElfFile) -> bool:
     of a handle besides: neither makes it an MPI.
     """
     return any(entry.name in _OWN_START for entry in elf.imports)
-
-
-_PLAIN_NAME = re.compile(r"libmpi(?:ch)?\.so")
-
-
-def is_plain(name: str) -> bool:
-    """Return True for the name of a main library for linkers, which any MPI may have."""
-    return _PLAIN_NAME.fullmatch(name) is not None
-
-
-def abi_of_name(name: str) -> tuple[Abi, LibraryRole] | None:
-    """Return which ABI and which part of an MPI the name of a library promises, None if none."""
-    for abi, parts in (
-        (Abi.STANDARD, StandardAbi.PARTS),
-        (Abi.MPICH, MpichAbi.PARTS),
-        (Abi.OPENMPI, OpenMpiAbi.PARTS),
-    ):
-        for part, pattern in parts.items():
-            if pattern.fullmatch(name):
-                return abi, part
-    return None
