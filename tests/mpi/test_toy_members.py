@@ -36,12 +36,10 @@ families.REGISTRY["toy-mpi"] = MpiFamily(
     spack={"toympi": "1.0"}, programs=("toybench",), vendor=True,
 )
 from stackproof.mpi import transports
-from stackproof.mpi.transports.auto import Auto
+from stackproof.core.value import replace
+from stackproof.mpi.transports.kernel import AUTO
 
-class Pigeon(Auto):
-    name, title = "pigeon", "pigeons"
-
-transports.REGISTRY["pigeon"] = Pigeon()
+transports.REGISTRY["pigeon"] = replace(AUTO, name="pigeon", title="pigeons")
 from stackproof.launch import launchers
 from stackproof.launch.launchers.of_mpis import Hydra
 

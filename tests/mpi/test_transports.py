@@ -6,13 +6,7 @@ from stackproof.mpi.transports import Setup, support, traffic
 from stackproof.results.case import Case, Placement, Rank
 from stackproof.results.measurement import Disturbance, Output, RankFacts, Series, State
 
-COVERS = (
-    "mpi/transports/auto.py",
-    "mpi/transports/lnx.py",
-    "mpi/transports/matched.py",
-    "mpi/transports/shm.py",
-    "mpi/transports/tcp.py",
-)
+COVERS = ("mpi/transports/kernel.py", "mpi/transports/lnx.py")
 
 MB = 1_000_000
 INTRA = Placement(name="intra", ranks=(Rank(node="a"), Rank(node="a")))

@@ -7,16 +7,13 @@ which looks at the bytes that left the interfaces of each node, never at the spe
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from stackproof.core import registry
 from stackproof.core.command import EnvPatch
 from stackproof.core.value import replace
 from stackproof.mpi.transports import device
-from stackproof.mpi.transports.auto import Auto
-from stackproof.mpi.transports.cxi import Cxi
-from stackproof.mpi.transports.lnx import Lnx
-from stackproof.mpi.transports.matched import Matched
+from stackproof.mpi.transports.cxi import CXI, MATCHED
+from stackproof.mpi.transports.kernel import AUTO, SHM, TCP
+from stackproof.mpi.transports.lnx import LNX
 from stackproof.mpi.transports.profile import (
     Libfabric,
     Memory,
@@ -25,10 +22,7 @@ from stackproof.mpi.transports.profile import (
     libfabric_of,
     without_by_bill,
 )
-from stackproof.mpi.transports.shm import Shm
-from stackproof.mpi.transports.tcp import Tcp
-from stackproof.results.case import Case
-from stackproof.results.measurement import Check, Output
+from stackproof.mpi.transports.support import Transport
 
 __all__ = [
     "REGISTRY",
@@ -44,34 +38,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-class Transport(Protocol):
-    """One path that messages can take."""
-
-    @property
-    def name(self) -> str:
-        """Return the name in the registry."""
-
-    @property
-    def title(self) -> str:
-        """Return what a reader of a report should see."""
-
-    def supports(self, family: str, version: str) -> bool:
-        """Return whether this release of a family in `mpi.families` can be forced."""
-
-    def profile(self, setup: Setup) -> Profile:
-        """Return the variables that force the path, and what shows that it was taken.
-
-        Raises `StackproofError` (UNSUPPORTED) when versions, fabric, memory or placement cannot do
-        it; it says which can.
-        """
-
-    def check(self, output: Output, case: Case) -> Check:
-        """Return whether the messages took the path, by the bytes that were counted."""
-
-
-REGISTRY: dict[str, Transport] = {
-    transport.name: transport for transport in (Auto(), Shm(), Tcp(), Cxi(), Matched(), Lnx())
-}
+REGISTRY = {transport.name: transport for transport in (AUTO, SHM, TCP, CXI, MATCHED, LNX)}
 
 
 def profile_of(name: str, setup: Setup) -> Profile:

@@ -1,4 +1,4 @@
-"""Slingshot's NIC for every message, by libfabric's cxi provider."""
+"""Slingshot's NIC for every message, by libfabric's cxi, with MPIs' settings or the vendor's."""
 
 from __future__ import annotations
 
@@ -6,65 +6,93 @@ from stackproof.core.command import EnvPatch
 from stackproof.core.errors import Reason, fail
 from stackproof.core.value import replace
 from stackproof.mpi.families import REGISTRY
-from stackproof.mpi.transports import support, traffic
+from stackproof.mpi.transports import support
 from stackproof.mpi.transports.profile import SLINGSHOT, Libfabric, Profile, Setup
+from stackproof.mpi.transports.support import Transport
+from stackproof.mpi.transports.traffic import Traffic
 from stackproof.results.case import Case, Locality
-from stackproof.results.measurement import Check, Output, State
+from stackproof.results.measurement import State
 from stackproof.results.path import Medium
 
-_CXI = "cxi"
+_CXI, _MATCHED = "cxi", "matched"
 
 
-class Cxi:
-    """Messages through the NIC, also inside a node.
+def _profile_cxi(setup: Setup, name: str = _CXI) -> Profile:
+    """Return the family's settings; UNSUPPORTED where fabric or libfabric cannot do it.
 
-    FI_PROVIDER hides every other provider, so that a missing cxi ends the start instead of leaving
-    it to TCP.
+    Messages go through the NIC, also inside a node. FI_PROVIDER hides every other provider, so
+    that a missing cxi ends the start instead of leaving it to TCP.
     """
+    path = support.need(name, setup, like=_CXI)
+    loaded = _loaded(name, setup)
+    need_cxi(name, replace(setup, libfabric=Libfabric()) if loaded else setup)
+    return Profile(
+        env=EnvPatch(set={**path.set, **loaded, **support.launched(setup)}),
+        expect="cxi",
+        by_provider=True,
+        inside=(Medium.SLINGSHOT,),
+        between=(Medium.SLINGSHOT,),
+        notes=support.newer(setup),
+    )
 
-    name = _CXI
-    title = "Slingshot"
 
-    def supports(self, family: str, version: str) -> bool:
-        """Return whether the release has the settings that force cxi."""
-        return support.forced(_CXI, family, version) is not None
+def judge_cxi(found: Traffic, case: Case) -> tuple[State, str]:
+    """Return BAD when the kernel's interfaces sent what was moved, OK when they did not.
 
-    def profile(self, setup: Setup) -> Profile:
-        """Return the family's settings; UNSUPPORTED where fabric or libfabric cannot do it."""
-        path = support.need(self.name, setup, like=_CXI)
-        loaded = _loaded(self.name, setup)
-        need_cxi(self.name, replace(setup, libfabric=Libfabric()) if loaded else setup)
-        env = {**path.set, **loaded, **support.launched(setup)}
-        return Profile(
-            env=EnvPatch(set=env),
-            expect="cxi",
-            by_provider=True,
-            inside=(Medium.SLINGSHOT,),
-            between=(Medium.SLINGSHOT,),
-            notes=support.newer(setup),
-        )
+    They do not see what the NIC moves on its own. Between nodes only the NIC is left then;
+    inside of one node it may have been shared memory, so that it cannot be told.
+    """
+    if not found.is_quiet(found.off()):
+        if found.carried_everywhere():
+            return State.BAD, "the messages went through the kernel, by TCP"
+        return State.UNKNOWN, "there was other traffic"
+    if case.placement.locality is Locality.INTER:
+        return State.OK, "past the kernel"
+    return State.UNKNOWN, "past the kernel, by the NIC or by shared memory"
 
-    def check(self, output: Output, case: Case) -> Check:
-        """Return BAD when the kernel's interfaces sent what was moved, OK when they did not.
 
-        They do not see what the NIC moves on its own. Between nodes only the NIC is left then;
-        inside of one node it may have been shared memory, so that it cannot be told.
-        """
-        found = traffic.counted(output, case)
-        unseen = traffic.unseen("transport", found, case)
-        if unseen is not None:
-            return unseen
-        reason, quiet = "", found.is_quiet(found.off())
-        if not quiet and found.carried_everywhere():
-            state, reason = State.BAD, Reason.WRONG_TRANSPORT.value
-            what = "the messages went through the kernel, by TCP"
-        elif not quiet:
-            state, what = State.UNKNOWN, "there was other traffic"
-        elif case.placement.locality is Locality.INTER:
-            state, what = State.OK, "past the kernel"
-        else:
-            state, what = State.UNKNOWN, "past the kernel, by the NIC or by shared memory"
-        return Check(name="transport", state=state, reason=reason, evidence=f"{what}: {found.text}")
+# What Cray MPICH 8.1 sets by itself: intro_mpi(3), and the values that 8.1.25 prints in
+# github.com/E3SM-Project/polaris/issues/205.
+VENDOR_SETTINGS = {
+    "FI_CXI_RDZV_THRESHOLD": "16384",
+    "FI_CXI_RDZV_EAGER_SIZE": "2048",
+    "FI_CXI_DEFAULT_CQ_SIZE": "32768",
+    "FI_CXI_OFLOW_BUF_SIZE": "12582912",
+    "FI_CXI_OFLOW_BUF_COUNT": "3",
+    "FI_MR_CACHE_MAX_SIZE": "-1",
+    "FI_MR_CACHE_MAX_COUNT": "524288",
+}
+
+
+def _profile_matched(setup: Setup) -> Profile:
+    """Return what `cxi` sets, and the vendor's settings; of the vendor's MPI only these are fixed.
+
+    Inside a node Cray MPICH goes on to use its own shared memory.
+    """
+    own = support.forced(_MATCHED, setup.family, setup.version)
+    if own is None:
+        found = _profile_cxi(setup, _MATCHED)
+        return replace(found, env=EnvPatch(set={**found.env.set, **VENDOR_SETTINGS}))
+    need_cxi(_MATCHED, setup)
+    return Profile(
+        env=EnvPatch(set={**own.set, **VENDOR_SETTINGS}),
+        expect="cxi",
+        inside=(Medium.MEMORY, Medium.SLINGSHOT),
+        between=(Medium.SLINGSHOT,),
+        notes=support.newer(setup),
+    )
+
+
+CXI = Transport(
+    name=_CXI, title="Slingshot", profile=_profile_cxi, judge=judge_cxi, paths=(_CXI,)
+)  # fmt: skip
+MATCHED = Transport(
+    name=_MATCHED,
+    title="Slingshot with the vendor's settings",
+    profile=_profile_matched,
+    judge=judge_cxi,
+    paths=(_CXI, _MATCHED),
+)
 
 
 def _loaded(transport: str, setup: Setup) -> dict[str, str]:

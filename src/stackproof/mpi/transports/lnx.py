@@ -5,12 +5,13 @@ from __future__ import annotations
 from stackproof.core.command import EnvPatch
 from stackproof.core.errors import Reason, StackproofError, fail
 from stackproof.mpi.transports import support
-from stackproof.mpi.transports.cxi import Cxi
+from stackproof.mpi.transports.cxi import judge_cxi
+from stackproof.mpi.transports.kernel import judge_shm, judge_tcp
 from stackproof.mpi.transports.profile import INFINIBAND, SLINGSHOT, Memory, Profile, Setup
-from stackproof.mpi.transports.shm import Shm
-from stackproof.mpi.transports.tcp import Tcp
+from stackproof.mpi.transports.support import Transport
+from stackproof.mpi.transports.traffic import Traffic
 from stackproof.results.case import Case, Locality
-from stackproof.results.measurement import Check, Output, State
+from stackproof.results.measurement import State
 from stackproof.results.path import Medium
 
 _FIRST = (2, 0)
@@ -30,63 +31,66 @@ _TCP = "tcp;ofi_rxm"
 _RXM = frozenset({"rxm", "ofi_rxm"})
 
 
-class Lnx:
-    """Messages by Open MPI's OFI layer through lnx alone."""
+def _profile(setup: Setup) -> Profile:
+    """Return the settings; UNSUPPORTED, with what can, for versions that have no such path.
 
-    name = "lnx"
-    title = "lnx (shared memory and network)"
+    Messages go by Open MPI's OFI layer through lnx alone.
+    """
+    path = support.need("lnx", setup)
+    release = support.numbers(setup.libfabric.version)
+    _refuse(setup, release)
+    network = "cxi" if setup.on_slingshot else _TCP
+    provider = "lnx" if release >= _PLAIN_NAME else f"shm+{network}:lnx"
+    env = {
+        **{name: text.replace("{provider}", provider) for name, text in path.set.items()},
+        "FI_LNX_PROV_LINKS": _links(network, setup.nics, release),
+        **support.launched(setup),
+    }
+    if release >= _PLAIN_NAME:
+        # Before 2.2 it would hide from lnx what it joins: seen with 2.1.0.
+        env["FI_PROVIDER"] = "lnx"
+    if network == "cxi" and release[:2] == (2, 4):
+        env["FI_CXI_RX_MATCH_MODE"] = "software"  # 2.4.0 sets it too late by itself (K06)
+    if network == _TCP and setup.placement.interface:
+        env["FI_TCP_IFACE"] = setup.placement.interface
+    # Every shm below lnx uses XPMEM where it is asked to and the node has it, and copies as
+    # before where it has none (prov/shm/src/smr_util.c, 2.1.0); from 2.4 on never for a GPU's
+    # memory (NEWS.md).
+    unknown = setup.xpmem is None and setup.on_slingshot
+    by_xpmem = (setup.xpmem or unknown) and setup.memory is Memory.HOST
+    if by_xpmem:
+        env["FI_SHM_USE_XPMEM"] = "1"
+    return Profile(
+        env=EnvPatch(set=env),
+        expect=provider,
+        by_provider=True,
+        inside=(Medium.MEMORY,),
+        between=(Medium.SLINGSHOT if network == "cxi" else Medium.TCP,),
+        notes=(*support.newer(setup), *((_SELF_SENDS,) if by_xpmem else ())),
+    )
 
-    def supports(self, family: str, version: str) -> bool:
-        """Return whether it is an Open MPI that can be told a provider by its name."""
-        return support.forced(self.name, family, version) is not None
 
-    def profile(self, setup: Setup) -> Profile:
-        """Return the settings; UNSUPPORTED, with what can, for versions that have no such path."""
-        path = support.need(self.name, setup)
-        release = support.numbers(setup.libfabric.version)
-        _refuse(setup, release)
-        network = "cxi" if setup.on_slingshot else _TCP
-        provider = "lnx" if release >= _PLAIN_NAME else f"shm+{network}:lnx"
-        env = {
-            **{name: text.replace("{provider}", provider) for name, text in path.set.items()},
-            "FI_LNX_PROV_LINKS": _links(network, setup.nics, release),
-            **support.launched(setup),
-        }
-        if release >= _PLAIN_NAME:
-            # Before 2.2 it would hide from lnx what it joins: seen with 2.1.0.
-            env["FI_PROVIDER"] = "lnx"
-        if network == "cxi" and release[:2] == (2, 4):
-            env["FI_CXI_RX_MATCH_MODE"] = "software"  # 2.4.0 sets it too late by itself (K06)
-        if network == _TCP and setup.placement.interface:
-            env["FI_TCP_IFACE"] = setup.placement.interface
-        # Every shm below lnx uses XPMEM where it is asked to and the node has it, and copies as
-        # before where it has none (prov/shm/src/smr_util.c, 2.1.0); from 2.4 on never for a GPU's
-        # memory (NEWS.md).
-        unknown = setup.xpmem is None and setup.on_slingshot
-        by_xpmem = (setup.xpmem or unknown) and setup.memory is Memory.HOST
-        if by_xpmem:
-            env["FI_SHM_USE_XPMEM"] = "1"
-        return Profile(
-            env=EnvPatch(set=env),
-            expect=provider,
-            by_provider=True,
-            inside=(Medium.MEMORY,),
-            between=(Medium.SLINGSHOT if network == "cxi" else Medium.TCP,),
-            notes=(*support.newer(setup), *((_SELF_SENDS,) if by_xpmem else ())),
-        )
+def _judge(found: Traffic, case: Case) -> tuple[State, str]:
+    """Return the answer of shared memory in one node; between nodes of what joins them."""
+    placement = case.placement
+    if placement.locality is Locality.INTRA:
+        return judge_shm(found, case)
+    if case.fabric == SLINGSHOT:
+        return judge_cxi(found, case)
+    state, what = judge_tcp(found, case)
+    if state is State.BAD and len(placement.nodes) < len(placement.ranks):
+        # Part of the messages may rightly stay in shared memory, and none can be counted.
+        return State.UNKNOWN, what
+    return state, what
 
-    def check(self, output: Output, case: Case) -> Check:
-        """Return the answer of shared memory in one node; between nodes of what joins them."""
-        placement = case.placement
-        if placement.locality is Locality.INTRA:
-            return Shm().check(output, case)
-        if case.fabric == SLINGSHOT:
-            return Cxi().check(output, case)
-        found = Tcp().check(output, case)
-        if found.state is State.BAD and len(placement.nodes) < len(placement.ranks):
-            # Part of the messages may rightly stay in shared memory, and none can be counted.
-            return Check(name=found.name, state=State.UNKNOWN, evidence=found.evidence)
-        return found
+
+LNX = Transport(
+    name="lnx",
+    title="lnx (shared memory and network)",
+    profile=_profile,
+    judge=_judge,
+    paths=("lnx",),
+)
 
 
 def _links(network: str, nics: int, release: tuple[int, ...]) -> str:

@@ -1,11 +1,55 @@
-"""Which releases of which MPI a profile can force."""
+"""What a transport is, and which releases of which MPI can be forced to it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from stackproof.core.errors import Reason, StackproofError, fail
+from stackproof.core.value import Value
 from stackproof.mpi.families import REGISTRY
 from stackproof.mpi.families.record import Forced
-from stackproof.mpi.transports.profile import NEWEST_LIBFABRIC, Setup
+from stackproof.mpi.transports import traffic
+from stackproof.mpi.transports.profile import NEWEST_LIBFABRIC, Profile, Setup
+from stackproof.mpi.transports.traffic import Traffic
+from stackproof.results.case import Case
+from stackproof.results.measurement import Check, Output, State
+
+
+class Transport(Value):
+    """One path that messages can take; `title` is what a reader of a report should see.
+
+    `profile` gives the variables that force it, and what shows that it was taken; it raises
+    `StackproofError` (UNSUPPORTED) when versions, fabric, memory or placement cannot do it, and
+    says which can. `judge` answers, with words, whether messages took it, by the bytes that were
+    counted; None where any path is right. `paths` are its names in records of families.
+    """
+
+    name: str
+    title: str
+    profile: Callable[[Setup], Profile]
+    judge: Callable[[Traffic, Case], tuple[State, str]] | None = None
+    paths: tuple[str, ...] = ()
+
+    def supports(self, family: str, version: str) -> bool:
+        """Return whether this release of a family was seen to obey, or is newer than one that was.
+
+        Every MPI has a choice of its own.
+        """
+        found = any(forced(path, family, version) for path in self.paths)
+        return found or self.judge is None
+
+    def check(self, output: Output, case: Case) -> Check:
+        """Return whether the messages took the path, by the bytes that were counted."""
+        found = traffic.counted(output, case)
+        if self.judge is None:
+            words = found.text if found.sent else "no interface was counted"
+            return Check(name="transport", state=State.OK, evidence=f"nothing was forced; {words}")
+        unseen = traffic.unseen("transport", found, case)
+        if unseen is not None:
+            return unseen
+        state, what = self.judge(found, case)
+        reason = Reason.WRONG_TRANSPORT.value if state is State.BAD else ""
+        return Check(name="transport", state=state, reason=reason, evidence=f"{what}: {found.text}")
 
 
 def numbers(version: str) -> tuple[int, ...]:
