@@ -11,10 +11,7 @@ COVERS = (
     "mpi/families/intel_mpi/__init__.py",
     "mpi/families/mpich/__init__.py",
     "mpi/families/openmpi/__init__.py",
-    "mpi/families/mpich/paths.py",
     "mpi/families/mvapich/__init__.py",
-    "mpi/families/mvapich/evidence.py",
-    "mpi/families/openmpi/paths.py",
     "mpi/families/record.py",
 )
 

@@ -104,7 +104,7 @@ def test_long_lines_come_from_srun_in_pieces() -> None:
 
 
 @each_probe
-@pytest.mark.parametrize("inside", [False, True])
-def test_ways_of_gpu_buffers_come_with_their_variable(name, inside):
-    ways = families.probe_of(name).gpu_ways({}, {"cm"}, ["libmpi_gtl_cuda.so.0"], inside=inside)
+@pytest.mark.parametrize("locality", list(Locality))
+def test_ways_of_gpu_buffers_come_with_their_variable(name, locality):
+    ways = families.probe_of(name).gpu_ways({}, {"cm"}, ["libmpi_gtl_cuda.so.0"], locality)
     assert all(way and (variable.isupper() or "MCA" in variable) for way, variable in ways)

@@ -339,9 +339,8 @@ def _by_settings(
 ) -> Iterator[str]:
     probe = families.probe_of(family)
     if probe is not None:
-        inside = case.placement.locality is Locality.INTRA
         layers = {one.value for one in statements if one.topic is Topic.LAYER}
-        for way, name in probe.gpu_ways(env, layers, libraries, inside=inside):
+        for way, name in probe.gpu_ways(env, layers, libraries, case.placement.locality):
             yield _as_set(way, name, env)
 
 

@@ -7,7 +7,7 @@ them; lines that fit no rule say nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from stackproof.core import harmless, limits
 from stackproof.core.value import Value
@@ -121,6 +121,32 @@ class Carrier(Value):
     provider: str = ""
     told: bool = True
     quote: str = ""
+
+
+Ways = Sequence[tuple[str, str]]
+"""Ways of GPUs' buffers that follow from settings, each with its variable."""
+
+
+def no_ways(*_: object) -> Ways:
+    """Return nothing, for an MPI whose settings do not tell."""
+    return ()
+
+
+class Probe(Value):
+    """How one MPI family talks.
+
+    `settings` are the variables that make it talk, and change no path; `rules` read its words, and
+    those of the libraries below it. `carrier` gives that from one rank to the other, None where
+    nothing tells; `gpu_ways` the ways of GPUs' buffers by variables, by what it said of
+    `Topic.LAYER`, by the names of files that it loaded, and by the locality of all ranks.
+    """
+
+    settings: Mapping[str, str]
+    rules: tuple[LineRule, ...]
+    carrier: Callable[[Words, Pair], Carrier | None]
+    gpu_ways: Callable[[Mapping[str, str], Collection[str], Iterable[str], Locality], Ways] = (
+        no_ways
+    )
 
 
 _MEDIA: Mapping[str, Medium] = {

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-
 from stackproof.mpi.path_logs import libfabric
-from stackproof.mpi.path_logs.patterns import Carrier, Pair, Words, by_provider, rule
+from stackproof.mpi.path_logs.patterns import Carrier, Pair, Probe, Words, by_provider, rule
 from stackproof.results.path import Medium, Topic
 
-_SETTINGS = {"I_MPI_DEBUG": "10", **libfabric.SETTINGS}
+
+def _carrier(words: Words, pair: Pair) -> Carrier | None:
+    """Return the provider, and inside a node its own memory where the fabrics have it."""
+    layer = words.one(Topic.LAYER, pair.rank)
+    if layer is None:
+        return None
+    if pair.local and layer.value != "ofi":
+        of = "" if layer.value == "shm" else f" of `{layer.value.replace('-', ':')}`"
+        return Carrier(
+            name=f"the fabric `shm`{of}",
+            medium=Medium.MEMORY,
+            told=layer.value == "shm",
+            quote=layer.quote,
+        )
+    return by_provider(words, pair, layer.value.replace("-", ":"))
 
 
-class IntelMpiLog:
-    """Intel MPI 2021; I_MPI_DEBUG is described in its developer reference."""
-
-    settings = _SETTINGS
-    rules = (
+# Intel MPI 2021; I_MPI_DEBUG is described in its developer reference.
+PROBE = Probe(
+    settings={"I_MPI_DEBUG": "10", **libfabric.SETTINGS},
+    rules=(
         rule(
             Topic.LAYER,
             r"MPI startup\(\): Load tuning file: \"[^\"]*_(?P<value>shm-ofi|shm|ofi)[._]",
@@ -26,34 +37,6 @@ class IntelMpiLog:
         rule(Topic.DEVICE, r"MPI startup\(\): (?P<rank>\d+) +\d+ +(?P<value>[A-Za-z]\S*)$"),
         rule(Topic.FALLBACK, r"MPI startup\(\): (?P<value>.*Fallback to .*?)\.?$"),
         *libfabric.RULES,
-    )
-
-    def carrier(self, words: Words, pair: Pair) -> Carrier | None:
-        """Return the provider, and inside a node its own memory where the fabrics have it."""
-        layer = words.one(Topic.LAYER, pair.rank)
-        if layer is None:
-            return None
-        if pair.local and layer.value != "ofi":
-            of = "" if layer.value == "shm" else f" of `{layer.value.replace('-', ':')}`"
-            return Carrier(
-                name=f"the fabric `shm`{of}",
-                medium=Medium.MEMORY,
-                told=layer.value == "shm",
-                quote=layer.quote,
-            )
-        return by_provider(words, pair, layer.value.replace("-", ":"))
-
-    def gpu_ways(
-        self,
-        env: Mapping[str, str],
-        layers: Collection[str],
-        libraries: Iterable[str],
-        *,
-        inside: bool,
-    ) -> Iterator[tuple[str, str]]:
-        """Yield nothing: its settings do not tell."""
-        del env, layers, libraries, inside
-        return iter(())
-
-
-PROBE = IntelMpiLog()
+    ),
+    carrier=_carrier,
+)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from stackproof.mpi.families.mpich.paths import PATHS
+from stackproof.mpi.families.mpich import MPICH
 from stackproof.mpi.families.record import (
     Forced,
     GpuSwitch,
@@ -25,7 +25,8 @@ from stackproof.mpi.families.record import (
 # and Slingshot by FI_PROVIDER=cxi: https://anaconda.org/conda-forge/mvapich, release 4.
 _FIRST = (4,)
 _PATHS = {
-    transport: Forced(since=_FIRST, set=PATHS[transport].set) for transport in ("shm", "tcp", "cxi")
+    transport: Forced(since=_FIRST, set=MPICH.paths[transport].set)
+    for transport in ("shm", "tcp", "cxi")
 }
 
 MVAPICH = MpiFamily(
@@ -61,5 +62,5 @@ MVAPICH = MpiFamily(
         argv=("mpiname", "-a"), version=re.compile(r"^MVAPICH2? (\d\S*)", re.MULTILINE)
     ),
     spack={"mvapich": "", "mvapich2": "2.0"},
-    evidence="stackproof.mpi.families.mvapich.evidence",
+    evidence="stackproof.mpi.families.mpich.evidence",  # its device ch4 is MPICH's
 )
