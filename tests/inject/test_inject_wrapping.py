@@ -6,8 +6,8 @@ import pytest
 
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.core.value import replace
+from stackproof.inject.delivery import Copied, plan_wrapping
 from stackproof.inject.eessi import variant_name
-from stackproof.inject.effects.staging import plan_wrapping
 from stackproof.inject.model import InjectionVerdict, Judgement, Way
 from stackproof.inject.ways import ALIASES
 
@@ -38,10 +38,10 @@ def test_a_script():
         "LD_PRELOAD": f"{ALIASES}/libmpi.so.12",
         "OPAL_PREFIX": "/opt/it's",
     }
-    found = plan_wrapping(judgement(way, environment), "/w", "")
+    program, found = plan_wrapping(judgement(way, environment), "/w", "")
     assert found.links == {"aliases/libmpi.so.12": "/opt/mpich/lib/libmpich.so.12"}
-    assert (found.script, found.copy) == ("bin/solver", "")
-    assert found.text == (
+    assert (program, found.copies) == ("/apps/a b/solver", ())
+    assert found.scripts["bin/solver"] == (
         "#!/bin/sh\n"
         "# Starts /apps/a b/solver with /opt/mpich.\n"
         "export LD_LIBRARY_PATH=/w/aliases:/opt/mpich/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}\n"
@@ -54,16 +54,19 @@ def test_a_script():
 def test_a_copy_keeps_what_the_program_found():
     """The copy lies elsewhere, so that its $ORIGIN is written out."""
     way = Way(name="rpath", rpath=(ALIASES, "/opt/mpich/lib"))
-    found = plan_wrapping(judgement(way, {}), "/w", "$ORIGIN/../lib:${ORIGIN}:/else")
-    assert found.copy == "libexec/solver"
-    assert found.rpath == "/w/aliases:/opt/mpich/lib:/apps/a b/../lib:/apps/a b:/else"
-    assert found.text.endswith('exec /w/libexec/solver "$@"\n')
+    program, found = plan_wrapping(judgement(way, {}), "/w", "$ORIGIN/../lib:${ORIGIN}:/else")
+    rpath = "/w/aliases:/opt/mpich/lib:/apps/a b/../lib:/apps/a b:/else"
+    assert program == "/w/libexec/solver"
+    assert found.copies == (
+        Copied(source="/apps/a b/solver", target="libexec/solver", rpath=rpath),
+    )
+    assert found.scripts["bin/solver"].endswith('exec /w/libexec/solver "$@"\n')
 
 
 def test_a_name_cannot_leave_the_comment():
     way = Way(name="library-path", library_path=("/opt/mpich/lib",))
     odd = replace(judgement(way, {}), replacement="/opt/\nrm -rf x")
-    lines = plan_wrapping(odd, "/w", "").text.splitlines()
+    lines = plan_wrapping(odd, "/w", "")[1].scripts["bin/solver"].splitlines()
     assert [line[0] for line in lines] == ["#", "#", "e"]
 
 

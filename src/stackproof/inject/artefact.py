@@ -12,16 +12,17 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from msgspec import Struct, field
 
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.value import Value
-from stackproof.inject.gathering import Gathered, find_beside, soname_of, stays
+from stackproof.inject.delivery import Copied, Delivery
+from stackproof.inject.gathering import Gathered, find_beside, stays
 from stackproof.inject.hook_manifest import Compact, Replaced
-from stackproof.inject.replacement import Main, Replacement, part_of
-from stackproof.linking.elf import ElfFile
+from stackproof.inject.program import configured_for
+from stackproof.inject.replacement import Main, Replacement, libraries_of, part_of
 from stackproof.linking.elf.model import MACHINES
 from stackproof.linking.loader import (
     Closure,
@@ -58,20 +59,6 @@ _PROBES = (
 )
 
 
-class ArtefactLibrary(Value):
-    """A library of an artefact: from where, to where, under which SONAME, needing which names.
-
-    `needed` maps the names that the source asks for to those that the copy asks for, where they
-    differ.
-    """
-
-    source: str
-    target: str
-    soname: str
-    rpath: str
-    needed: Mapping[str, str] = field(default_factory=dict)
-
-
 class ArtefactRequest(Value):
     """What an artefact is to be called, where containers see it, and for which release of SHS.
 
@@ -85,27 +72,15 @@ class ArtefactRequest(Value):
     shs: str = ""
 
 
-class Making(Value):
-    """One variant of an artefact to be made: its libraries, and what a hook is told.
-
-    `left` are libraries that stay the machine's, `without` plug-ins that cannot be taken, with the
-    reason; `trees` maps folders of the artefact to folders of the prefix that are copied whole.
-    """
-
-    parts: tuple[ArtefactLibrary, ...]
-    compact: Compact
-    left: tuple[str, ...] = ()
-    without: tuple[str, ...] = ()
-    trees: Mapping[str, str] = field(default_factory=dict)
-
-
-def plan_artefact(view: FileView, replacement: Replacement, wish: ArtefactRequest) -> Making:
-    """Return how a prefix becomes a variant of an artefact.
+def plan_artefact(
+    view: FileView, replacement: Replacement, wish: ArtefactRequest
+) -> tuple[Delivery, Compact]:
+    """Return how a prefix becomes a variant of an artefact, and what a hook is told of that.
 
     Raises `StackproofError` with all that is in the way: NO_FABRIC when the prefix has nothing that
     could be injected, INJECTION_FAILS for libraries that lack something.
     """
-    chosen = _chosen(view, replacement)
+    chosen = libraries_of(view, replacement, _level)
     if not chosen:
         raise fail(
             Reason.NO_MPI,
@@ -132,41 +107,19 @@ def plan_artefact(view: FileView, replacement: Replacement, wish: ArtefactReques
         environment["libfabric"] = {"FI_PROVIDER_PATH": f"{wish.place}/provider"}
         told["FI_PROVIDER_PATH"] = f"{wish.place}/{PRIVATE}/provider"
     environment = {level: values for level, values in environment.items() if level in have}
-    return Making(
-        parts=parts,
-        compact=_compact(work, chosen, replacement, environment),
+    delivery = Delivery(
+        copies=parts,
+        trees=trees,
         left=tuple(sorted(work.gathered.left)),
         without=tuple(work.without),
-        trees=trees,
     )
+    return delivery, _compact(work, chosen, replacement, environment)
 
 
 def _level(soname: str) -> str:
     if part_of(soname) is not None:
         return "mpi"
     return next((name for name, form in _BELOW_MPI.items() if form.fullmatch(soname)), "")
-
-
-def _chosen(view: FileView, replacement: Replacement) -> dict[str, str]:
-    """Return the libraries of a prefix that can be injected by their SONAMEs."""
-    found = {main.elf.soname or posixpath.basename(main.path): main.path
-             for main in replacement.mains}  # fmt: skip
-    for name, path in replacement.names.items():
-        elf = _elf(view, path)
-        if elf is None:
-            continue
-        soname = elf.soname or name
-        if _level(soname):
-            found.setdefault(soname, replacement.names.get(soname, path))
-    return found
-
-
-def _elf(view: FileView, path: str) -> ElfFile | None:
-    file = view.look(path)
-    try:
-        return view.elf(file) if file else None
-    except StackproofError:  # a linker script, for example
-        return None
 
 
 class _Work(Struct, kw_only=True):
@@ -227,10 +180,10 @@ class _Work(Struct, kw_only=True):
                     continue
                 for edge in closure.needs_of(one.number):
                     if edge.name == name and edge.to is not None:
-                        return soname_of(closure.objects[edge.to])
+                        return closure.objects[edge.to].soname
         return None
 
-    def plugins(self, replacement: Replacement) -> Iterator[ArtefactLibrary]:
+    def plugins(self, replacement: Replacement) -> Iterator[Copied]:
         """Yield plug-ins of libfabric and UCX; those that lack something are left behind."""
         beside = (path for _, path in find_beside(self.view, self.gathered.found))
         for path in dict.fromkeys((*replacement.plugins(self.view), *beside)):
@@ -254,21 +207,21 @@ class _Work(Struct, kw_only=True):
             else:
                 yield self._plugin(closure, f"{PRIVATE}/ucx")
 
-    def _plugin(self, closure: Closure, folder: str, keep: str = "") -> ArtefactLibrary:
+    def _plugin(self, closure: Closure, folder: str, keep: str = "") -> Copied:
         plugin, rest = closure.objects[0], closure.objects[1:]
         self.closures.append(closure)
         beside = posixpath.dirname(plugin.path)
         for loaded in rest:
-            soname = soname_of(loaded)
+            soname = loaded.soname
             if not is_machines(soname) and posixpath.dirname(loaded.path) != beside:
                 self.gathered.found.setdefault(soname, loaded)
         # A plug-in of UCX may need another one, which keeps its name: it lies beside it.
-        near = {soname_of(one) for one in rest if posixpath.dirname(one.path) == beside} | {keep}
+        near = {one.soname for one in rest if posixpath.dirname(one.path) == beside} | {keep}
         needed = {
             old: new for old, new in self.renamed(plugin, "plugin").items() if old not in near
         }
         up = "../private" if folder == "provider" else ".."
-        return ArtefactLibrary(
+        return Copied(
             source=plugin.file.path,
             target=f"{folder}/{posixpath.basename(plugin.path)}",
             soname=plugin.elf.soname,
@@ -277,7 +230,7 @@ class _Work(Struct, kw_only=True):
         )
 
 
-def _parts(work: _Work, chosen: Mapping[str, str]) -> Iterator[ArtefactLibrary]:
+def _parts(work: _Work, chosen: Mapping[str, str]) -> Iterator[Copied]:
     place = work.wish.place
     for soname in chosen:
         loaded = work.gathered.found[soname]
@@ -285,7 +238,7 @@ def _parts(work: _Work, chosen: Mapping[str, str]) -> Iterator[ArtefactLibrary]:
         folders = ["$ORIGIN", f"$ORIGIN/../{PRIVATE}", f"{place}/{level}", f"{place}/{PRIVATE}"]
         if level != "mpi":  # only an MPI has parts that stand beside each other by their names
             folders = [f"$ORIGIN/../{PRIVATE}", f"{place}/{PRIVATE}"]
-        yield ArtefactLibrary(
+        yield Copied(
             source=loaded.file.path,
             target=f"{level}/{soname}",
             soname=soname,
@@ -296,7 +249,7 @@ def _parts(work: _Work, chosen: Mapping[str, str]) -> Iterator[ArtefactLibrary]:
         if soname in chosen and _level(soname) in {"mpi", ""}:
             continue
         new = work.private(soname)
-        yield ArtefactLibrary(
+        yield Copied(
             source=loaded.file.path,
             target=f"{PRIVATE}/{new}",
             soname=new,
@@ -305,11 +258,11 @@ def _parts(work: _Work, chosen: Mapping[str, str]) -> Iterator[ArtefactLibrary]:
         )
 
 
-def _asked_for(parts: tuple[ArtefactLibrary, ...]) -> tuple[ArtefactLibrary, ...]:
+def _asked_for(parts: tuple[Copied, ...]) -> tuple[Copied, ...]:
     """Return parts without private libraries that no other part asks for."""
     by_name = {part.soname: part for part in parts if part.target.startswith(f"{PRIVATE}/lib")}
     todo = [part for part in parts if part.soname not in by_name]
-    found: dict[str, ArtefactLibrary] = {}
+    found: dict[str, Copied] = {}
     while todo:
         part = todo.pop()
         if part.target not in found:
@@ -322,15 +275,11 @@ def _moved(
     view: FileView, replacement: Replacement, work: _Work, wish: ArtefactRequest
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Return what an Open MPI must be told of its new place, and the files that it reads there."""
-    for soname, loaded in work.gathered.found.items():
-        if soname.startswith(("libopen-pal.", "libopen_mpi.")):
-            if not view.traces(loaded.file).prefix:
-                continue
-            names = requirement.OPEN_MPI
-            home = replacement.home
-            trees = {f"home/{name}": posixpath.join(home, name) for name in ("etc", "share")}
-            return dict.fromkeys(names, f"{wish.place}/home"), trees
-    return {}, {}
+    if not configured_for(view, work.gathered.found.values()):
+        return {}, {}
+    home = replacement.home
+    trees = {f"home/{name}": posixpath.join(home, name) for name in ("etc", "share")}
+    return dict.fromkeys(requirement.OPEN_MPI, f"{wish.place}/home"), trees
 
 
 def _compact(
@@ -360,7 +309,7 @@ def _compact(
         one.name: main
         for main in replacement.mains
         for one in replaces
-        if posixpath.basename(one.file) == (main.elf.soname or posixpath.basename(main.path))
+        if posixpath.basename(one.file) == main.soname
     }
     families = {main.family.abi for main in mains.values()}
     machine = next(iter(work.gathered.found.values())).elf.machine
@@ -416,12 +365,12 @@ def is_rdma(name: str) -> bool:
     return _RDMA.fullmatch(posixpath.basename(name)) is not None
 
 
-def folders_of(closures: Sequence[Closure], names: Sequence[str]) -> tuple[str, ...]:
+def folders_of(closures: Sequence[Closure], names: Collection[str]) -> tuple[str, ...]:
     """Return the folders in which programs find libraries of some names now."""
     found = {
         posixpath.dirname(loaded.path): None
         for closure in closures
         for loaded in closure.objects[1:]
-        if soname_of(loaded) in names or loaded.names & set(names)
+        if loaded.soname in names or loaded.names & set(names)
     }
     return tuple(found)

@@ -13,13 +13,19 @@ import posixpath
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from msgspec import field
-
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
-from stackproof.core.value import Value
-from stackproof.inject.gathering import Gathered, find_beside, problem, soname_of, stays
-from stackproof.inject.replacement import Main, Replacement, part_of
-from stackproof.linking.loader import FileView, LoaderSettings, Machine, MappedObject, load_program
+from stackproof.inject.delivery import Copied, Delivery
+from stackproof.inject.gathering import Gathered, find_beside, problem, stays
+from stackproof.inject.program import configured_for
+from stackproof.inject.replacement import Main, Replacement, libraries_of, part_of
+from stackproof.linking.loader import (
+    FileView,
+    LoaderSettings,
+    Machine,
+    MappedObject,
+    elf_at,
+    load_program,
+)
 from stackproof.mpi import abi, families, requirement
 from stackproof.mpi.abi import LibraryRole
 
@@ -38,36 +44,6 @@ _LAUNCHER = re.compile(r"(?:mpiexec|(?:o?mpi|prte|orte)run|prte|prun|pterm|psche
 
 HOME = "home"
 """The folder of an override for what an Open MPI that was carried there finds by its prefix."""
-
-
-class Copied(Value):
-    """A file that is copied: from where, to where below the folder, with which DT_RPATH.
-
-    `asks` is the name of a library that the copy asks for besides, empty for none.
-    """
-
-    source: str
-    target: str
-    rpath: str
-    asks: str = ""
-
-
-class Filling(Value):
-    """What an override folder is filled with.
-
-    `links` maps a path below the folder to the text of the link; `left` are names that stay those
-    of the program's own machine and loader; `environment` is what the MPI must be told, as it was
-    moved before. `without` are plug-ins that stay behind, with the reason: the MPI goes on without
-    them. `trees` maps paths below the folder to files and folders that are copied as they are.
-    """
-
-    prefix: str
-    libraries: tuple[Copied, ...] = ()
-    links: Mapping[str, str] = field(default_factory=dict)
-    trees: Mapping[str, str] = field(default_factory=dict)
-    left: tuple[str, ...] = ()
-    environment: Mapping[str, str] = field(default_factory=dict)
-    without: tuple[str, ...] = ()
 
 
 def family_folder(main: Main) -> str:
@@ -115,7 +91,7 @@ def plan_filling(
     names: Sequence[str],
     machine: Machine,
     carried: str = "",
-) -> Filling:
+) -> Delivery:
     """Return which files an override folder gets, and where; `names` are what programs ask for.
 
     Every library of the MPI is taken: one that stays behind would meet one of another release.
@@ -130,7 +106,7 @@ def plan_filling(
             where=Location(file=replacement.prefix),
             hint="name the prefix of a whole MPI: parts of one are not put under EESSI's MPI",
         )
-    own = _own(view, replacement)
+    own = libraries_of(view, replacement, part_of)
     launchers = _launchers(view, replacement) if carried else {}
     got = gather(view, (*own.values(), *launchers.values()), own, machine)
     for path in launchers.values():
@@ -144,9 +120,8 @@ def plan_filling(
     ]
     copies = (*_copies(got.found, own), *plugins, *starters)
     environment = _environment(view, replacement, got.found, carried)
-    return Filling(
-        prefix=replacement.prefix,
-        libraries=tuple(sorted(copies, key=lambda one: one.target)),
+    return Delivery(
+        copies=tuple(sorted(copies, key=lambda one: one.target)),
         links={"lib64": "lib", **aliases(view, replacement, names)},
         trees=_read(view, replacement.home) if carried and environment else {},
         left=tuple(sorted(got.left)),
@@ -185,42 +160,15 @@ def _launchers(view: FileView, replacement: Replacement) -> dict[str, str]:
     folder = posixpath.join(replacement.home, "bin")
     names = sorted(name for name in view.listing(folder) if _LAUNCHER.fullmatch(name))
     found = {name: posixpath.join(folder, name) for name in names}
-    elves = {name: path for name, path in found.items() if _is_program(view, path)}
+    # A script finds what it starts by itself.
+    elves = {n: p for n, p in found.items() if (elf := elf_at(view, p)) and elf.interpreter}
     return elves if any(name in elves for name in _STARTERS) else {}
-
-
-def _is_program(view: FileView, path: str) -> bool:
-    file = view.look(path)
-    try:
-        return file is not None and bool(view.elf(file).interpreter)
-    except StackproofError:  # a script, which finds what it starts by itself
-        return False
 
 
 def _read(view: FileView, home: str) -> dict[str, str]:
     """Return the files that an Open MPI reads below its prefix, by where they are copied to."""
     found = {f"{HOME}/{name}": posixpath.join(home, name) for name in _READ}
     return {target: path for target, path in found.items() if view.listing(path)}
-
-
-def _own(view: FileView, replacement: Replacement) -> dict[str, str]:
-    """Return the paths of all libraries of the MPI by SONAME."""
-    own: dict[str, str] = {}
-    for name, path in replacement.names.items():
-        if part_of(name) is None:
-            continue
-        file = view.look(path)
-        if file is None:
-            continue
-        try:
-            soname = view.elf(file).soname or name
-        except StackproofError:  # a linker script, for example
-            continue
-        own.setdefault(soname, replacement.names.get(soname, path))
-    # Cray's have a compiler in their names, others may have anything: what MPI is shows inside.
-    for main in replacement.mains:
-        own.setdefault(main.elf.soname or posixpath.basename(main.path), main.path)
-    return own
 
 
 def _copies(found: Mapping[str, MappedObject], own: Mapping[str, str]) -> Iterator[Copied]:
@@ -283,7 +231,7 @@ def _needs_of_plugin(
         return more, why
     beside = posixpath.dirname(path)
     for loaded in closure.objects[1:]:
-        soname = soname_of(loaded)
+        soname = loaded.soname
         if stays(soname) or posixpath.dirname(loaded.path) == beside:
             continue
         known = gathered.found.get(soname, loaded)
@@ -295,14 +243,14 @@ def _needs_of_plugin(
 
 def aliases(view: FileView, replacement: Replacement, names: Sequence[str]) -> dict[str, str]:
     """Return links for main libraries that the programs ask for under another name."""
-    links, own = {}, _own(view, replacement)
+    links, own = {}, libraries_of(view, replacement, part_of)
     for name in names:
         promise = abi.abi_of_name(name)
         if name in own or promise is None or promise[1] is not LibraryRole.MAIN:
             continue
         main = replacement.main_for(promise[0])
         if main is not None and main.family.abi == promise[0]:
-            links[f"lib/{name}"] = main.elf.soname or posixpath.basename(main.path)
+            links[f"lib/{name}"] = main.soname
     return links
 
 
@@ -310,13 +258,10 @@ def _environment(
     view: FileView, replacement: Replacement, found: Mapping[str, MappedObject], carried: str
 ) -> dict[str, str]:
     """Return the variables of an Open MPI that does not lie where it was configured for."""
-    for soname, loaded in found.items():
-        if soname.startswith(("libopen-pal.", "libopen_mpi.")):
-            prefix = view.traces(loaded.file).prefix
-            home = posixpath.join(carried, HOME) if carried else replacement.home
-            if prefix and posixpath.normpath(prefix) != posixpath.normpath(home):
-                return dict.fromkeys(requirement.OPEN_MPI, home)
-    return {}
+    prefix = configured_for(view, found.values())
+    home = posixpath.join(carried, HOME) if carried else replacement.home
+    moved = prefix and posixpath.normpath(prefix) != posixpath.normpath(home)
+    return dict.fromkeys(requirement.OPEN_MPI, home) if moved else {}
 
 
 def _absolute_needs(loaded: MappedObject) -> Iterator[Problem]:

@@ -13,16 +13,14 @@ import posixpath
 from collections.abc import Mapping, Sequence
 
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
+from stackproof.inject.delivery import Copied, Delivery
 from stackproof.inject.eessi import (
     PRIVATE,
-    Copied,
-    Filling,
     beside,
     check,
     gather,
     take_plugins,
 )
-from stackproof.inject.gathering import soname_of
 from stackproof.inject.replacement import Replacement
 from stackproof.linking.loader import (
     Closure,
@@ -85,7 +83,7 @@ def main_of(closures: Mapping[str, Closure]) -> MappedObject:
 
 def plan_fabric(
     view: FileView, path: str, main: MappedObject, machine: Machine, carried: str
-) -> Filling:
+) -> Delivery:
     """Return what an override folder gets for the libfabric at a path; `carried` is that folder.
 
     Raises `StackproofError` (INJECTION_FAILS) with all that is in the way.
@@ -104,13 +102,12 @@ def plan_fabric(
         for soname, one in got.found.items()
         if one is not own
     ]
-    name = soname_of(main)
+    name = main.soname
     looks = ":".join(("$ORIGIN/fabric", *_own_folders(main)))
     copies.append(Copied(source=main.file.path, target=f"lib/{name}", rpath=looks, asks=NAME))
     provider = f"{carried}/{FOLDER}/{PRIVATE}/libfabric"
-    return Filling(
-        prefix=posixpath.dirname(path),
-        libraries=tuple(sorted((*copies, *plugins), key=lambda one: one.target)),
+    return Delivery(
+        copies=tuple(sorted((*copies, *plugins), key=lambda one: one.target)),
         links={"lib64": "lib"},
         left=tuple(sorted(got.left)),
         environment={"FI_PROVIDER_PATH": provider} if plugins else {},

@@ -25,11 +25,6 @@ _DRIVERS = re.compile(r"lib(?:cuda|nvidia-[\w-]+)\.so\.\d+")
 _BESIDE = {"libucs.so.": "ucx", "libfabric.so.": "libfabric"}
 
 
-def soname_of(loaded: MappedObject) -> str:
-    """Return the SONAME of an object, or the name of its file without one."""
-    return loaded.elf.soname or posixpath.basename(loaded.path)
-
-
 def stays(name: str) -> bool:
     """Return whether a library always is the machine's own: the C library's, or a driver's."""
     base = posixpath.basename(name)
@@ -61,7 +56,7 @@ class Gathered(Struct, kw_only=True):
                 by = closure.objects[edge.by].path
                 self.problems.append(problem(f"`{edge.name}` is not found", by, "install it"))
         for loaded in closure.objects:
-            soname = soname_of(loaded)
+            soname = loaded.soname
             if self.stays(soname):
                 self.left.add(soname)
                 continue

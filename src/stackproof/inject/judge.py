@@ -137,7 +137,7 @@ def _named_gtl(path: str) -> bool:
 def _named(closure: Closure, pattern: re.Pattern[str]) -> str:
     """Return the path of the first object whose name fits, empty for none."""
     for loaded in closure.objects:
-        if pattern.fullmatch(loaded.elf.soname or loaded.path.rpartition("/")[2]):
+        if pattern.fullmatch(loaded.soname):
             return loaded.path
     return ""
 

@@ -11,12 +11,11 @@ from typing import ClassVar
 
 from msgspec import field
 
-from stackproof.core.errors import StackproofError
 from stackproof.core.value import Value
 from stackproof.inject.releases import Releases, number_of
 from stackproof.inject.target import Target, is_c_library
 from stackproof.linking.elf import ElfFile
-from stackproof.linking.loader import FileView
+from stackproof.linking.loader import FileView, elf_at
 from stackproof.linking.loader.machine import LEVELS
 
 
@@ -48,11 +47,7 @@ def elves_of(view: FileView, paths: Iterable[str]) -> dict[str, ElfFile]:
     """Return what is loaded of ELF files, by path; files that cannot be read are left out."""
     elves: dict[str, ElfFile] = {}
     for path in paths:
-        file = view.look(path)
-        try:
-            elf = view.elf(file) if file else None
-        except StackproofError:  # no object that is loaded: a core file, for example
-            continue
+        elf = elf_at(view, path)
         if elf is not None and elf.dynamic:
             elves[path] = elf
     return elves

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from stackproof.core.errors import StackproofError
 from stackproof.core.value import Value
@@ -161,6 +161,13 @@ def traces_of(view: FileView, loaded: MappedObject) -> Traces:
         return view.traces(loaded.file)
     except StackproofError:
         return Traces()
+
+
+def configured_for(view: FileView, objects: Iterable[MappedObject]) -> str:
+    """Return the folder that an Open MPI among objects was configured for, empty for none."""
+    inner = ("libopen-pal.", "libopen_mpi.")
+    own = (one for one in objects if one.soname.startswith(inner))
+    return next((prefix for one in own if (prefix := traces_of(view, one).prefix)), "")
 
 
 def calls_mpi(elf: ElfFile, name: str = "") -> bool:

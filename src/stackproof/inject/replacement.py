@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from msgspec import field
 
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.value import Value, replace
 from stackproof.linking.elf import ElfFile
-from stackproof.linking.loader import File, FileView
+from stackproof.linking.loader import File, FileView, elf_at
 from stackproof.mpi import abi
 from stackproof.mpi.abi import AbiFamily, LibraryRole
 
@@ -39,6 +39,11 @@ class Main(Value):
     family: AbiFamily
     shown: str
 
+    @property
+    def soname(self) -> str:
+        """Return its SONAME, or the name of its file without one."""
+        return self.elf.soname or posixpath.basename(self.path)
+
 
 class Replacement(Value):
     """A prefix and the folders of its libraries.
@@ -61,7 +66,7 @@ class Replacement(Value):
 
     def main_for(self, *abis: str | None) -> Main | None:
         """Return the main library for the first ABI that one is of, the first one for none."""
-        mains = {main.family.abi: main for main in reversed(self.mains)}
+        mains: dict[str, Main] = {main.family.abi: main for main in reversed(self.mains)}
         return next((mains[name] for name in (*abis, *mains) if name in mains), None)
 
     @property
@@ -282,12 +287,8 @@ def _mains(view: FileView, names: Mapping[str, str]) -> Iterator[Main]:
     for name, path in names.items():
         if not name.startswith("libmpi"):
             continue
-        file = view.look(path)
-        if file is None or file.identity in seen:
-            continue
-        try:
-            elf = view.elf(file)
-        except StackproofError:  # a linker script, for example
+        file, elf = view.look(path), elf_at(view, path)
+        if file is None or elf is None or file.identity in seen:
             continue
         found = abi.family_of(elf)
         if found is None:
@@ -298,6 +299,23 @@ def _mains(view: FileView, names: Mapping[str, str]) -> Iterator[Main]:
         if file.identity not in seen:
             seen.add(file.identity)
             yield Main(path=home, file=file, elf=view.elf(file), family=found[0], shown=found[1])
+
+
+def libraries_of(
+    view: FileView, replacement: Replacement, is_meant: Callable[[str], object]
+) -> dict[str, str]:
+    """Return the paths of libraries by their SONAMEs: all main ones, and those that are meant.
+
+    Cray's main ones have a compiler in their names, others may have anything: what MPI is shows
+    inside.
+    """
+    found = {main.soname: main.path for main in replacement.mains}
+    for name, path in replacement.names.items():
+        elf = elf_at(view, path)
+        soname = elf.soname or name if elf else ""
+        if soname and is_meant(soname):
+            found.setdefault(soname, replacement.names.get(soname, path))
+    return found
 
 
 def part_of(name: str) -> LibraryRole | None:

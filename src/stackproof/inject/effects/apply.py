@@ -6,12 +6,12 @@ import os
 from collections.abc import Sequence
 
 from stackproof.core.errors import Location, Reason, fail
+from stackproof.inject.delivery import Delivery, plan_wrapping
 from stackproof.inject.effects import known_releases, named, override, staging, versions
 from stackproof.inject.effects.check import machine_of
-from stackproof.inject.effects.staging import Injection, Wrapping, plan_wrapping
+from stackproof.inject.effects.staging import Injection
 from stackproof.inject.effects.wanted import (
     Done,
-    ProgramNow,
     load_programs,
     refuse,
 )
@@ -80,7 +80,7 @@ def _wrapped(options: ApplyOptions, scripts: str) -> Done:
     question = Question(machine=machine_of(options.isa), releases=known_releases.load_releases)
     judgements = [judge(view, one.path, replacement, question) for one in programs]
     refuse(judgements, accept_unknown=options.accept_unknown)
-    wrappings = []
+    wrapped: list[tuple[str, Delivery]] = []
     for one, judgement in zip(programs, judgements, strict=True):
         main = one.closure.program
         if judgement.way.rpath and main.file.set_id:
@@ -91,28 +91,29 @@ def _wrapped(options: ApplyOptions, scripts: str) -> Done:
                 hint="let its owner change its DT_RPATH",
             )
         old = main.elf.rpath or main.elf.runpath or ""
-        wrappings.append(plan_wrapping(judgement, place, old))
-    names = [one.script for one in wrappings]
+        wrapped.append(plan_wrapping(judgement, place, old))
+    names = [name for _, delivery in wrapped for name in delivery.scripts]
     if len(set(names)) != len(names):
         raise fail(
             Reason.USAGE,
             "two programs have one name",
             hint="make a folder for each of them",
         )
-    done = Done(place=place, files=tuple(f"{one.script} starts {one.program}" for one in wrappings))
+    starts = zip(names, programs, strict=True)
+    done = Done(place=place, files=tuple(f"{name} starts {one.path}" for name, one in starts))
     if options.dry_run:
         return done
     with versions.locked(place) as keep:
         with versions.staging(keep) as folder:
-            for wrapping in wrappings:
-                staging.wrap(wrapping, folder)
+            for _, delivery in wrapped:
+                staging.fill(delivery, folder, view)
             record = Injection(place=place, prefix=replacement.prefix)
             staged = staging.commit(keep, folder, record)
         wanted = [_injected(one, replacement) for one in judgements]
         staging.with_rollback(
             keep,
             staged,
-            lambda: _verify_wrapped(programs, wrappings, wanted, place, question.machine),
+            lambda: _verify_wrapped(wrapped, wanted, question.machine),
         )
     return done
 
@@ -125,16 +126,11 @@ def _injected(judgement: Judgement, replacement: Replacement) -> frozenset[str]:
 
 
 def _verify_wrapped(
-    programs: Sequence[ProgramNow],
-    wrappings: Sequence[Wrapping],
-    wanted: Sequence[frozenset[str]],
-    place: str,
-    machine: Machine,
+    wrapped: Sequence[tuple[str, Delivery]], wanted: Sequence[frozenset[str]], machine: Machine
 ) -> None:
     """Raise `StackproofError` unless the loader takes what was said to be taken."""
-    for one, wrapping, files_wanted in zip(programs, wrappings, wanted, strict=True):
-        program = os.path.join(place, wrapping.copy) if wrapping.copy else one.path
-        closure = staging.load_again(program, machine, wrapping.environment)
+    for (program, delivery), files_wanted in zip(wrapped, wanted, strict=True):
+        closure = staging.load_again(program, machine, delivery.environment)
         taken = {os.path.realpath(path) for path in closure.taken.values()}
         lost = sorted(files_wanted - taken)
         if lost:

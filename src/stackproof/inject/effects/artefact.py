@@ -18,12 +18,11 @@ from stackproof.image import superblock
 from stackproof.image.effects import image_file
 from stackproof.inject import hook_manifest
 from stackproof.inject.artefact import (
-    ArtefactLibrary,
     ArtefactRequest,
-    Making,
     is_machines,
     plan_artefact,
 )
+from stackproof.inject.delivery import Delivery
 from stackproof.inject.effects import named, versions
 from stackproof.inject.effects import staging as inject_staging
 from stackproof.inject.effects.named import NamedPath
@@ -31,12 +30,10 @@ from stackproof.inject.effects.staging import real_path
 from stackproof.inject.hook_manifest import Compact
 from stackproof.inject.levels import LEVELS, ArtefactMetadata, Variant, newest_node
 from stackproof.inject.replacement import Replacement, find_replacement
-from stackproof.linking.effects import runpath
 from stackproof.linking.effects.view import RootView
 from stackproof.linking.loader import LoaderSettings, load_program
 from stackproof.mpi.effects import fabric
 
-_TOOL_TIMEOUT_S = 120.0
 _PACK_TIMEOUT_S = 3600.0
 _TAG_LETTERS = 8
 _SYSTEM_FOLDERS = ("/usr/lib64", "/lib64", "/usr/lib", "/lib")
@@ -74,26 +71,23 @@ def make_variant(place: NamedPath, wish: ArtefactRequest, folder: str) -> Made:
     """
     view = place.view("/")
     replacement = _found(view, place)
-    making = _plan(view, replacement, wish)
-    for part in making.parts:
-        _copy(real_path(view, part.source), os.path.join(folder, part.target), part)
-    for target, source in making.trees.items():
-        inject_staging.copy_tree(real_path(view, source), os.path.join(folder, target))
+    delivery, compact = _plan(view, replacement, wish)
+    inject_staging.fill(delivery, folder, view)
     _copy_bill(view, (replacement.prefix, os.path.dirname(replacement.prefix), place.path), folder)
     variant = Variant(
         folder=os.path.basename(folder),
         shs=wish.shs,
-        libcxi=_libcxi(view, making),
+        libcxi=_libcxi(view, delivery),
         levels=tuple(name for name in LEVELS if os.path.isdir(os.path.join(folder, name))),
     )
-    files.write(os.path.join(folder, hook_manifest.NAME), hook_manifest.render(making.compact))
-    _verify(folder, wish, making)
+    files.write(os.path.join(folder, hook_manifest.NAME), hook_manifest.render(compact))
+    _verify(folder, wish, delivery)
     return Made(
         variant=variant,
-        compact=making.compact,
-        files=tuple(part.target for part in making.parts),
-        without=making.without,
-        left=making.left,
+        compact=compact,
+        files=tuple(part.target for part in delivery.copies),
+        without=delivery.without,
+        left=delivery.left,
     )
 
 
@@ -111,52 +105,15 @@ def _found(view: RootView, place: NamedPath) -> Replacement:
     return find_replacement(view, top)
 
 
-def _plan(view: RootView, replacement: Replacement, wish: ArtefactRequest) -> Making:
+def _plan(
+    view: RootView, replacement: Replacement, wish: ArtefactRequest
+) -> tuple[Delivery, Compact]:
     """Return the plan; private names hold a hash of all that is copied."""
-    making = plan_artefact(view, replacement, wish)
+    delivery, _ = plan_artefact(view, replacement, wish)
     total = hashlib.sha256()
-    for source in sorted({part.source for part in making.parts}):
+    for source in sorted({part.source for part in delivery.copies}):
         total.update(files.sha256(real_path(view, source)).encode())
     return plan_artefact(view, replacement, replace(wish, tag=total.hexdigest()[:_TAG_LETTERS]))
-
-
-def _copy(source: str, target: str, part: ArtefactLibrary) -> None:
-    """Copy a library, and give it its names and its search path."""
-    before = runpath.read(source)
-    # One kind of change at a time: patchelf 0.14 gives the search path as SONAME otherwise.
-    calls = []
-    if part.soname != before.soname:
-        calls.append(["--set-soname", part.soname])
-    if part.needed:
-        words = [("--replace-needed", old, new) for old, new in part.needed.items()]
-        calls.append([word for triple in words for word in triple])
-    calls.append(["--force-rpath", "--set-rpath", part.rpath])
-    inject_staging.copy_library(source, target)
-    for options in calls:
-        run.check(Command(argv=("patchelf", *options, target), timeout_s=_TOOL_TIMEOUT_S))
-    after = runpath.read(target)
-    same = all(
-        getattr(before, word) == getattr(after, word)
-        for word in ("exports", "more_exports", "imports", "version_definitions", "objects")
-    )
-    needed = tuple(part.needed.get(name, name) for name in before.needed)
-    versions = tuple(
-        need._replace(library=part.needed.get(need.library, need.library))
-        for need in before.version_needs
-    )
-    right = (
-        after.needed == needed
-        and after.version_needs == versions
-        and after.soname == part.soname
-        and (after.rpath, after.runpath) == (part.rpath, None)
-    )
-    if not same or not right:
-        raise fail(
-            Reason.BUILD_FAILED,
-            "patchelf changed more, or less, than names and the search path",
-            where=Location(file=source),
-            hint="use another release of patchelf: some damage libraries",
-        )
 
 
 def _copy_bill(view: RootView, places: Sequence[str], folder: str) -> None:
@@ -169,19 +126,19 @@ def _copy_bill(view: RootView, places: Sequence[str], folder: str) -> None:
             return
 
 
-def _libcxi(view: RootView, making: Making) -> str:
+def _libcxi(view: RootView, delivery: Delivery) -> str:
     """Return the newest node of the libcxi that a variant is made with."""
-    for part in making.parts:
+    for part in delivery.copies:
         if os.path.basename(part.source).startswith("libcxi.so"):
             file = view.look(part.source)
             return newest_node(view.elf(file), "LIBCXI") if file else ""
     return ""
 
 
-def _verify(folder: str, wish: ArtefactRequest, making: Making) -> None:
+def _verify(folder: str, wish: ArtefactRequest, delivery: Delivery) -> None:
     """Raise `StackproofError` unless everything is found, and in the artefact."""
     view = RootView()
-    for part in making.parts:
+    for part in delivery.copies:
         path = os.path.join(folder, part.target)
         # A plug-in is opened by a libfabric that is loaded already: here by the one it came with.
         opener = os.path.join(folder, "libfabric") if part.target.startswith("provider/") else ""
@@ -192,14 +149,14 @@ def _verify(folder: str, wish: ArtefactRequest, making: Making) -> None:
             if not is_machines(name):
                 raise _lacks(path, f"the loader's model does not find `{name}`")
         for name, found in closure.taken.items():
-            mine = f"-sp{_tag(making)}" in name
+            mine = f"-sp{_tag(delivery)}" in name
             if mine and not os.path.realpath(found).startswith(os.path.realpath(folder) + "/"):
                 raise _lacks(path, f"the loader takes `{found}` for `{name}`")
 
 
-def _tag(making: Making) -> str:
+def _tag(delivery: Delivery) -> str:
     """Return the tag of the private names; a text that no name has where there is none."""
-    for part in making.parts:
+    for part in delivery.copies:
         head, found, tail = os.path.basename(part.target).rpartition("-sp")
         if found and head and part.target.startswith("private/"):
             return tail.partition(".")[0]

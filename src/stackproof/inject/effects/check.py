@@ -302,7 +302,7 @@ def _of_r(view: RootView, closure: Closure) -> Iterator[tuple[str, dict[str, str
     homes = [
         posixpath.dirname(posixpath.dirname(loaded.file.path))
         for loaded in closure.objects
-        if (loaded.elf.soname or posixpath.basename(loaded.path)) == "libR.so"
+        if loaded.soname == "libR.so"
     ]
     path = closure.program.path
     is_module = not closure.program.elf.is_program

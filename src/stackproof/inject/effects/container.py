@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import posixpath
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.core.value import Value, replace
@@ -14,9 +14,8 @@ from stackproof.inject.container import ANNOTATION, HOOKS, Hook, plan_containing
 from stackproof.inject.effects import artefact, levels
 from stackproof.inject.effects import named as inject_named
 from stackproof.inject.effects.check import judge_named, question_of
+from stackproof.inject.effects.levels import Chosen
 from stackproof.inject.effects.wanted import refuse
-from stackproof.inject.gathering import soname_of
-from stackproof.inject.hook_manifest import Compact
 from stackproof.inject.judge import Question, judge
 from stackproof.inject.model import Cause, Judgement
 from stackproof.inject.options import CheckOptions, ContainerOptions, ProgramOptions
@@ -24,20 +23,6 @@ from stackproof.inject.replacement import find_replacement
 from stackproof.linking.loader import Closure, FileView, load_program
 
 HOOK = "/usr/libexec/stackproof/stackproof-oci-hook"
-
-
-class _Asked(Value):
-    """The variant of an artefact that is to be injected: its folder here, and at which level."""
-
-    name: str
-    folder: str
-    compact: Compact
-    level: str
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Return the names that are replaced."""
-        return tuple(one.name for one in self.compact.replaces if one.level == self.level)
 
 
 def definition(of: ProgramOptions, options: ContainerOptions, say: Callable[[str], None]) -> str:
@@ -67,7 +52,7 @@ def definition(of: ProgramOptions, options: ContainerOptions, say: Callable[[str
     return render(options.form, plan_containing(judgements, {prefix.path: prefix.path}))
 
 
-def _asked(options: ContainerOptions) -> _Asked:
+def _asked(options: ContainerOptions) -> Chosen:
     """Return which variant of an artefact is asked for; raises `StackproofError`."""
     if not inject_named.is_artefact(options.replacement):
         raise fail(
@@ -84,12 +69,7 @@ def _asked(options: ContainerOptions) -> _Asked:
             hint="mount it where containers are started, and name that folder; or make a folder "
             f"of it, `unsquashfs -d DIR {options.replacement}`",
         )
-    variant = levels.chosen(held, options.shs)
-    compact = held.compacts[variant.folder]
-    level = levels.level_of(compact, options.level)
-    return _Asked(
-        name=held.artefact.name, folder=held.folder(variant), compact=compact, level=level
-    )
+    return levels.choose(held, options.shs, options.level)
 
 
 def _programs(of: ProgramOptions, binds: Mapping[str, str]) -> list[str]:
@@ -109,16 +89,15 @@ def _view(of: ProgramOptions, more: Mapping[str, str]) -> FileView:
     return inject_named.load_place(of.programs[0], of.root).view(of.root, more)
 
 
-def _bind(of: ProgramOptions, options: ContainerOptions, asked: _Asked, question: Question) -> str:
+def _bind(of: ProgramOptions, options: ContainerOptions, asked: Chosen, question: Question) -> str:
     """Return the definition with a bind of the artefact, and variables."""
     place = asked.compact.place
     view = _view(of, {place: asked.folder})
     found = find_replacement(view, posixpath.join(place, asked.level))
     judgements = []
-    told = asked.compact.environment.get(asked.level, {})
     for path in _programs(of, {}):
         one = judge(view, path, replace(found, prefix=place), question)
-        judgements.append(replace(one, environment={**one.environment, **told}))
+        judgements.append(replace(one, environment={**one.environment, **asked.environment}))
     refuse(judgements, accept_unknown=options.accept_unknown)
     return render(options.form, plan_containing(judgements, {place: asked.folder}))
 
@@ -158,33 +137,32 @@ def hook_of(
     refuse(judgements, accept_unknown=options.accept_unknown)
     hook = Hook(
         program=options.hook,
-        name=asked.name,
+        name=asked.held.artefact.name,
         artefact=os.path.abspath(asked.folder),
         level=asked.level,
         on_mismatch=options.on_mismatch,
         log=options.log,
-        folders=folders_of(closures, asked.names),
-        askers=_askers(closures, asked.names),
+        folders=folders_of(closures, asked.replaces),
+        askers=_askers(closures, asked.replaces),
         unused=_unused(closures, asked.compact.parts),
     )
-    told = asked.compact.environment.get(asked.level, {})
-    return MadeHook(hook=hook, environment=told, judgements=tuple(judgements))
+    return MadeHook(hook=hook, environment=asked.environment, judgements=tuple(judgements))
 
 
-def _covered(closures: Sequence[Closure], asked: _Asked) -> dict[str, str]:
+def _covered(closures: Sequence[Closure], asked: Chosen) -> dict[str, str]:
     """Return the files of the container that are covered, and by which ones."""
-    by_name = {one.name: one.file for one in asked.compact.replaces if one.level == asked.level}
+    by_name = asked.replaces
     return {
         loaded.path: os.path.join(asked.folder, by_name[name])
         for closure in closures
         for loaded in closure.objects[1:]
-        for name in {posixpath.basename(loaded.path), soname_of(loaded), *loaded.names}
+        for name in {posixpath.basename(loaded.path), loaded.soname, *loaded.names}
         if name in by_name
     }
 
 
 def _judged(
-    view: FileView, own: FileView, program: str, asked: _Asked, question: Question
+    view: FileView, own: FileView, program: str, asked: Chosen, question: Question
 ) -> Judgement:
     """Return whether a program works when the files are covered.
 
@@ -194,34 +172,38 @@ def _judged(
     found = find_replacement(view, place)
     private = view.listing(posixpath.join(asked.compact.place, "private"))
     injected = replace(
-        found, prefix="/", folders=("/usr/lib",), named=(*asked.names, *private), names=found.names
+        found,
+        prefix="/",
+        folders=("/usr/lib",),
+        named=(*asked.replaces, *private),
+        names=found.names,
     )
     judgement = judge(view, program, injected, replace(question, before=own))
     told = tuple(one for one in judgement.findings if one.cause is not Cause.RELOCATED)
     return replace(judgement, findings=told)
 
 
-def _askers(closures: Sequence[Closure], names: Sequence[str]) -> tuple[str, ...]:
+def _askers(closures: Sequence[Closure], names: Collection[str]) -> tuple[str, ...]:
     """Return the files that need what is replaced, and are not replaced themselves."""
     found = {
         closure.objects[edge.by].path: None
         for closure in closures
         for edge in closure.edges
-        if edge.name in names and soname_of(closure.objects[edge.by]) not in names
+        if edge.name in names and closure.objects[edge.by].soname not in names
     }
     return tuple(found)
 
 
 def _unused(closures: Sequence[Closure], parts: Sequence[str]) -> tuple[str, ...]:
-    loaded = {soname_of(one) for closure in closures for one in closure.objects}
+    loaded = {one.soname for closure in closures for one in closure.objects}
     return tuple(name for name in parts if name not in loaded)
 
 
-def _nothing(program: str, asked: _Asked) -> StackproofError:
+def _nothing(program: str, asked: Chosen) -> StackproofError:
     return StackproofError(
         Problem(
             reason=Reason.INJECTION_FAILS,
-            message=f"it loads none of {', '.join(asked.names)}",
+            message=f"it loads none of {', '.join(asked.replaces)}",
             where=Location(file=program),
             hint="another level, or --library-path as the container sets it",
         )

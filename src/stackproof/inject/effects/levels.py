@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
 from stackproof.core.errors import Reason, fail
-from stackproof.core.value import Value
+from stackproof.core.value import Value, replace
 from stackproof.inject.artefact import ArtefactRequest
 from stackproof.inject.effects import artefact as artefacts
 from stackproof.inject.effects import named
@@ -25,6 +26,34 @@ from stackproof.inject.levels import (
 from stackproof.inject.options import ArtefactOptions, ProgramOptions
 
 ARTEFACT_FOLDER = "/opt/stackproof"
+
+
+class Chosen(Value):
+    """A variant of an artefact, and the level that it is injected at, empty for any."""
+
+    held: ReadArtefact
+    variant: Variant
+    level: str = ""
+
+    @property
+    def folder(self) -> str:
+        """Return the folder of the variant, where its artefact was read."""
+        return self.held.folder(self.variant)
+
+    @property
+    def compact(self) -> Compact:
+        """Return what hooks are told of the variant."""
+        return self.held.compacts[self.variant.folder]
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Return what must be set at the level."""
+        return self.compact.environment.get(self.level, {})
+
+    @property
+    def replaces(self) -> Mapping[str, str]:
+        """Return the files that are put in place at the level, by the names that they replace."""
+        return {one.name: one.file for one in self.compact.replaces if one.level == self.level}
 
 
 class Ranked(Value):
@@ -75,37 +104,37 @@ def _place(text: str) -> str:
     return normal
 
 
-def chosen(held: ReadArtefact, shs: str) -> Variant:
-    """Return the variant for a release, or for this machine; raises `StackproofError` (USAGE)."""
-    return choose_variant(held.artefact, shs, artefacts.own_libcxi())
+def choose(held: ReadArtefact, shs: str, level: str = "", *, any_level: bool = False) -> Chosen:
+    """Return the variant for a release, or for this machine, and the level to inject at.
+
+    That is the wanted one, or the highest that there is. Raises `StackproofError` (USAGE) for one
+    that the artefact has not.
+    """
+    found = Chosen(
+        held=held, variant=choose_variant(held.artefact, shs, artefacts.own_libcxi()), level=level
+    )
+    have = tuple(dict.fromkeys(one.level for one in found.compact.replaces))
+    if any_level or level in have:
+        return found
+    if level:
+        raise fail(
+            Reason.USAGE,
+            f"`{found.compact.name}` has no level `{level}`",
+            hint=f"it has: {', '.join(have)}",
+        )
+    return replace(found, level=next(n for n in ("mpi", "libfabric", "libcxi") if n in have))
 
 
 def ranked(replacement: str, shs: str, of: ProgramOptions, question: Question) -> Ranked:
     """Return at which levels programs work with an artefact; raises as reading them does."""
     held = artefacts.load(replacement)
-    variant = chosen(held, shs)
-    compact = held.compacts[variant.folder]
+    found = choose(held, shs, any_level=True)
     programs = {}
     for text in of.programs:
         place = named.load_place(text, of.root)
         more = dict(held.place.binds) or ({held.place.path: held.place.path})
         view = place.view(of.root, more if of.root != "/" or held.place.binds else None)
         for path in named.programs_of(place, view):
-            folder = held.folder(variant)
-            programs[path] = tuple(rank(view, path, folder, variant, compact, question))
-    return Ranked(artefact=held.artefact, variant=variant, programs=programs)
-
-
-def level_of(compact: Compact, wanted: str) -> str:
-    """Return the level that a hook injects at: the wanted one, or the highest that there is.
-
-    Raises `StackproofError` (USAGE) for one that the artefact has not.
-    """
-    have = tuple(dict.fromkeys(one.level for one in compact.replaces))
-    if wanted and wanted not in have:
-        raise fail(
-            Reason.USAGE,
-            f"`{compact.name}` has no level `{wanted}`",
-            hint=f"it has: {', '.join(have)}",
-        )
-    return wanted or next(name for name in ("mpi", "libfabric", "libcxi") if name in have)
+            levels = rank(view, path, found.folder, found.variant, found.compact, question)
+            programs[path] = tuple(levels)
+    return Ranked(artefact=held.artefact, variant=found.variant, programs=programs)

@@ -16,10 +16,10 @@ from stackproof.core.effects.foreign.folder import OpenFolder
 from stackproof.core.errors import Location, Reason, fail
 from stackproof.core.value import Value, replace
 from stackproof.inject import fabric, levels, site_hook
+from stackproof.inject.delivery import Delivery
 from stackproof.inject.eessi import (
     HOME,
     PRIVATE,
-    Filling,
     aliases,
     family_folder,
     plan_filling,
@@ -29,10 +29,10 @@ from stackproof.inject.effects import artefact as artefacts
 from stackproof.inject.effects import known_releases, named, staging, versions
 from stackproof.inject.effects import levels as inject_levels
 from stackproof.inject.effects.check import machine_of
+from stackproof.inject.effects.levels import Chosen
 from stackproof.inject.effects.staging import Injection
 from stackproof.inject.effects.wanted import Done, ProgramNow, load_programs, refuse
 from stackproof.inject.judge import Question, judge
-from stackproof.inject.levels import Variant
 from stackproof.inject.options import ApplyOptions
 from stackproof.inject.replacement import Main, Replacement, find_replacement
 from stackproof.inject.site_hook import Settings
@@ -46,7 +46,7 @@ _LOCK_S = 10.0
 class _Offered(Value):
     """What is put there: the libraries of a prefix in a view; `stays` where jobs see it there too.
 
-    `source` is recorded; `alone` for libfabric without an MPI. `variant` is of an artefact.
+    `source` is recorded; `alone` for libfabric without an MPI. `chosen` is of an artefact.
     """
 
     view: RootView
@@ -54,8 +54,7 @@ class _Offered(Value):
     source: str
     stays: bool
     alone: bool
-    artefact: artefacts.ReadArtefact | None = None
-    variant: Variant | None = None
+    chosen: Chosen | None = None
 
 
 class _Target(Value):
@@ -103,7 +102,7 @@ def fill_override(options: ApplyOptions) -> Done:
             check(folder)
         return done
     record = Injection(
-        place=target.place, prefix=filling.prefix, hook=hook, name=target.name, part=part
+        place=target.place, prefix=offered.source, hook=hook, name=target.name, part=part
     )
     names = tuple(dict.fromkeys(name for one in programs for name in one.demand.names))
     with versions.locked(target.place) as keep:
@@ -161,25 +160,21 @@ def _offered(options: ApplyOptions) -> _Offered:
     """Return what is named by `--with`: a prefix, an image of ours, or an artefact."""
     text = options.replacement
     if named.is_artefact(text):
-        held = artefacts.load(text)
-        variant = inject_levels.chosen(held, options.shs)
-        level = inject_levels.level_of(held.compacts[variant.folder], options.level)
-        if level == "libcxi":
+        chosen = inject_levels.choose(artefacts.load(text), options.shs, options.level)
+        if chosen.level == "libcxi":
             raise fail(
                 Reason.UNSUPPORTED,
                 f"`{text}` has libcxi alone, which no program of EESSI asks for",
                 hint="make an artefact with libfabric",
             )
-        view = _root_view(held.place)
-        found = find_replacement(view, os.path.join(held.folder(variant), level))
+        view = _root_view(chosen.held.place)
         return _Offered(
             view=view,
-            replacement=found,
-            source=os.path.join(os.path.abspath(text), variant.folder),
+            replacement=find_replacement(view, os.path.join(chosen.folder, chosen.level)),
+            source=os.path.join(os.path.abspath(text), chosen.variant.folder),
             stays=False,
-            alone=level == "libfabric",
-            artefact=held,
-            variant=variant,
+            alone=chosen.level == "libfabric",
+            chosen=chosen,
         )
     if options.shs:
         raise fail(Reason.USAGE, "`--shs` chooses a variant of an artefact", hint="leave it out")
@@ -245,7 +240,7 @@ def _target(software: str, family: str, variant: str, programs: Sequence[Program
 
 def _planned(
     options: ApplyOptions, offered: _Offered, programs: Sequence[ProgramNow], target: _Target
-) -> Filling:
+) -> Delivery:
     """Return what the folder is filled with."""
     machine, view = machine_of(options.isa), offered.view
     names = tuple(dict.fromkeys(name for one in programs for name in one.demand.names))
@@ -254,35 +249,29 @@ def _planned(
         with _without(target.place) as bare:
             closures = {one.path: _load(bare, one.path, options) for one in programs}
         main = fabric.main_of(closures)
-        filling = fabric.plan_fabric(view, path, main, machine, target.shown)
-        return replace(filling, prefix=offered.source)
-    if offered.artefact is None or offered.variant is None:
+        return fabric.plan_fabric(view, path, main, machine, target.shown)
+    chosen = offered.chosen
+    if chosen is None:
         carried = "" if offered.stays else target.shown
         filling = plan_filling(view, offered.replacement, names, machine, carried)
         told = {**_providers(filling, target.shown), **filling.environment}
-        return replace(filling, prefix=offered.source, environment=told)
-    folder = offered.artefact.folder(offered.variant)
+        return replace(filling, environment=told)
     parts = {"lib": "mpi", "private": "private", HOME: HOME}
-    compact = offered.artefact.compacts[offered.variant.folder]
-    return Filling(
-        prefix=offered.source,
-        trees={
-            below: os.path.join(folder, name)
-            for below, name in parts.items()
-            if view.listing(os.path.join(folder, name))
-        },
+    trees = {below: os.path.join(chosen.folder, name) for below, name in parts.items()}
+    return Delivery(
+        trees={below: folder for below, folder in trees.items() if view.listing(folder)},
         links={"lib64": "lib", **aliases(view, offered.replacement, names)},
-        environment=levels.environment_in(compact, target.shown),
+        environment=levels.environment_in(chosen.compact, target.shown),
     )
 
 
-def _providers(filling: Filling, shown: str) -> dict[str, str]:
+def _providers(filling: Delivery, shown: str) -> dict[str, str]:
     """Return where a libfabric that was moved finds its plug-ins: it looks nowhere beside itself.
 
     EESSI's module may name the folder of its own libfabric, whose plug-ins are of another release.
     """
     folder = f"lib/{PRIVATE}/libfabric"
-    moved = any(one.target.startswith(f"{folder}/") for one in filling.libraries)
+    moved = any(one.target.startswith(f"{folder}/") for one in filling.copies)
     return {"FI_PROVIDER_PATH": os.path.join(shown, folder)} if moved else {}
 
 
@@ -298,11 +287,11 @@ def _load(view: RootView, path: str, options: ApplyOptions) -> Closure:
 
 
 def _settings(
-    options: ApplyOptions, offered: _Offered, filling: Filling, target: _Target
+    options: ApplyOptions, offered: _Offered, filling: Delivery, target: _Target
 ) -> Settings:
     """Return what the site's hook sets when the MPI's module is loaded."""
     paths: tuple[str, ...] = ()
-    if any(one.target.startswith(f"{HOME}/bin/") for one in filling.libraries):
+    if any(one.target.startswith(f"{HOME}/bin/") for one in filling.copies):
         paths = (os.path.join(target.shown, HOME, "bin"),)
     elif filling.environment and offered.stays and not offered.alone:
         paths = (os.path.join(offered.replacement.home, "bin"),)
@@ -344,12 +333,12 @@ def _read_hook(folder: OpenFolder, name: str) -> tuple[str, int]:
     return content.decode(errors="surrogateescape"), mode
 
 
-def _listed(filling: Filling) -> tuple[str, ...]:
-    copies = {one.target: one.source for one in filling.libraries} | dict(filling.trees)
+def _listed(filling: Delivery) -> tuple[str, ...]:
+    copies = {one.target: one.source for one in filling.copies} | dict(filling.trees)
     return tuple(f"{target} <- {source}" for target, source in sorted(copies.items()))
 
 
-def _notes(filling: Filling, offered: _Offered, options: ApplyOptions) -> tuple[str, ...]:
+def _notes(filling: Delivery, offered: _Offered, options: ApplyOptions) -> tuple[str, ...]:
     notes = []
     if offered.alone:
         notes.append(
@@ -357,8 +346,8 @@ def _notes(filling: Filling, offered: _Offered, options: ApplyOptions) -> tuple[
             "programs built with another release of it would get this one"
         )
     elif offered.stays:
-        notes.append(f"keep {filling.prefix}: its launcher is used, and what it opens by that name")
-    elif offered.artefact is not None and filling.environment:
+        notes.append(f"keep {offered.source}: its launcher is used, and what it opens by that name")
+    elif offered.chosen is not None and filling.environment:
         notes.append("an artefact has no launcher: start ranks by srun")
     if options.accelerator and options.site and filling.environment:
         notes.append("modules of the MPI are the same with and without GPU: so are its settings")

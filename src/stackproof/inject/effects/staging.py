@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import errno
 import os
-import posixpath
-import shlex
 import shutil
 import stat
 from collections.abc import Callable, Mapping
@@ -24,83 +22,12 @@ from stackproof.core import limits, noun
 from stackproof.core.effects import files
 from stackproof.core.errors import Location, Reason, fail
 from stackproof.core.value import Value, replace
-from stackproof.inject.eessi import Filling
+from stackproof.inject.delivery import Delivery
 from stackproof.inject.effects import named, versions
 from stackproof.inject.effects.versions import Before, Keep
-from stackproof.inject.model import Judgement
-from stackproof.inject.ways import ALIASES
 from stackproof.linking.effects import runpath
 from stackproof.linking.effects.view import RootView
 from stackproof.linking.loader import Closure, Machine, load_program
-
-# --------------------------------------------------------------------------------------------------
-# A judgement to the files that start a program with its replacement: script, links, a copy.
-
-
-class Wrapping(Value):
-    """What a folder holds to start one program; paths are below that folder.
-
-    `links` maps a path to the text of the link. `copy` is where a copy of the program goes when no
-    variable reaches it, with `rpath` as its DT_RPATH; empty otherwise. `environment` is what the
-    script sets.
-    """
-
-    program: str
-    script: str
-    text: str
-    links: Mapping[str, str] = field(default_factory=dict)
-    copy: str = ""
-    rpath: str = ""
-    environment: Mapping[str, str] = field(default_factory=dict)
-
-
-def plan_wrapping(judgement: Judgement, place: str, old_rpath: str) -> Wrapping:
-    """Return what the folder `place` holds for a program; `old_rpath` is what the program has.
-
-    Lists that are set already are kept behind ours: they come after the MPI, as before.
-    """
-    name = posixpath.basename(judgement.program)
-    home = posixpath.join(place, "aliases")
-    links = {
-        posixpath.join("aliases", posixpath.basename(link)): target
-        for link, target in judgement.way.links.items()
-    }
-    environment = {
-        key: value.replace(ALIASES, home) for key, value in judgement.environment.items()
-    }
-    copy = rpath = ""
-    if judgement.way.rpath:
-        copy = f"libexec/{name}"
-        # In the copy $ORIGIN would be another folder.
-        origin = posixpath.dirname(judgement.program)
-        old = old_rpath.replace("${ORIGIN}", origin).replace("$ORIGIN", origin)
-        folders = (word.replace(ALIASES, home) for word in judgement.way.rpath)
-        rpath = ":".join((*folders, *((old,) if old else ())))
-    program = posixpath.join(place, copy) if copy else judgement.program
-    return Wrapping(
-        program=judgement.program,
-        script=f"bin/{name}",
-        text=_script(judgement, environment, program),
-        links=links,
-        copy=copy,
-        rpath=rpath,
-        environment=environment,
-    )
-
-
-def _script(judgement: Judgement, environment: Mapping[str, str], program: str) -> str:
-    about = f"# Starts {judgement.program} with {judgement.replacement}."
-    lines = ["#!/bin/sh", "".join(c if c.isprintable() else "?" for c in about)]
-    for name, value in environment.items():
-        if name == "LD_PRELOAD":  # a tool that stands before the MPI stays before it
-            before = f"${{{name}:+${name}:}}"
-            lines.append(f"export {name}={before}{shlex.quote(value)}")
-            continue
-        more = f"${{{name}:+:${name}}}" if name == "LD_LIBRARY_PATH" else ""
-        lines.append(f"export {name}={shlex.quote(value)}{more}")
-    lines.append(f'exec {shlex.quote(program)} "$@"')
-    return "\n".join(lines) + "\n"
-
 
 _RECORD = "injection.json"
 _BACK = "what was there before is in place again"
@@ -133,29 +60,29 @@ class Staged(Value):
     record: Injection
 
 
-def fill(filling: Filling, folder: str, view: RootView) -> Mapping[str, str]:
-    """Copy the libraries of a filling into a folder, and return the digests of their sources.
+def fill(delivery: Delivery, folder: str, view: RootView) -> Mapping[str, str]:
+    """Fill a folder, and return the digests of what was copied, by where to.
 
-    The copies are read again: names, needs and exports must be those of the source, and the only
-    search path a DT_RPATH. Raises `StackproofError`: TOOL_MISSING without patchelf, BUILD_FAILED
-    when it damaged a copy, and what files raise.
+    The copies are read again: but for names that were asked for, their names, needs and exports
+    must be those of the source, and the only search path a DT_RPATH. Raises `StackproofError`:
+    TOOL_MISSING without patchelf, BUILD_FAILED when it damaged a copy, and what files raise.
     """
     sources = {}
-    for target, path in filling.trees.items():
+    for target, path in delivery.trees.items():
         copy_tree(real_path(view, path), os.path.join(folder, target))
         for inside, _, names in os.walk(os.path.join(folder, target)):
             for name in names:
                 copied = os.path.join(inside, name)
                 sources[os.path.relpath(copied, folder)] = files.sha256(copied)
-    for one in filling.libraries:
+    for one in delivery.copies:
         source, target = real_path(view, one.source), os.path.join(folder, one.target)
         sources[one.target] = files.sha256(source)
         copy_library(source, target)
-        runpath.seal(target, one.rpath)
-        if one.asks:
-            runpath.ask_for(target, one.asks)
-    for path, text in filling.links.items():
+        runpath.seal(target, one.rpath, soname=one.soname, needed=one.needed, asks=one.asks)
+    for path, text in delivery.links.items():
         _link(os.path.join(folder, path), text)
+    for path, text in delivery.scripts.items():
+        files.write(os.path.join(folder, path), text, mode=0o755)
     return sources
 
 
@@ -193,23 +120,11 @@ def _copy_plain(source: str, target: str) -> None:
         os.fchmod(copied.fileno(), 0o755 if state.st_mode & 0o111 else 0o644)
 
 
-def wrap(wrapping: Wrapping, folder: str) -> None:
-    """Write the script, the links and the copy that start a program; raises like `fill`."""
-    for path, text in wrapping.links.items():
-        target = os.path.join(folder, path)
-        if not os.path.islink(target):
-            _link(target, text)
-    if wrapping.copy:
-        copy = os.path.join(folder, wrapping.copy)
-        copy_library(wrapping.program, copy)
-        runpath.seal(copy, wrapping.rpath)
-    files.write(os.path.join(folder, wrapping.script), wrapping.text, mode=0o755)
-
-
 def _link(path: str, text: str) -> None:
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        os.symlink(text, path)
+        if not os.path.islink(path):  # programs of one folder share links
+            os.symlink(text, path)
     except OSError as error:
         raise files.translate(error, path) from error
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from stackproof.inject.findings import opening
 from stackproof.inject.findings.symbols import InjectionAttempt
 from stackproof.inject.model import Cause, Effect, Finding, Way
-from stackproof.inject.program import is_mpi, takes_no_handle, traces_of
+from stackproof.inject.program import configured_for, is_mpi, takes_no_handle
 from stackproof.inject.ways import unnameable
 from stackproof.linking.loader import Closure, FileView, MappedObject
 from stackproof.linking.loader.machine import LEVELS
@@ -276,7 +276,7 @@ def taken_findings(case: InjectionAttempt, way: Way) -> Iterator[Finding]:
             stays.append((name, loaded))
     bound = _bound_main(case) if case.main is not None and case.demand.users else None
     if bound is not None and not case.is_injected(bound) and bound not in dict(stays).values():
-        stays.append((bound.elf.soname or posixpath.basename(bound.path), bound))
+        stays.append((bound.soname, bound))
     for name, loaded in stays:
         yield _stays(case, name, loaded)
     taken = any(case.is_injected(loaded) for loaded in case.after.objects[1:])
@@ -434,12 +434,8 @@ def compiled_prefix(case: InjectionAttempt) -> str:
     """Return the folder that an injected Open MPI was configured for, empty for none."""
     if case.main is None or case.main.family.abi != Abi.OPENMPI:
         return ""
-    for loaded in case.after.objects:
-        if not case.replacement.owns(loaded.path):
-            continue
-        if posixpath.basename(loaded.path).startswith(("libopen-pal.", "libopen_mpi.")):
-            return traces_of(case.view, loaded).prefix
-    return ""
+    owns = case.replacement.owns
+    return configured_for(case.view, (one for one in case.after.objects if owns(one.path)))
 
 
 def audit_findings(case: InjectionAttempt) -> Iterator[Finding]:

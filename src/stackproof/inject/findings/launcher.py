@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from stackproof.core.errors import StackproofError
 from stackproof.inject.findings.symbols import InjectionAttempt
 from stackproof.inject.model import Cause, Effect, Finding
-from stackproof.linking.loader import Closure, LoaderSettings, MappedObject, load_program
+from stackproof.linking.loader import Closure, LoaderSettings, MappedObject, elf_at, load_program
 from stackproof.mpi import abi
 from stackproof.mpi.abi import Abi
 
@@ -110,14 +110,10 @@ _PROXIES = {"hydra": "hydra_pmi_proxy", "intel-hydra": "hydra_bstrap_proxy"}
 
 def _missing_proxy(case: InjectionAttempt, launcher: str, file: str) -> str:
     """Return the helper that a launcher does not find, empty where it has one or is a script."""
-    name, found = _PROXIES.get(launcher, ""), case.view.look(file) if "/" in file else None
-    if not name or found is None or case.view.look(f"{posixpath.dirname(file)}/{name}"):
+    name = _PROXIES.get(launcher, "")
+    if not name or "/" not in file or case.view.look(f"{posixpath.dirname(file)}/{name}"):
         return ""
-    try:
-        case.view.elf(found)
-    except StackproofError:
-        return ""
-    return name
+    return name if elf_at(case.view, file) else ""
 
 
 def environment_findings(
@@ -192,7 +188,7 @@ def is_own(case: InjectionAttempt, file: str) -> bool:
 
 
 def _is_runtime(loaded: MappedObject) -> bool:
-    name = loaded.elf.soname or posixpath.basename(loaded.path)
+    name = loaded.soname
     return name.startswith(("libopen-rte.", "libprrte."))
 
 

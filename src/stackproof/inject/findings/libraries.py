@@ -18,7 +18,7 @@ from stackproof.inject.model import Cause, Effect, Finding
 from stackproof.inject.program import shown_abis
 from stackproof.inject.ways import inner_folders
 from stackproof.linking.elf import ElfFile
-from stackproof.linking.loader import Closure, MappedObject, Scope, missing_nodes
+from stackproof.linking.loader import Closure, MappedObject, Scope, elf_at, missing_nodes
 from stackproof.linking.loader.binding import unbound_of
 from stackproof.mpi import abi
 
@@ -90,12 +90,9 @@ def named_tool(case: InjectionAttempt) -> str:
     """Return the path of a tool that was named as the replacement, empty for none."""
     for folder in case.replacement.folders:
         for name in case.replacement.named:
-            file = case.view.look(posixpath.join(folder, name))
-            try:
-                if file is not None and is_tool(case.view.elf(file)):
-                    return posixpath.join(folder, name)
-            except StackproofError:
-                continue
+            elf = elf_at(case.view, posixpath.join(folder, name))
+            if elf is not None and is_tool(elf):
+                return posixpath.join(folder, name)
     return ""
 
 

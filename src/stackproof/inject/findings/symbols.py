@@ -238,7 +238,7 @@ def _is_idle(case: InjectionAttempt, path: str, functions: list[str]) -> bool:
     part = next(loaded for loaded in case.after.objects if loaded.path == path)
     if case.demand.is_module or case.main is None or case.main.family.abi != Abi.MPICH:
         return False
-    if case.is_injected(part) or part_of(_soname(part)) is not LibraryRole.FORTRAN:
+    if case.is_injected(part) or part_of(part.soname) is not LibraryRole.FORTRAN:
         return False
     asked = (
         entry.name for one in case.after.objects for entry in one.elf.imports if one is not part
@@ -334,13 +334,13 @@ def double_findings(case: InjectionAttempt) -> Iterator[Finding]:
     """Yield libraries that are loaded in two versions, or twice in one."""
     old = _by_base(case.before)
     for base, loaded in _by_base(case.after).items():
-        sonames = {_soname(entry) for entry in loaded}
+        sonames = {entry.soname for entry in loaded}
         if len(loaded) < 2:
             continue
         there = old.get(base, ())
         before = {e.path for e in loaded} <= {e.path for e in there} or (
             # One of several was replaced by its like: there are no more than there were.
-            len(there) >= len(loaded) and sonames <= {_soname(e) for e in there}
+            len(there) >= len(loaded) and sonames <= {e.soname for e in there}
         )
         stateful = bool(_STATEFUL.fullmatch(base))
         same = len(sonames) < len(loaded)
@@ -366,14 +366,10 @@ def _by_base(closure: Closure) -> dict[str, list[MappedObject]]:
     return found
 
 
-def _soname(loaded: MappedObject) -> str:
-    return loaded.elf.soname or loaded.path.rpartition("/")[2]
-
-
 def _base(loaded: MappedObject) -> str:
     """Return the name of a library without numbers: `libhwloc`, `libevent_core`."""
-    match = _NAME.fullmatch(_soname(loaded))
-    return _RELEASE_IN_NAME.sub("", match.group(1)) if match else _soname(loaded)
+    match = _NAME.fullmatch(loaded.soname)
+    return _RELEASE_IN_NAME.sub("", match.group(1)) if match else loaded.soname
 
 
 def partial_findings(case: InjectionAttempt) -> Iterator[Finding]:
@@ -382,7 +378,7 @@ def partial_findings(case: InjectionAttempt) -> Iterator[Finding]:
     if main is None:
         return
     parts: Mapping[str, MappedObject] = {
-        _soname(loaded): loaded for loaded in case.after.objects if part_of(_soname(loaded))
+        loaded.soname: loaded for loaded in case.after.objects if part_of(loaded.soname)
     }
     injected = {name for name, one in parts.items() if case.is_injected(one)}
     if not injected:

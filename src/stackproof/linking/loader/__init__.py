@@ -13,7 +13,7 @@ from stackproof.linking.loader.binding import (
     unversioned_providers,
 )
 from stackproof.linking.loader.closure import Closure, Edge, load_program
-from stackproof.linking.loader.ldcache import CacheEntry, File, FileView
+from stackproof.linking.loader.ldcache import CacheEntry, File, FileView, elf_at
 from stackproof.linking.loader.machine import Interpreter, Machine, level_of
 from stackproof.linking.loader.search import LoaderSettings, MappedObject
 
@@ -30,6 +30,7 @@ __all__ = [
     "MissingNode",
     "Scope",
     "Unbound",
+    "elf_at",
     "level_of",
     "load_program",
     "missing_nodes",

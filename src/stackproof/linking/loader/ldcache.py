@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
 from stackproof.core import limits
-from stackproof.core.errors import Location, Reason, fail
+from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.value import Value
 from stackproof.linking.elf import ElfFile
 from stackproof.linking.elf.constants import Traces
@@ -60,6 +60,15 @@ class FileView(Protocol):
 
     def preloads(self) -> tuple[str, ...]:
         """Return what `PRELOAD_FILE` names: the loader puts it into every program; ld.so(8)."""
+
+
+def elf_at(view: FileView, path: str) -> ElfFile | None:
+    """Return what an ELF file at a path says, None where nothing or no such file is there."""
+    file = view.look(path)
+    try:
+        return view.elf(file) if file else None
+    except StackproofError:  # a script, or a text of the linker, for example
+        return None
 
 
 def without_links(path: str, link: Callable[[str], str | None]) -> str | None:

@@ -58,6 +58,11 @@ class MappedObject(Struct, kw_only=True):
     how: str
     names: set[str] = field(default_factory=set)
 
+    @property
+    def soname(self) -> str:
+        """Return its SONAME, or the name of its file without one."""
+        return self.elf.soname or posixpath.basename(self.path)
+
     def copy(self) -> MappedObject:
         """Return the same object with names of its own."""
         return MappedObject(
