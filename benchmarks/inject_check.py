@@ -28,7 +28,8 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection, GNUVerSymSection
 from elftools.elf.sections import SymbolTableSection
 
-from stackproof.inject.judge import Question, judge
+from stackproof.inject.attempt import Question
+from stackproof.inject.judge import judge
 from stackproof.inject.model import Judgement
 from stackproof.inject.replacement import find_replacement
 from stackproof.linking.effects.cache import ElfCache

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from elflab import Lab
+from stackproof.inject.attempt import Question
 from stackproof.inject.effects import known_releases
-from stackproof.inject.judge import Question, judge
+from stackproof.inject.judge import judge
 from stackproof.inject.model import Effect
 from stackproof.inject.replacement import find_replacement
 from stackproof.linking.effects.view import RootView, this_machine

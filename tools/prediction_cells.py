@@ -26,9 +26,10 @@ from msgspec import field
 from stackproof.core.command import Command, EnvPatch
 from stackproof.core.effects.run import check, run
 from stackproof.core.value import Value
+from stackproof.inject.attempt import Question
 from stackproof.inject.effects import known_releases, named
 from stackproof.inject.findings.launcher import OFFERS
-from stackproof.inject.judge import Question, judge
+from stackproof.inject.judge import judge
 from stackproof.inject.model import InjectionVerdict, Judgement
 from stackproof.inject.program import demand_of
 from stackproof.inject.replacement import Replacement, find_replacement

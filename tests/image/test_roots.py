@@ -147,21 +147,11 @@ def test_what_fails_in_a_folder_fails_in_an_image(lab, capsys, tmp_path):
     assert programs[0]["findings"][0]["cause"] == "symbol-missing"
 
 
-def test_an_mpi_of_an_image(lab, capsys, tmp_path):
-    """By its label, by `#`, or because there is only one."""
-    mpi = layer(*files_below(Path(lab.path("host")), prefix="opt/mpi/"))
-    for number, (run, suffix) in enumerate(
-        (({"Labels": {"stackproof.mpi.prefix": "/opt/mpi"}}, ""), ({}, "#/opt/mpi"), ({}, ""))
-    ):
-        place = write_folder(tmp_path / f"mpi{number}", oci_files([mpi], **run))
-        words = ["/srv/bin/app", "--root", lab.path("root"), "--library-path", "/srv/lib"]
-        code, programs = judged(capsys, *words, "--with", f"oci:{place}{suffix}")
-        assert (code, programs[0]["replacement"]) == (ExitCode.DONE, "/opt/mpi")
-    both = oci_files([mpi, layer(*files_below(Path(lab.path("host")), prefix="opt/two/"))])
-    place = write_folder(tmp_path / "both", both)
-    code, _, err = inject(capsys, "check", *words, "--with", f"oci:{place}")
+def test_an_mpi_of_an_image_is_put_under_nothing(lab, capsys, tmp_path):
+    name = made(lab, tmp_path, "oci:gzip")
+    code, _, err = inject(capsys, "check", lab.app, "--with", name)
     assert code == ExitCode.INVALID
-    assert "/opt/two" in err
+    assert "neither a prefix, nor an image of `stackproof build`" in err
 
 
 @pytest.mark.parametrize("form", ["squashfs", "ext"])

@@ -26,7 +26,8 @@ from injectlab import (
 )
 from need import need
 from stackproof.core.value import replace
-from stackproof.inject.judge import Question, judge
+from stackproof.inject.attempt import Question
+from stackproof.inject.judge import judge
 from stackproof.inject.model import Cause, Effect, InjectionVerdict
 from stackproof.inject.replacement import find_replacement
 from stackproof.linking.effects.view import RootView, this_machine

@@ -6,7 +6,8 @@ import pytest
 
 from elflab import Lab, run
 from need import need
-from stackproof.inject.judge import Question, judge
+from stackproof.inject.attempt import Question
+from stackproof.inject.judge import judge
 from stackproof.inject.model import Cause, Effect, InjectionVerdict
 from stackproof.inject.replacement import find_replacement
 from stackproof.linking.effects.view import RootView, this_machine

@@ -8,9 +8,10 @@ import pytest
 
 from mpitrees import FAMILIES, Trees
 from need import need
+from stackproof.inject.attempt import Question
 from stackproof.inject.effects import named
 from stackproof.inject.findings import launcher as findings_launcher
-from stackproof.inject.judge import Question, judge
+from stackproof.inject.judge import judge
 from stackproof.inject.model import Cause, InjectionVerdict, Judgement
 from stackproof.inject.replacement import find_replacement
 from stackproof.linking.effects.view import RootView, this_machine

@@ -10,8 +10,9 @@ import pytest
 from elflab import Lab
 from injectlab import USES_MPICH, mpich
 from need import need
+from stackproof.inject.attempt import Question
 from stackproof.inject.findings.abi import pack_of
-from stackproof.inject.judge import Question, judge
+from stackproof.inject.judge import judge
 from stackproof.inject.model import Cause, Finding, InjectionVerdict
 from stackproof.inject.replacement import find_replacement
 from stackproof.linking.effects.view import RootView, this_machine

@@ -11,9 +11,10 @@ from elflab import Lab
 from need import need
 from stackproof.core import document
 from stackproof.core.errors import Reason, StackproofError
+from stackproof.inject.attempt import Question
 from stackproof.inject.effects.check import compiled_of
 from stackproof.inject.effects.known_releases import load_releases
-from stackproof.inject.judge import Question, judge
+from stackproof.inject.judge import judge
 from stackproof.inject.model import Cause, Effect, Finding, InjectionVerdict, Judgement
 from stackproof.inject.replacement import find_replacement
 from stackproof.inject.values import find, parse_values

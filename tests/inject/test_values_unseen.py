@@ -8,8 +8,9 @@ import pytest
 
 from elflab import Lab
 from need import need
+from stackproof.inject.attempt import Question
 from stackproof.inject.effects.known_releases import load_releases
-from stackproof.inject.judge import Question, judge
+from stackproof.inject.judge import judge
 from stackproof.inject.model import Cause, Effect, InjectionVerdict, Judgement
 from stackproof.inject.replacement import find_replacement
 from stackproof.linking.effects.view import RootView, this_machine

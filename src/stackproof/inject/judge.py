@@ -5,30 +5,22 @@ from __future__ import annotations
 import itertools
 import posixpath
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-from msgspec import field
-
-from stackproof.core.value import Value, replace
-from stackproof.inject.findings import abi, constants, libraries, opening, symbols
-from stackproof.inject.findings import launcher as findings_launcher
-from stackproof.inject.findings.symbols import InjectionAttempt
+from stackproof.core.value import replace
+from stackproof.inject.attempt import InjectionAttempt, Question
+from stackproof.inject.findings import abi, constants, launcher, libraries, opening, symbols
 from stackproof.inject.model import Cause, Effect, Finding, Judgement, Way, verdict_of
 from stackproof.inject.program import Demand, demand_of, traces_of
-from stackproof.inject.releases import Releases, nothing_known
 from stackproof.inject.replacement import Replacement
-from stackproof.inject.startup import Startup
 from stackproof.inject.tree import tree_of
 from stackproof.inject.ways import ALIASES, Overlay, ways
 from stackproof.linking.loader import (
     Closure,
     FileView,
-    LoaderSettings,
-    Machine,
     Scope,
     load_program,
 )
-from stackproof.mpi import requirement
 
 # --------------------------------------------------------------------------------------------------
 # Closures to findings about GPUs: whether the MPI to be injected can take the program's buffers.
@@ -171,66 +163,28 @@ _NOT_TAKEN = 1_000_000_000
 _WEIGHTS = {Effect.FAILS: 1_000_000, Effect.CANNOT_TELL: 1_000, Effect.STEP: 1, Effect.NOTE: 0}
 
 
-class Question(Value):
-    """What is asked beside program and replacement.
-
-    `setting` is how the program is started now; `launcher` a name in `starting.OFFERS`, or empty,
-    and `launcher_file` its path, where that was named;
-    `namespaces` is `per-rank`, `per-node` or `none`; `with_plugins` looks at plug-ins too.
-    `releases` is asked only when a version is missing. With `before`, a view without the
-    injection, what is in place in the other one is judged, and no way is tried. `startup` is what a
-    script does before the program runs, `opens` the libraries that its text opens; `compiled` the
-    family and the release of the MPI that programs were compiled with.
-    """
-
-    machine: Machine
-    setting: LoaderSettings = field(default_factory=LoaderSettings)
-    launcher: str = ""
-    launcher_file: str = ""
-    namespaces: str = "none"
-    with_plugins: bool = True
-    releases: Callable[[], Releases] = nothing_known
-    before: FileView | None = None
-    startup: Startup | None = None
-    opens: tuple[str, ...] = ()
-    compiled: tuple[str, str] | None = None
-
-    def changed(
-        self, setting: LoaderSettings, folders: tuple[str, ...], preload: tuple[str, ...]
-    ) -> LoaderSettings:
-        """Return the loader's settings where variables have these words, after earlier steps."""
-        startup = self.startup or Startup()
-        kept = () if startup.dropped else (*folders, *setting.library_path)
-        loaded = () if startup.preload_anew else (*setting.preload, *preload)
-        return replace(
-            setting,
-            library_path=(*startup.first, *kept, *startup.last),
-            preload=(*startup.preloads, *loaded),
-        )
-
-
 def judge(view: FileView, program: str, replacement: Replacement, question: Question) -> Judgement:
     """Return whether a program works with a replacement, and how.
 
     Raises `StackproofError` when the program itself cannot be read.
     """
     file = view.look(program)
-    setting = replace(
-        question.setting, secure=question.setting.secure or bool(file and file.set_id)
-    )
+    if file and file.set_id:
+        question = replace(question, setting=replace(question.setting, secure=True))
     view_before = question.before or view
-    at_first = question.changed(setting, (), ())
-    before = load_program(view_before, program, machine=question.machine, setting=at_first)
+    start = question.changed()
+    before = load_program(view_before, program, machine=question.machine, setting=start)
     demand = demand_of(view_before, before, question.opens)
-    main = replacement.main_for(demand.abi, findings_launcher.abi_of(question.launcher))
-    best: tuple[int, Way, InjectionAttempt, tuple[Finding, ...]] | None = None
-    tries = ways(replacement, demand, main, setting)
+    main = replacement.main_for(demand.abi, launcher.abi_of(question.launcher))
+    best: tuple[int, InjectionAttempt, tuple[Finding, ...]] | None = None
+    tries = ways(replacement, demand, main, question.setting)
     if question.before is not None:
         tries = iter([Way(name="as-is")])
     elif any(replacement.owns(loaded.path) for loaded in before.objects[1:]):
         tries = itertools.chain([Way(name="as-is")], tries)  # a DT_RPATH leads there already
     for way in tries:
-        after = _loaded(view, program, way, question, setting)
+        after = _loaded(view, program, way, question)
+        new_demand = _joined(view, demand, after, question.opens)
         case = InjectionAttempt(
             view=view,
             before=before,
@@ -238,25 +192,34 @@ def judge(view: FileView, program: str, replacement: Replacement, question: Ques
             scope=Scope(after),
             replacement=replacement,
             main=main,
-            demand=_joined(view, demand, after, question.opens),
-            releases=question.releases,
+            demand=new_demand,
+            question=question,
+            way=_pruned(way, after, new_demand),
             links=way.links,
-            compiled=question.compiled,
         )
-        found = tuple(_findings(case, _pruned(way, case), question, setting))
+        found = tuple(_findings(case))
         weight = sum(map(_weight, found))
         if best is None or weight < best[0]:
-            best = weight, way, case, found
+            best = weight, case, found
         if not any(f.effect is Effect.FAILS or f.cause in _OTHER_WAY for f in found):
             break
     if best is None:
         raise ValueError("there is always one way")
-    _, way, case, found = best
-    way = _pruned(way, case)
-    case = replace(case, links=way.links)
+    _, case, found = best
     if question.with_plugins:
         found += tuple(libraries.plugin_findings(case))
-    return _judgement(program, way, case, found, setting)
+    relocated = any(finding.cause is Cause.RELOCATED for finding in found)
+    return Judgement(
+        program=program,
+        replacement=replacement.prefix,
+        verdict=verdict_of(found),
+        abi=case.demand.abi or "",
+        family=main.family.name if main else "",
+        way=case.way,
+        environment=case.environment(relocated=relocated),
+        findings=tuple(sorted(found, key=_order)),
+        tree=tree_of(case.after, (replacement.prefix,)),
+    )
 
 
 def _order(finding: Finding) -> tuple[bool, int]:
@@ -270,18 +233,16 @@ def _weight(finding: Finding) -> int:
     return _NOT_TAKEN if finding.cause is Cause.NOT_INJECTED else _WEIGHTS[finding.effect]
 
 
-def _loaded(
-    view: FileView, program: str, way: Way, question: Question, setting: LoaderSettings
-) -> Closure:
+def _loaded(view: FileView, program: str, way: Way, question: Question) -> Closure:
     overlay = Overlay(view, links=way.links, rpath=way.rpath, program=program)
-    new = question.changed(setting, way.library_path, way.preload)
+    new = question.changed(way.library_path, way.preload)
     new = replace(new, preload=(*new.preload, *way.opened))
     return load_program(overlay, program, machine=question.machine, setting=new)
 
 
-def _pruned(way: Way, case: InjectionAttempt) -> Way:
+def _pruned(way: Way, after: Closure, demand: Demand) -> Way:
     """Return a way without the links that nothing asks for."""
-    asked = {edge.name for edge in case.after.edges} | {*case.demand.opens}
+    asked = {edge.name for edge in after.edges} | {*demand.opens}
     asked |= {posixpath.basename(path) for path in (*way.preload, *way.opened)}
     links = {path: to for path, to in way.links.items() if posixpath.basename(path) in asked}
     if links or not way.links:
@@ -299,9 +260,7 @@ def _joined(view: FileView, demand: Demand, after: Closure, opens: tuple[str, ..
     return replace(more, promised=demand.promised or more.promised)
 
 
-def _findings(
-    case: InjectionAttempt, way: Way, question: Question, setting: LoaderSettings
-) -> Iterator[Finding]:
+def _findings(case: InjectionAttempt) -> Iterator[Finding]:
     start = tuple(abi.start_findings(case))
     yield from start
     if any(finding.effect is Effect.FAILS for finding in start):
@@ -311,66 +270,16 @@ def _findings(
     yield from shown
     if any(one.cause is Cause.OTHER_ABI and not one.before for one in shown):
         return  # nothing else could help, and a remedy for less would do harm
-    yield from constants.value_findings(case)
-    yield from constants.descriptor_findings(case)
-    yield from symbols.file_findings(case)
-    yield from abi.taken_findings(case, way)
-    yield from symbols.version_findings(case)
-    yield from symbols.symbol_findings(case)
-    yield from opening.missing_findings(case)
-    yield from symbols.partial_findings(case)
-    yield from libraries.mixed_findings(case)
-    yield from symbols.double_findings(case)
-    yield from symbols.copy_findings(case)
-    yield from symbols.block_findings(case)
-    yield from abi.instruction_findings(case)
-    yield from abi.audit_findings(case)
-    yield from gpu_findings(case)
-    yield from findings_launcher.launcher_findings(case, question.launcher, question.launcher_file)
-    if question.launcher_file:
-        changed = _environment(way, case, setting, relocated=bool(abi.moved_from(case)))
-        yield from findings_launcher.environment_findings(case, question.launcher_file, changed)
-    yield from findings_launcher.namespace_findings(case, question.namespaces)
-    yield from abi.borrowed_findings(case)
-    if question.startup is not None:
-        yield from opening.startup_findings(case, way, question.startup)
-    yield from abi.unjudged_findings(case)
-    yield from abi.step_findings(case, way)
+    for find in _FINDINGS:
+        yield from find(case)
 
 
-def _environment(
-    way: Way, case: InjectionAttempt, setting: LoaderSettings, *, relocated: bool
-) -> dict[str, str]:
-    """Return the variables of a way, with what the program is started with behind them."""
-    environment = {}
-    if way.library_path or setting.library_path:
-        environment["LD_LIBRARY_PATH"] = ":".join((*way.library_path, *setting.library_path))
-    if way.preload:
-        # A tool that stands before the MPI stays before it.
-        environment["LD_PRELOAD"] = ":".join((*setting.preload, *way.preload))
-    if relocated:
-        for name in requirement.OPEN_MPI:
-            environment[name] = case.replacement.home
-    return environment
-
-
-def _judgement(
-    program: str,
-    way: Way,
-    case: InjectionAttempt,
-    found: tuple[Finding, ...],
-    setting: LoaderSettings,
-) -> Judgement:
-    relocated = any(finding.cause is Cause.RELOCATED for finding in found)
-    environment = _environment(way, case, setting, relocated=relocated)
-    return Judgement(
-        program=program,
-        replacement=case.replacement.prefix,
-        verdict=verdict_of(found),
-        abi=case.demand.abi or "",
-        family=case.main.family.name if case.main else "",
-        way=way,
-        environment=environment,
-        findings=tuple(sorted(found, key=_order)),
-        tree=tree_of(case.after, (case.replacement.prefix,)),
-    )
+_FINDINGS = (
+    constants.value_findings, constants.descriptor_findings, symbols.file_findings,
+    abi.taken_findings, symbols.version_findings, symbols.symbol_findings,
+    opening.missing_findings, symbols.partial_findings, libraries.mixed_findings,
+    symbols.double_findings, symbols.copy_findings, symbols.block_findings,
+    abi.instruction_findings, abi.audit_findings, gpu_findings, launcher.launcher_findings,
+    launcher.environment_findings, launcher.namespace_findings,
+    opening.startup_findings, abi.unjudged_findings, abi.step_findings,
+)  # fmt: skip

@@ -13,9 +13,10 @@ from typing import ClassVar
 
 from stackproof.core.errors import Reason, fail
 from stackproof.core.value import Value, replace
+from stackproof.inject.attempt import Question
 from stackproof.inject.findings.libraries import fault_of
 from stackproof.inject.hook_manifest import Compact
-from stackproof.inject.judge import Question, judge
+from stackproof.inject.judge import judge
 from stackproof.inject.model import Cause, Effect, Finding, InjectionVerdict, verdict_of
 from stackproof.inject.releases import number_of
 from stackproof.inject.replacement import find_replacement

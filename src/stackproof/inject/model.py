@@ -53,7 +53,6 @@ class Cause(StrEnum):
     NAMESPACES = "namespaces"
     PLUGIN = "plugin"
     INSTRUCTIONS = "instructions"
-    BORROWED = "borrowed"
     GTL = "gtl"
     GPU = "gpu"
     AUDIT = "audit"

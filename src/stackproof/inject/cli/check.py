@@ -12,10 +12,10 @@ from stackproof.core import harmless, mountlist, noun
 from stackproof.core.effects import files
 from stackproof.image.container.effects import roots
 from stackproof.inject import tree
+from stackproof.inject.attempt import Question
 from stackproof.inject.cli.words import EXIT_CODES, KEEPS, VERDICT_WORDS, words_of
 from stackproof.inject.effects import check
 from stackproof.inject.effects import named as inject_named
-from stackproof.inject.judge import Question
 from stackproof.inject.model import (
     Cause,
     Finding,

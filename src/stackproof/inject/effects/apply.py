@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 
 from stackproof.core.errors import Location, Reason, fail
+from stackproof.inject.attempt import Question
 from stackproof.inject.delivery import Delivery, plan_wrapping
 from stackproof.inject.effects import known_releases, named, override, staging, versions
 from stackproof.inject.effects.check import machine_of
@@ -15,7 +16,7 @@ from stackproof.inject.effects.wanted import (
     load_programs,
     refuse,
 )
-from stackproof.inject.judge import Question, judge
+from stackproof.inject.judge import judge
 from stackproof.inject.model import Judgement
 from stackproof.inject.options import ApplyOptions
 from stackproof.inject.replacement import Replacement, find_replacement, require_use

@@ -11,18 +11,17 @@ from stackproof.core import harmless, limits
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.value import Value, replace
 from stackproof.image.container.effects import roots
+from stackproof.inject.attempt import Question
 from stackproof.inject.effects import known_releases, named, python_modules, scripts
-from stackproof.inject.effects.equal_programs import EqualPrograms
 from stackproof.inject.effects.named import NamedPath
 from stackproof.inject.findings import launcher as findings_launcher
-from stackproof.inject.judge import Question
+from stackproof.inject.judge import judge
 from stackproof.inject.model import Judgement, verdict_of
 from stackproof.inject.options import CheckOptions, ProgramOptions
 from stackproof.inject.replacement import Replacement, find_replacement, require_use
 from stackproof.inject.startup import Startup, follow
 from stackproof.linking.effects.view import RootView
-from stackproof.linking.loader import Closure, FileView, LoaderSettings, Machine, load_program
-from stackproof.linking.loader.merged import MergedView
+from stackproof.linking.loader import Closure, LoaderSettings, Machine, load_program
 
 
 def question_of(of: ProgramOptions, options: CheckOptions) -> Question:
@@ -74,7 +73,7 @@ def judge_named(
     Of several places one that holds no program is left out, which `say` hears. Raises
     `StackproofError` (NO_MPI) where none does.
     """
-    other = named.load_place(wanted)
+    other = named.load_replacement(wanted)
     found: list[tuple[str, Judgement]] = []
     empty: list[str] = []
     seen: dict[object, _Looked] = {}
@@ -85,14 +84,14 @@ def judge_named(
             seen[key] = _look(place, other, of, question)
         looked = seen[key]
         try:
-            paths = named.programs_of(place, looked.own)
+            paths = named.programs_of(place, looked.view)
         except StackproofError as error:
             if error.reason is not Reason.NO_MPI:
                 raise
             empty.append(text)
             continue
-        found += [(text, answer) for answer in _alternatives(looked, paths, place, of)]
-        _tell_skipped(looked.own, say)
+        found += [(text, answer) for answer in _alternatives(looked, paths)]
+        _tell_skipped(looked.view, say)
     if not found:
         raise fail(
             Reason.NO_MPI,
@@ -106,39 +105,55 @@ def judge_named(
 
 
 class _Looked(Value):
-    """What programs of one root have in common: views of it, what is asked, and what is known."""
+    """What programs of one root have in common: its view, with what is injected, and what is asked.
 
-    own: RootView
-    asked: Question
-    equal: EqualPrograms
+    `paths` is the environment that programs are looked for in, `told` what the options say of it.
+    """
+
+    view: RootView
+    replacement: Replacement
+    question: Question
+    paths: Mapping[str, str]
+    told: Mapping[str, str]
 
 
 def _look(place: NamedPath, other: NamedPath, of: ProgramOptions, question: Question) -> _Looked:
-    own, view, replacement = _joined(place, other, of.root)
+    clash = sorted(place.binds.keys() & other.binds.keys())
+    if clash and place.binds[clash[0]] != other.binds[clash[0]]:
+        raise fail(
+            Reason.MOUNT_POINT_CLASH,
+            f"both images are for `{clash[0]}`",
+            hint="name another mount point for one of them: IMAGE:/another/place",
+        )
+    more = dict(other.binds)
+    if (of.root != "/" or place.image) and not more:
+        more[other.path] = other.path
+    view, config = place.view(of.root, more), place.root(of.root).config
+    at_home = of.root == "/" and not place.image
     return _Looked(
-        own=own,
-        asked=replace(question, setting=setting_of(of, place.root(of.root).config.environment)),
-        equal=EqualPrograms(view, replacement),
+        view=view,
+        replacement=require_use(find_replacement(view, other.home)),
+        question=replace(question, setting=setting_of(of, config.environment)),
+        paths=os.environ if at_home else config.environment,
+        told=_environment(of.env),
     )
 
 
-def _alternatives(
-    looked: _Looked, paths: Sequence[str], place: NamedPath, of: ProgramOptions
-) -> Iterator[Judgement]:
+def _alternatives(looked: _Looked, paths: Sequence[str]) -> Iterator[Judgement]:
     """Yield the judgements of programs; of files that are one module of Python, the best one."""
     groups: dict[str, list[str]] = {}
     for path in paths:
         groups.setdefault(python_modules.alternative_of(path) or path, []).append(path)
     for group in groups.values():
-        judgements = [_judged(looked, path, place, of) for path in group]
+        judgements = [_judged(looked, path) for path in group]
         several = len(group) > 1
         yield scripts.of_module(judgements, "", "", "") if several else judgements[0]
 
 
-def _judged(looked: _Looked, path: str, place: NamedPath, of: ProgramOptions) -> Judgement:
+def _judged(looked: _Looked, path: str) -> Judgement:
     """Return the judgement of a program, or of the script that it is."""
-    own, paths = looked.own, _paths(place, of.root)
-    folders = paths.get("PATH", "/usr/bin:/bin").split(":")
+    own, asked = looked.view, looked.question
+    folders = looked.paths.get("PATH", "/usr/bin:/bin").split(":")
     script, startup, words = _started_by(own, path, folders)
     if words and python_modules.is_python(script):
         first, script = script, python_modules.script_in(words)
@@ -148,18 +163,18 @@ def _judged(looked: _Looked, path: str, place: NamedPath, of: ProgramOptions) ->
     shim = scripts.is_shim(own, first)
     of_mpi4py = bool(script) and python_modules.imports_mpi4py(own, script)
     if of_mpi4py and not shim:
-        settings = {**paths, **(startup.variables if startup else {}), **_environment(of.env)}
+        settings = {**looked.paths, **(startup.variables if startup else {}), **looked.told}
         extensions = python_modules.extensions_of(own, script, program, settings)
-        question = replace(looked.asked, startup=startup)
-        judgements = [looked.equal.judge(file, question) for file in extensions]
+        question = replace(asked, startup=startup)
+        judgements = [judge(own, file, looked.replacement, question) for file in extensions]
         if judgements:
             return scripts.of_module(judgements, path, program, "mpi4py")
     here = replace(
-        looked.asked,
-        startup=startup or _host(own, program, looked.asked),
+        asked,
+        startup=startup or _host(own, program, asked),
         opens=scripts.opened_by(own, script, program),
     )
-    one = looked.equal.judge(program, here)
+    one = judge(own, program, looked.replacement, here)
     if shim or of_mpi4py:
         lacks = (
             scripts.shim_finding(own, path, first) if shim else scripts.lost_finding(path, program)
@@ -207,12 +222,6 @@ def _started_by(
     return program, startup, words
 
 
-def _paths(place: NamedPath, root: str) -> Mapping[str, str]:
-    """Return the environment that programs are looked for in."""
-    at_home = root == "/" and not place.image
-    return os.environ if at_home else place.root(root).config.environment
-
-
 def _host(view: RootView, program: str, question: Question) -> Startup | None:
     """Return the start of a program by its host."""
     try:
@@ -248,31 +257,6 @@ def _environment(words: Sequence[str]) -> dict[str, str]:
     if wrong is not None:
         raise fail(Reason.USAGE, f"`{wrong}` is no NAME=VALUE")
     return dict(word.split("=", 1) for word in words)
-
-
-def _joined(
-    place: NamedPath, other: NamedPath, root: str
-) -> tuple[RootView, FileView, Replacement]:
-    """Return the view of a program, that with what is to be injected too, and the replacement."""
-    target = other.prefix or other.path
-    if not other.image:
-        clash = sorted(place.binds.keys() & other.binds.keys())
-        if clash and place.binds[clash[0]] != other.binds[clash[0]]:
-            raise fail(
-                Reason.MOUNT_POINT_CLASH,
-                f"both images are for `{clash[0]}`",
-                hint="name another mount point for one of them: IMAGE:/another/place",
-            )
-        more = dict(other.binds)
-        if (root != "/" or place.image) and not other.binds:
-            more[other.path] = other.path
-        view = place.view(root, more)
-        return view, view, require_use(find_replacement(view, target))
-    above = other.view("/")
-    prefix = find_replacement(above, named.mpi_of(other, above)).prefix
-    own = place.view(root)
-    merged = MergedView(own, above, prefix)
-    return own, merged, require_use(find_replacement(merged, prefix))
 
 
 _R_FOLDERS = ("/usr/lib/R", "/usr/lib64/R", "/usr/local/lib/R", "/usr/local/lib64/R")

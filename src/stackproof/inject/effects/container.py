@@ -10,13 +10,14 @@ from stackproof.core.errors import Location, Problem, Reason, StackproofError, f
 from stackproof.core.value import Value, replace
 from stackproof.image.container.effects import roots
 from stackproof.inject.artefact import folders_of
+from stackproof.inject.attempt import Question
 from stackproof.inject.container import ANNOTATION, HOOKS, Hook, plan_containing, render
 from stackproof.inject.effects import artefact, levels
 from stackproof.inject.effects import named as inject_named
 from stackproof.inject.effects.check import judge_named, question_of
 from stackproof.inject.effects.levels import Chosen
 from stackproof.inject.effects.wanted import refuse
-from stackproof.inject.judge import Question, judge
+from stackproof.inject.judge import judge
 from stackproof.inject.model import Cause, Judgement
 from stackproof.inject.options import CheckOptions, ContainerOptions, ProgramOptions
 from stackproof.inject.replacement import find_replacement

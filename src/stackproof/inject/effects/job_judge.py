@@ -12,12 +12,13 @@ from stackproof.core.value import Value, replace
 from stackproof.image import activate, metadata
 from stackproof.image.effects.folder import relocated
 from stackproof.inject import job as inject_job
+from stackproof.inject.attempt import Question
 from stackproof.inject.effects import known_releases
 from stackproof.inject.effects import named as inject_named
 from stackproof.inject.effects.job_key import JobCase, MountedImage
 from stackproof.inject.effects.named import NamedPath
 from stackproof.inject.job import PLUG_IN_FOLDERS, JobInjection
-from stackproof.inject.judge import Question, judge
+from stackproof.inject.judge import judge
 from stackproof.inject.model import InjectionVerdict, Judgement
 from stackproof.inject.program import calls_mpi
 from stackproof.inject.replacement import Replacement, find_replacement, require_use

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from stackproof.core.errors import Reason, fail
 from stackproof.core.value import Value, replace
 from stackproof.inject.artefact import ArtefactRequest
+from stackproof.inject.attempt import Question
 from stackproof.inject.effects import artefact as artefacts
 from stackproof.inject.effects import named
 from stackproof.inject.effects.artefact import Made, ReadArtefact
 from stackproof.inject.effects.check import machine_of
 from stackproof.inject.hook_manifest import Compact
-from stackproof.inject.judge import Question
 from stackproof.inject.levels import (
     ArtefactMetadata,
     Level,

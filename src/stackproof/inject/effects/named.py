@@ -46,6 +46,11 @@ class NamedPath(Value):
     binds: Mapping[str, str] = field(default_factory=dict)
     prefix: str = ""
 
+    @property
+    def home(self) -> str:
+        """Return the prefix that it offers for injection."""
+        return self.prefix or self.path
+
     def view(self, root: str, more: Mapping[str, str] | None = None) -> RootView:
         """Return the view that the place lies in; `more` are further folders to bind."""
         return self.root(root).view({**self.binds, **(more or {})})
@@ -114,12 +119,28 @@ def _inside(text: str, root: str) -> str:
     return os.path.join("/", text)
 
 
+def load_replacement(text: str) -> NamedPath:
+    """Return what is to be injected, as `load_place` does.
+
+    Raises `StackproofError` (UNSUPPORTED) for a container's image: nothing puts its MPI elsewhere.
+    """
+    place = load_place(text)
+    if place.image:
+        raise fail(
+            Reason.UNSUPPORTED,
+            f"`{text}` is neither a prefix, nor an image of `stackproof build`, nor an artefact",
+            where=Location(file=text),
+            hint="name a folder, or make an artefact: `stackproof inject artefact`",
+        )
+    return place
+
+
 def load_prefix(text: str) -> NamedPath:
     """Return a replacement as `load_place` does, which must lie on this machine to be put in place.
 
     Raises `StackproofError` (UNSUPPORTED) for an image, and what `load_place` raises.
     """
-    place = load_place(text)
+    place = load_replacement(text)
     if place.binds:
         image = mountlist.split(text)[0]
         raise fail(
@@ -192,14 +213,12 @@ def network_prefix(view: RootView, point: str, inside: Sequence[str]) -> str:
 
 
 def mpi_of(place: NamedPath, view: RootView) -> str:
-    """Return the prefix that a place offers for injection.
+    """Return the prefix of the MPI in a container's image, which its label says, or where one lies.
 
-    A container's image says it by `#`, by its label, or by having one MPI only. Raises
-    `StackproofError`: NO_MPI when it has none, INVALID_VALUE when it has several.
+    Behind a `#` it is said as well. Raises `StackproofError`: NO_MPI when it has none,
+    INVALID_VALUE when it has several.
     """
-    if place.prefix or not place.image:
-        return place.prefix or place.path
-    labelled = place.root("/").config.labels.get(_LABEL)
+    labelled = place.prefix or place.root("/").config.labels.get(_LABEL)
     if labelled:
         return labelled
     found = {}

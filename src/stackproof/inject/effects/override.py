@@ -16,6 +16,7 @@ from stackproof.core.effects.foreign.folder import OpenFolder
 from stackproof.core.errors import Location, Reason, fail
 from stackproof.core.value import Value, replace
 from stackproof.inject import fabric, levels, site_hook
+from stackproof.inject.attempt import Question
 from stackproof.inject.delivery import Delivery
 from stackproof.inject.eessi import (
     HOME,
@@ -32,7 +33,7 @@ from stackproof.inject.effects.check import machine_of
 from stackproof.inject.effects.levels import Chosen
 from stackproof.inject.effects.staging import Injection
 from stackproof.inject.effects.wanted import Done, ProgramNow, load_programs, refuse
-from stackproof.inject.judge import Question, judge
+from stackproof.inject.judge import judge
 from stackproof.inject.options import ApplyOptions
 from stackproof.inject.replacement import Main, Replacement, find_replacement
 from stackproof.inject.site_hook import Settings
@@ -178,16 +179,9 @@ def _offered(options: ApplyOptions) -> _Offered:
         )
     if options.shs:
         raise fail(Reason.USAGE, "`--shs` chooses a variant of an artefact", hint="leave it out")
-    place = named.load_place(text)
-    if place.image:
-        raise fail(
-            Reason.UNSUPPORTED,
-            f"`{text}` is neither a prefix, nor an image of `stackproof build`, nor an artefact",
-            where=Location(file=text),
-            hint="name a folder, or make an artefact: `stackproof inject artefact`",
-        )
+    place = named.load_replacement(text)
     view = _root_view(place)
-    found = find_replacement(view, named.mpi_of(place, view))
+    found = find_replacement(view, place.home)
     return _Offered(
         view=view,
         replacement=found,

@@ -6,14 +6,13 @@ import posixpath
 import re
 from collections.abc import Iterator
 
+from stackproof.inject.attempt import InjectionAttempt
 from stackproof.inject.findings import opening
-from stackproof.inject.findings.symbols import InjectionAttempt
 from stackproof.inject.model import Cause, Effect, Finding, Way
 from stackproof.inject.program import configured_for, is_mpi, takes_no_handle
 from stackproof.inject.ways import unnameable
 from stackproof.linking.loader import Closure, FileView, MappedObject
 from stackproof.linking.loader.machine import LEVELS
-from stackproof.linking.loader.merged import is_borrowed
 from stackproof.mpi import abi
 from stackproof.mpi.abi import Abi
 
@@ -264,7 +263,7 @@ def _unidentified(case: InjectionAttempt) -> Iterator[Finding]:
 _OF_EVERY_MPI = frozenset({"MPI_Init", "MPI_Init_thread", "PMPI_Init"})
 
 
-def taken_findings(case: InjectionAttempt, way: Way) -> Iterator[Finding]:
+def taken_findings(case: InjectionAttempt) -> Iterator[Finding]:
     """Yield whether the program really takes the replacement, and why not."""
     wanted = case.demand.names if case.main is not None else ()
     stays = []
@@ -272,7 +271,7 @@ def taken_findings(case: InjectionAttempt, way: Way) -> Iterator[Finding]:
         loaded = case.after.named(name)
         if loaded is None or case.is_injected(loaded):
             continue
-        if name in case.replacement.names or any(p.endswith(f"/{name}") for p in way.links):
+        if name in case.replacement.names or any(p.endswith(f"/{name}") for p in case.way.links):
             stays.append((name, loaded))
     bound = _bound_main(case) if case.main is not None and case.demand.users else None
     if bound is not None and not case.is_injected(bound) and bound not in dict(stays).values():
@@ -335,9 +334,9 @@ def unjudged_findings(case: InjectionAttempt) -> Iterator[Finding]:
         )
 
 
-def step_findings(case: InjectionAttempt, way: Way) -> Iterator[Finding]:
+def step_findings(case: InjectionAttempt) -> Iterator[Finding]:
     """Yield what must be done besides setting LD_LIBRARY_PATH."""
-    program = case.after.program.path
+    program, way = case.after.program.path, case.way
     for link, target in way.links.items():
         yield Finding(
             cause=Cause.ALIAS,
@@ -408,19 +407,6 @@ def _rpath_findings(case: InjectionAttempt, way: Way) -> Iterator[Finding]:
         file=program,
         remedy=f"patchelf --force-rpath --set-rpath {':'.join(way.rpath)}:OLD COPY",
     )
-
-
-def borrowed_findings(case: InjectionAttempt) -> Iterator[Finding]:
-    """Yield libraries that only the image of the replacement has."""
-    for loaded in case.after.objects:
-        if is_borrowed(loaded.file, case.replacement.prefix):
-            yield Finding(
-                cause=Cause.BORROWED,
-                effect=Effect.STEP,
-                message="only the image of the replacement has it, outside of its prefix",
-                file=loaded.path,
-                remedy="see that it is where the program runs, or bring it along",
-            )
 
 
 def moved_from(case: InjectionAttempt) -> str:

@@ -10,9 +10,9 @@ import posixpath
 from collections.abc import Iterator
 
 from stackproof.core.value import replace
+from stackproof.inject.attempt import InjectionAttempt
 from stackproof.inject.findings.opening import Calling, find_calling
 from stackproof.inject.findings.symbols import (
-    InjectionAttempt,
     asks_for_the_version,
     compiled_with,
     maker_before,
@@ -118,7 +118,7 @@ def _lacking(case: InjectionAttempt, function: str) -> tuple[str, ...]:
     own, target = compiled_with(case), maker_injected(case)
     names: dict[str, None] = {}
     prefix = "MPIX_" if function.startswith("mpix_") else "MPI_"  # few use what others may lack
-    for known in case.releases().values if target not in {own, maker_before(case)} else ():
+    for known in case.question.releases().values if target not in {own, maker_before(case)} else ():
         if function and function not in known.functions:
             continue
         theirs, ours = known.meaning(*target), known.meaning(*own)
@@ -141,7 +141,7 @@ def _value_finding(
     case: InjectionAttempt, user: MappedObject, handed: Handed, *, asks: bool = False
 ) -> Finding | None:
     function, _, value = handed
-    known = find(case.releases().values, value, function)
+    known = find(case.question.releases().values, value, function)
     if known is None or case.main is None:
         return None
     own, (maker, release) = maker_before(case), maker_injected(case)

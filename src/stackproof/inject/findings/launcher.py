@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import posixpath
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from stackproof.core.errors import StackproofError
-from stackproof.inject.findings.symbols import InjectionAttempt
+from stackproof.inject.attempt import InjectionAttempt
+from stackproof.inject.findings.abi import moved_from
 from stackproof.inject.model import Cause, Effect, Finding
 from stackproof.linking.loader import Closure, LoaderSettings, MappedObject, elf_at, load_program
 from stackproof.mpi import abi
@@ -46,12 +47,9 @@ NAMESPACES = ("none", "per-node", "per-rank")
 """Which processes share a user namespace with which."""
 
 
-def launcher_findings(case: InjectionAttempt, launcher: str, file: str = "") -> Iterator[Finding]:
-    """Yield whether a launcher starts one job with the injected MPI, or single ranks.
-
-    `file` is the launcher's path, empty where only its kind is known.
-    """
-    main = case.main
+def launcher_findings(case: InjectionAttempt) -> Iterator[Finding]:
+    """Yield whether a launcher starts one job with the injected MPI, or single ranks."""
+    main, launcher, file = case.main, case.question.launcher, case.question.launcher_file
     if main is None or not launcher:
         return
     proxy = _missing_proxy(case, launcher, file)
@@ -116,13 +114,12 @@ def _missing_proxy(case: InjectionAttempt, launcher: str, file: str) -> str:
     return name if elf_at(case.view, file) else ""
 
 
-def environment_findings(
-    case: InjectionAttempt, file: str, environment: Mapping[str, str]
-) -> Iterator[Finding]:
+def environment_findings(case: InjectionAttempt) -> Iterator[Finding]:
     """Yield whether a launcher must be kept from the variables that its ranks need."""
-    view = case.after.searcher.view
-    if view.look(file) is None or is_own(case, file):
+    view, file = case.after.searcher.view, case.question.launcher_file
+    if not file or view.look(file) is None or is_own(case, file):
         return
+    environment = case.environment(relocated=bool(moved_from(case)))
     paths = environment.get("LD_LIBRARY_PATH", "")
     preload = environment.get("LD_PRELOAD", "")
     setting = LoaderSettings(
@@ -248,12 +245,9 @@ def _is_openmpi4(case: InjectionAttempt) -> bool:
     )
 
 
-def namespace_findings(case: InjectionAttempt, namespaces: str) -> Iterator[Finding]:
-    """Yield what a user namespace for every rank does: the kernel then refuses single-copy reads.
-
-    `namespaces` is `per-rank`, `per-node` or `none`.
-    """
-    if namespaces != "per-rank" or case.main is None:
+def namespace_findings(case: InjectionAttempt) -> Iterator[Finding]:
+    """Yield what a user namespace for every rank does: the kernel refuses single-copy reads."""
+    if case.question.namespaces != "per-rank" or case.main is None:
         return
     if case.main.family.abi == Abi.MPICH and _has_words(case, "process_vm_readv"):
         yield Finding(

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 
 from stackproof.core.errors import StackproofError
-from stackproof.inject.findings.symbols import InjectionAttempt
+from stackproof.inject.attempt import InjectionAttempt
 from stackproof.inject.model import Cause, Effect, Finding
 from stackproof.inject.program import shown_abis
 from stackproof.inject.ways import inner_folders

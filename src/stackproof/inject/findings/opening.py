@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from stackproof.core import limits
 from stackproof.core.errors import StackproofError
+from stackproof.inject.attempt import InjectionAttempt
 from stackproof.inject.findings.libraries import fault_of, named_tool
-from stackproof.inject.findings.symbols import InjectionAttempt
-from stackproof.inject.model import Cause, Effect, Finding, Way
+from stackproof.inject.model import Cause, Effect, Finding
 from stackproof.inject.program import calls_mpi, is_mpi, traces_of
 from stackproof.inject.replacement import find_replacement
 from stackproof.inject.startup import Startup
@@ -233,8 +233,9 @@ def _later(
     )
 
 
-def startup_findings(case: InjectionAttempt, way: Way, startup: Startup) -> Iterator[Finding]:
+def startup_findings(case: InjectionAttempt) -> Iterator[Finding]:
     """Yield what a script that runs before the program does to the folders of an injection."""
+    startup = case.question.startup or Startup()
     script = startup.scripts[0] if startup.scripts else case.after.program.path
 
     def finding(effect: Effect, does: str, provider: str = "", remedy: str = "") -> Finding:
@@ -252,7 +253,7 @@ def startup_findings(case: InjectionAttempt, way: Way, startup: Startup) -> Iter
         yield finding(Effect.CANNOT_TELL, does, remedy=remedy)
     if startup.dropped:
         yield finding(Effect.NOTE, "takes away what LD_LIBRARY_PATH had")
-    elif startup.anew and way.library_path:
+    elif startup.anew and case.way.library_path:
         yield finding(
             Effect.CANNOT_TELL,
             "may set LD_LIBRARY_PATH to something else, without the folders of the injection",

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-
-from msgspec import field
+from collections.abc import Iterator, Mapping
 
 from stackproof.core.errors import StackproofError
-from stackproof.core.value import Value
+from stackproof.inject.attempt import InjectionAttempt
 from stackproof.inject.model import Cause, Effect, Finding
-from stackproof.inject.program import Demand
-from stackproof.inject.releases import Releases
-from stackproof.inject.replacement import Main, Replacement, part_of
+from stackproof.inject.replacement import Main, part_of
 from stackproof.linking.loader import (
     Closure,
     File,
@@ -37,34 +33,6 @@ _STATEFUL = re.compile(
     r"event\w*|psm2?|infinipath|hcoll|ucc|xpmem|gfortran|stdc\+\+)"
 )
 _SHOWN = 12
-
-
-class InjectionAttempt(Value):
-    """One attempt: the closures without and with the injection, and what they are about.
-
-    `scope` has the definitions of the closure with it, `compiled` the family and the release that
-    the program was compiled with, where a user says it.
-    """
-
-    view: FileView
-    before: Closure
-    after: Closure
-    scope: Scope
-    replacement: Replacement
-    main: Main | None
-    demand: Demand
-    releases: Callable[[], Releases]
-    links: Mapping[str, str] = field(default_factory=dict)
-    compiled: tuple[str, str] | None = None
-
-    def owns(self, path: str) -> bool:
-        """Return whether a path is of the replacement, or a link of ours to it."""
-        return path in self.links or self.replacement.owns(path)
-
-    def is_injected(self, loaded: MappedObject) -> bool:
-        """Return whether an object is of the replacement, under whatever name."""
-        own = self.main is not None and loaded.file.identity == self.main.file.identity
-        return own or self.owns(loaded.path) or self.replacement.owns(loaded.file.path)
 
 
 def file_findings(case: InjectionAttempt) -> Iterator[Finding]:
@@ -141,8 +109,8 @@ def version_findings(case: InjectionAttempt) -> Iterator[Finding]:
     old = {(m.by.path, m.need.name) for m in missing_nodes(case.before)}
     for missing in missing_nodes(case.after):
         name = missing.need.name
-        meaning = case.releases().meaning(name)
-        has = case.releases().newest(
+        meaning = case.question.releases().meaning(name)
+        has = case.question.releases().newest(
             entry.name for entry in missing.provider.elf.version_definitions
         )
         words = f" (that is {meaning})" if meaning else ""
@@ -426,9 +394,9 @@ def maker_before(case: InjectionAttempt) -> tuple[str, str]:
 
     That is the one that compiled it, where a user says which that was.
     """
-    if case.compiled and case.main:
+    if case.question.compiled and case.main:
         standard = "-standard" if case.main.family.abi == Abi.STANDARD else ""
-        return case.compiled[0] + standard, case.compiled[1]
+        return case.question.compiled[0] + standard, case.question.compiled[1]
     for loaded in case.before.objects[1:]:
         known = abi.family_of(loaded.elf)
         if known is not None:
@@ -442,7 +410,7 @@ def compiled_with(case: InjectionAttempt) -> tuple[str, str]:
     That is the MPI that the program's own paths or the user's lead to, if it has all functions that
     the program calls. The system's MPI may only have the same name.
     """
-    if case.compiled:
+    if case.question.compiled:
         return maker_before(case)
     own = next((o for o in case.before.objects[1:] if abi.family_of(o.elf) is not None), None)
     if own is None or own.how in {"ld.so.cache", "a default folder"}:

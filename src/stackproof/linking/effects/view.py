@@ -8,7 +8,6 @@ together. What was read of a file is kept for the life of the view, under the fi
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import posixpath
 import stat
@@ -27,7 +26,6 @@ from stackproof.linking.loader import CacheEntry, File, Machine, ldcache, level_
 from stackproof.linking.loader.ldcache import PRELOAD_FILE, without_links
 
 _DOTS = {"", ".", ".."}
-_GLANCE_BYTES, _DIGEST_BYTES = 4096, 1 << 20
 _EXECUTABLE = stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH
 
 
@@ -178,7 +176,6 @@ class RootView:
         self._places = sorted(self._stores, key=len, reverse=True)
         self._elfs: dict[str, ElfFile] = {}
         self._traces: dict[str, Traces] = {}
-        self._digests: dict[str, str] = {}
         self._folders: dict[str, str | None] = {}
         self._resolved: dict[str, tuple[str, str] | None] = {}
         self._looked: dict[str, File | None] = {}
@@ -229,27 +226,6 @@ class RootView:
         """Return the first bytes of a file; raises NOT_PERMITTED and its like."""
         with self._opened(file) as source:
             return source.read(0, count)
-
-    def content_glance(self, file: File) -> tuple[int, bytes]:
-        """Return the size of a file, and a digest of its beginning and its end.
-
-        Most files that differ differ in these. Raises NOT_PERMITTED and its like.
-        """
-        with self._opened(file) as source:
-            last = max(source.size - _GLANCE_BYTES, 0)
-            ends = source.read(0, _GLANCE_BYTES) + source.read(last, _GLANCE_BYTES)
-            return source.size, hashlib.sha256(ends).digest()
-
-    def content_digest(self, file: File) -> str:
-        """Return the SHA-256 of a file's content; raises NOT_PERMITTED and its like."""
-        if file.identity not in self._digests:
-            digest, place = hashlib.sha256(), 0
-            with self._opened(file) as source:
-                while content := source.read(place, _DIGEST_BYTES):
-                    digest.update(content)
-                    place += len(content)
-            self._digests[file.identity] = digest.hexdigest()
-        return self._digests[file.identity]
 
     def glances(self, folder: str) -> Iterator[tuple[str, File, Glance]]:
         """Yield the ELF files below a folder with a glance at each; damaged ones are left out.

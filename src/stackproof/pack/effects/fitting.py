@@ -12,8 +12,9 @@ from stackproof.core.errors import Location, Problem, Reason, StackproofError, f
 from stackproof.core.value import Value
 from stackproof.image.model import Image
 from stackproof.inject import job
+from stackproof.inject.attempt import Question
 from stackproof.inject.effects import known_releases
-from stackproof.inject.judge import Question, judge
+from stackproof.inject.judge import judge
 from stackproof.inject.model import Judgement
 from stackproof.inject.program import calls_mpi
 from stackproof.inject.replacement import find_replacement

@@ -32,12 +32,13 @@ from stackproof.core.effects.run import base_environment, how_it_ended, run
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.value import Value, replace
 from stackproof.image.model import Deployment, Image, MpiFacts
+from stackproof.inject.attempt import Question
 from stackproof.inject.eessi import family_folder
 from stackproof.inject.effects import job, known_releases, named, staging
 from stackproof.inject.effects.check import machine_of
 from stackproof.inject.effects.job_key import MountedImage
 from stackproof.inject.effects.wanted import refuse
-from stackproof.inject.judge import Question, judge
+from stackproof.inject.judge import judge
 from stackproof.inject.model import Judgement
 from stackproof.inject.replacement import find_replacement, part_of
 from stackproof.linking.effects.view import RootView
