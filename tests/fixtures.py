@@ -8,9 +8,17 @@ from pathlib import Path
 import pytest
 
 import everybody
+from elflab import Lab
 from mpitrees import Trees
 from need import need
 from stackproof.cluster.effects import up as cluster_up
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    """Give a test a folder in which it compiles programs and libraries."""
+    need("gcc")
+    return Lab(tmp_path)
 
 
 @pytest.fixture

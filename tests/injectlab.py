@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from elflab import Lab
+from stackproof.core import noun
 from stackproof.inject.attempt import Question
 from stackproof.inject.effects import known_releases
 from stackproof.inject.judge import judge
@@ -25,14 +26,16 @@ USES_MPICH = "void MPI_Recv(int); void use(void) { MPI_Recv(0x4c000405); MPI_Rec
 USES_OPENMPI = "extern int ompi_mpi_comm_world[]; int *use(void) { return ompi_mpi_comm_world; }\n"
 
 
-def judged(lab, program, prefix, **setting):
-    view = RootView()
-    question = Question(
-        machine=this_machine(),
-        releases=known_releases.load_releases,
-        setting=LoaderSettings(**setting),
-    )
-    return judge(view, program, find_replacement(view, lab.path(prefix)), question)
+def judged(lab, program, prefix, view=None, **more):
+    """Return the judgement of a program; `more` is of the loader's settings, and of the question."""
+    view = view or RootView()
+    names = LoaderSettings.__struct_fields__
+    setting = LoaderSettings(**{name: more.pop(name) for name in [*more] if name in names})
+    more = {"machine": this_machine(), "releases": known_releases.load_releases, **more}
+    replacement = find_replacement(view, lab.path(prefix))
+    found = judge(view, program, replacement, Question(setting=setting, **more))
+    assert found == noun.from_data(type(found), noun.to_data(found))
+    return found
 
 
 def causes(judgement, *effects):
@@ -50,8 +53,28 @@ def openmpi(lab, folder, **more):
     return lab.library(f"{folder}/lib/libmpi.so.40", defines=defines, data=WORLD, **more)
 
 
+def uses_mpich(lab, calls=("MPI_Init",), *, name="bin/program", own="old/lib", **more):
+    """Compile a program whose code shows that it is for MPICH, and that finds its own one."""
+    return _uses(lab, calls, name, own, "libmpi.so.12", USES_MPICH, more)
+
+
+def uses_openmpi(lab, calls=("MPI_Init",), *, name="bin/program", own="old/lib", **more):
+    """Compile a program whose code shows that it is for Open MPI, and that finds its own one."""
+    return _uses(lab, calls, name, own, "libmpi.so.40", USES_OPENMPI, more)
+
+
+def _uses(lab, calls, name, own, library, code, more):
+    given = {"needs": [f"{own}/{library}"], "flags": found_in(lab, own), **more}
+    given["declarations"] = code + more.get("declarations", "")
+    return lab.program(name, calls=calls, **given)
+
+
 def found_in(lab, *folders):
     return [f"-Wl,--enable-new-dtags,-rpath,{':'.join(map(lab.path, folders))}"]
+
+
+def rpath_of(lab, *folders):
+    return [f"-Wl,--disable-new-dtags,-rpath,{':'.join(map(lab.path, folders))}"]
 
 
 def links_made(lab, judgement):

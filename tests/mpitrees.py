@@ -9,6 +9,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 from stackproof.bench import programs
 from stackproof.core.command import Command
@@ -79,3 +80,17 @@ class Trees:
         if name not in self._made:
             self._made[name] = install(families.get(name), self.folder / name)
         return self._made[name]
+
+
+def described(cells: ModuleType, table: ModuleType, trees: Trees, name: str, work: Path) -> object:
+    """Return an MPI of the test run as `tools/predictions.py` describes one."""
+    prefix = trees[name].prefix
+    library = prefix / "lib" / ("libmpi.so.40" if name == "openmpi" else "libmpi.so.12")
+    standard, headers = prefix / "lib" / "libmpi_abi.so.1", prefix / "include"
+    return cells.Mpi(
+        name=name, kind=name.removesuffix("-mpi"), prefix=str(prefix), library=str(library),
+        headers=str(headers),
+        mpiexec=str(prefix / "bin" / ("mpiexec.hydra" if name == "intel-mpi" else "mpiexec")),
+        standard=str(standard) if standard.exists() else "",
+        standard_headers=table.standard_headers(headers / "mpi_abi.h", work / f"abi-{name}"),
+    )  # fmt: skip

@@ -15,7 +15,7 @@ from types import ModuleType
 
 import pytest
 
-from mpitrees import Trees
+from mpitrees import Trees, described
 from need import need
 from stackproof.inject.model import InjectionVerdict
 
@@ -23,7 +23,6 @@ ROOT = Path(__file__).resolve().parents[2]
 CELLS = Path(__file__).parent / "cells"
 COUNT = int(os.environ.get("STACKPROOF_CELLS") or 0)
 WORKS, STEPS, FAILS = InjectionVerdict.WORKS, InjectionVerdict.STEPS, InjectionVerdict.FAILS
-KINDS = {"mpich": "mpich", "openmpi": "openmpi", "intel-mpi": "intel"}
 PAIRS = {
     "mpich": {
         "handler_table": ("intel-mpi", WORKS),
@@ -55,21 +54,6 @@ def tools(monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
     return {name: importlib.import_module(name) for name in names}
 
 
-def mpi_of(tools: dict[str, ModuleType], trees: Trees, name: str, work: Path) -> object:
-    """Return an MPI of the test run as the tool describes one."""
-    prefix = trees[name].prefix
-    library = prefix / "lib" / ("libmpi.so.40" if name == "openmpi" else "libmpi.so.12")
-    standard, headers = prefix / "lib" / "libmpi_abi.so.1", prefix / "include"
-    header = headers / "mpi_abi.h"
-    return tools["prediction_cells"].Mpi(
-        name=name, kind=KINDS[name], prefix=str(prefix), library=str(library),
-        headers=str(headers),
-        mpiexec=str(prefix / "bin" / ("mpiexec.hydra" if name == "intel-mpi" else "mpiexec")),
-        standard=str(standard) if standard.exists() else "",
-        standard_headers=tools["predictions"].standard_headers(header, work / f"abi-{name}"),
-    )  # fmt: skip
-
-
 @pytest.mark.machine
 @pytest.mark.parametrize("built_with", PAIRS)
 def test_a_few_cells(
@@ -78,7 +62,8 @@ def test_a_few_cells(
     need("network")
     need("patchelf")
     cells, shapes = tools["prediction_cells"], tools["prediction_shapes"]
-    mpis = {name: mpi_of(tools, trees, name, tmp_path) for name in PAIRS}
+    table = tools["predictions"]
+    mpis = {name: described(cells, table, trees, name, tmp_path) for name in PAIRS}
     folder = tmp_path / "programs"
     folder.mkdir()
     for name, (injected, verdict) in PAIRS[built_with].items():

@@ -12,6 +12,7 @@ import pytest
 
 from elflab import Lab
 from images import MOUNT, make_image
+from injectlab import uses_mpich
 from need import need
 from stackproof import cli
 from stackproof.core.errors import ExitCode
@@ -40,18 +41,8 @@ def lab(tmp_path: Path) -> Lab:
         ("named", "libmpich.so.12", every),
     ):
         lab.library(f"{folder}/lib/{name}", defines=defines, texts=["PMI_FD"])
-    lab.program(
-        "programs/bin/app",
-        needs=["old/lib/libmpi.so.12"],
-        calls=["MPI_Init", "MPI_Get_count"],
-        declarations=USES_MPICH,
-    )
-    lab.program(
-        "programs/bin/small",
-        needs=["old/lib/libmpi.so.12"],
-        calls=["MPI_Init"],
-        declarations=USES_MPICH,
-    )
+    uses_mpich(lab, ["MPI_Init", "MPI_Get_count"], name="programs/bin/app", flags=())
+    uses_mpich(lab, name="programs/bin/small", flags=())
     lab.program("programs/bin/other")
     (tmp_path / "programs" / "readme").write_text("no program\n")
     return lab
@@ -293,10 +284,12 @@ def test_a_script_that_runs_itself(lab, capsys, tmp_path):
 def test_a_name_makes_no_line_of_its_own(lab, capsys):
     """Of a program, of a library that it asks for, of a folder."""
     lab.library("odd/libodd.so", defines=["odd"], soname="libodd\nforged.so")
-    lab.program(
-        "more/bin/app\nforged: works", needs=["old/lib/libmpi.so.12",
-        "odd/libodd.so"], calls=["MPI_Init"], declarations=USES_MPICH,
-    )  # fmt: skip
+    uses_mpich(
+        lab,
+        name="more/bin/app\nforged: works",
+        needs=["old/lib/libmpi.so.12", "odd/libodd.so"],
+        flags=(),
+    )
     for words in (["more"], ["more/bin/app\nforged: works"], ["more", "--tree"]):
         places = [lab.path(words[0]), *words[1:]]
         _, out, _ = inject(capsys, "check", *places, "--with", lab.path("new"))

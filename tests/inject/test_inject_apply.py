@@ -21,11 +21,7 @@ from stackproof.inject.effects import staging, versions
 from stackproof.inject.effects.staging import Injection
 from stackproof.linking.effects.view import this_machine
 
-COVERS = (
-    "inject/cli/apply.py",
-    "inject/options.py",
-    "inject/effects/apply.py",
-)
+COVERS = ("inject/cli/apply.py", "inject/options.py", "inject/effects/apply.py")
 
 
 @pytest.fixture
@@ -36,14 +32,7 @@ def eessi(tmp_path: Path) -> Eessi:
 
 def applied(capsys, eessi, prefix, *words):
     return inject(
-        capsys,
-        "apply",
-        eessi.app,
-        "--with",
-        eessi.path(prefix),
-        "--eessi",
-        eessi.software,
-        *words,
+        capsys, "apply", eessi.app, "--with", eessi.path(prefix), "--eessi", eessi.software, *words
     )
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from elflab import Lab, run
+from elflab import run
 from injectlab import (
     USES_MPICH,
     USES_OPENMPI,
@@ -23,27 +23,16 @@ from injectlab import (
     mpich,
     openmpi,
     root_of,
+    uses_mpich,
+    uses_openmpi,
 )
 from need import need
 from stackproof.core.value import replace
-from stackproof.inject.attempt import Question
-from stackproof.inject.judge import judge
 from stackproof.inject.model import Cause, Effect, InjectionVerdict
-from stackproof.inject.replacement import find_replacement
-from stackproof.linking.effects.view import RootView, this_machine
+from stackproof.linking.effects.view import RootView
 from stackproof.mpi import abi
 
-COVERS = (
-    "inject/findings/abi.py",
-    "inject/findings/opening.py",
-    "inject/program.py",
-)
-
-
-@pytest.fixture
-def lab(tmp_path: Path) -> Lab:
-    need("gcc")
-    return Lab(tmp_path)
+COVERS = ("inject/findings/abi.py", "inject/findings/opening.py", "inject/program.py")
 
 
 def test_a_fortran_library_that_asks_for_the_main_one(lab):
@@ -245,10 +234,7 @@ def test_a_libfabric_that_is_opened_later(lab, how):
             imports=["fi_open"],
             needs=["fabric/lib/libfabric.so.1"],
         )
-    program = lab.program(
-        needs=["old/lib/libmpi.so.12"], calls=["MPI_Init"], declarations=USES_MPICH,
-        flags=found_in(lab, "old/lib"),
-    )  # fmt: skip
+    program = uses_mpich(lab)
     found = judged(lab, program, "fabric")
     assert (found.verdict, causes(found)) == (InjectionVerdict.WORKS, {Cause.OPENED_LATER})
     opener = lab.program(
@@ -283,8 +269,7 @@ def test_the_mpi_of_the_system_itself(lab, how):
     (root / folder / "libopen-pal.so.40").symlink_to("libopen-pal.so.40.30.2")
     shutil.copy(lab.path("usr/lib/libmpi.so.40"), root / folder)
     shutil.copy(program, root / "program")
-    view, question = RootView(str(root)), Question(machine=this_machine())
-    found = judge(view, "/program", find_replacement(view, "/usr"), question)
+    found = judged(lab, "/program", "/usr", RootView(str(root)))
     assert not {Cause.NOT_INJECTED, Cause.PARTIAL} & causes(found)
     assert (Cause.OPENED_LATER in causes(found)) is (how == "opened")
 
@@ -390,9 +375,7 @@ def test_a_place_with_two_mpis(lab, launcher, family):
     """Of a program without an ABI of its own, the launcher says which of them is meant."""
     mpich(lab, "both")
     openmpi(lab, "both")
-    view, question = RootView(), Question(machine=this_machine(), launcher=launcher)
-    program = lab.program(calls=[])
-    found = judge(view, program, find_replacement(view, lab.path("both")), question)
+    found = judged(lab, lab.program(calls=[]), "both", launcher=launcher)
     assert found.family == family or not launcher
 
 
@@ -418,10 +401,7 @@ def test_what_the_mpi_at_hand_lacks_too(lab, asks, verdict):
     openmpi(lab, "found", defines=["MPI_Get_version"])
     openmpi(lab, "new", defines=["MPI_Get_version"])
     calls = ["MPI_Session_init", *(["MPI_Get_version"] if asks else [])]
-    program = lab.program(
-        needs=["built/lib/libmpi.so.40"], calls=calls, declarations=USES_OPENMPI,
-        flags=found_in(lab, "found/lib"),
-    )  # fmt: skip
+    program = uses_openmpi(lab, calls, own="built/lib", flags=found_in(lab, "found/lib"))
     found = judged(lab, program, "new")
     assert found.verdict is verdict
     real = run(program, env=dict(found.environment))
@@ -463,18 +443,17 @@ def test_a_debuggers_name_is_no_evidence(lab):
     """`MPIR_being_debugged` is of every MPI."""
     openmpi(lab, "old", defines=["MPIR_being_debugged"])
     openmpi(lab, "new", defines=["MPIR_being_debugged"])
-    program = lab.program(
-        needs=["old/lib/libmpi.so.40"], calls=["MPI_Init", "MPIR_being_debugged"],
-        declarations=USES_OPENMPI, flags=found_in(lab, "old/lib"),
-    )  # fmt: skip
+    program = uses_openmpi(lab, ["MPI_Init", "MPIR_being_debugged"])
     assert judged(lab, program, "new").verdict is InjectionVerdict.WORKS
     tool = lab.library(
         "tool/libtool.so", imports=["MPIR_being_debugged"], needs=["old/lib/libmpi.so.40"]
     )
-    program = lab.program(
-        needs=["old/lib/libmpi.so.40", tool], calls=["MPI_Init", "via_MPIR_being_debugged"],
-        declarations=USES_OPENMPI, flags=found_in(lab, "old/lib", "tool"),
-    )  # fmt: skip
+    program = uses_openmpi(
+        lab,
+        ["MPI_Init", "via_MPIR_being_debugged"],
+        needs=["old/lib/libmpi.so.40", tool],
+        flags=found_in(lab, "old/lib", "tool"),
+    )
     assert judged(lab, program, "old").verdict is InjectionVerdict.WORKS
     found = judged(lab, program, "new")
     assert found.verdict is InjectionVerdict.WORKS
@@ -486,10 +465,11 @@ def test_a_second_mpi_that_is_only_loaded(lab):
     openmpi(lab, "old")
     mpich(lab, "other")
     openmpi(lab, "new")
-    program = lab.program(
-        needs=["old/lib/libmpi.so.40", "other/lib/libmpi.so.12"], calls=["MPI_Init"],
-        declarations=USES_OPENMPI, flags=found_in(lab, "old/lib", "other/lib"),
-    )  # fmt: skip
+    program = uses_openmpi(
+        lab,
+        needs=["old/lib/libmpi.so.40", "other/lib/libmpi.so.12"],
+        flags=found_in(lab, "old/lib", "other/lib"),
+    )
     found = judged(lab, program, "new")
     assert found.verdict is InjectionVerdict.WORKS
     assert run(program, env=dict(found.environment)).answers["MPI_Init"] == "new/lib/libmpi.so.40"
@@ -501,10 +481,9 @@ def test_a_part_that_newer_open_mpi_lacks(lab, part):
     openmpi(lab, "old")
     openmpi(lab, "new", texts=["\\0v5.0.8"])
     lab.library(f"gone/lib/{part}", defines=["old_part"])
-    program = lab.program(
-        needs=[f"gone/lib/{part}", "old/lib/libmpi.so.40"], calls=["old_part", "MPI_Init"],
-        declarations=USES_OPENMPI, flags=found_in(lab, "old/lib"),
-    )  # fmt: skip
+    program = uses_openmpi(
+        lab, ["old_part", "MPI_Init"], needs=[f"gone/lib/{part}", "old/lib/libmpi.so.40"]
+    )
     (missing,) = (
         finding
         for finding in judged(lab, program, "new").findings
@@ -527,10 +506,9 @@ def test_a_part_that_stays_under_open_mpi(lab, part, own, new, verdict):
         f"old/lib/{part}", defines=["mpi_init_"], needs=["old/lib/libmpi.so.40"],
         imports=["MPI_Init"], flags=found_in(lab, "old/lib"),
     )  # fmt: skip
-    program = lab.program(
-        needs=[f"old/lib/{part}", "old/lib/libmpi.so.40"],
-        calls=["mpi_init_", "MPI_Init"], declarations=USES_OPENMPI, flags=found_in(lab, "old/lib"),
-    )  # fmt: skip
+    program = uses_openmpi(
+        lab, ["mpi_init_", "MPI_Init"], needs=[f"old/lib/{part}", "old/lib/libmpi.so.40"]
+    )
     found = judged(lab, program, "new")
     assert found.verdict is verdict
     assert Cause.PARTIAL in causes(found)
@@ -567,10 +545,7 @@ def test_the_release_that_an_mpi_names(lab, texts, release):
 def test_descriptors_of_fortran_between_intel_s_mpi_and_others(lab, own, new, verdict):
     mpich(lab, "old", defines=["mpi_bcast_f08ts_"], texts=[f"\\000{own}"])
     mpich(lab, "new", defines=["mpi_bcast_f08ts_"], texts=[f"\\000{new}"])
-    program = lab.program(
-        needs=["old/lib/libmpi.so.12"], calls=["MPI_Init", "mpi_bcast_f08ts_"],
-        declarations=USES_MPICH, flags=found_in(lab, "old/lib"),
-    )  # fmt: skip
+    program = uses_mpich(lab, ["MPI_Init", "mpi_bcast_f08ts_"])
     found = judged(lab, program, "new")
     assert found.verdict is verdict
     assert (Cause.ABI_UNKNOWN in causes(found)) is (verdict is InjectionVerdict.UNKNOWN)
@@ -580,10 +555,7 @@ def test_a_program_with_capabilities(lab):
     """The loader drops the variables for it as for a set-user-id program."""
     mpich(lab, "old")
     mpich(lab, "new")
-    program = lab.program(
-        needs=["old/lib/libmpi.so.12"], calls=["MPI_Init"], declarations=USES_MPICH,
-        flags=found_in(lab, "old/lib"),
-    )  # fmt: skip
+    program = uses_mpich(lab)
     assert judged(lab, program, "new").verdict is InjectionVerdict.WORKS
     # struct vfs_cap_data: version 2, effective, cap_ipc_lock (linux/capability.h).
     content = (0x02000001).to_bytes(4, "little") + (1 << 14).to_bytes(4, "little") + bytes(12)
@@ -617,9 +589,7 @@ def test_a_file_for_another_machine_is_of_the_injection(lab):
     content = bytearray(new.read_bytes())
     content[18] = 183  # e_machine: aarch64
     new.write_bytes(content)
-    program = lab.program(
-        needs=[old], calls=["MPI_Init"], declarations=USES_MPICH, flags=["-Wl,-z,nodefaultlib"]
-    )
+    program = uses_mpich(lab, needs=[old], flags=["-Wl,-z,nodefaultlib"])
     found = judged(lab, program, "new")
     other = [one for one in found.findings if one.cause is Cause.OTHER_MACHINE]
     assert [one.before for one in other] == [False]

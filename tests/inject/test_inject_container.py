@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from containerlab import store
-from eessilab import EVERY, USES_MPICH, Eessi, inject
+from eessilab import EVERY, Eessi, inject
 from images import MOUNT, make_image
+from injectlab import uses_mpich
 from need import need
 from stackproof.core.errors import ExitCode
 from stackproof.inject.container import CDI_KIND, Containing, render_edf
@@ -26,12 +27,8 @@ def lab(tmp_path: Path) -> Eessi:
     """A root folder with a program, its MPI in /opt, and the C library."""
     need("gcc")
     lab = Eessi(tmp_path)
-    app = lab.program(
-        "root/bin/app",
-        needs=["eessi/lib/libmpi.so.12"],
-        calls=["MPI_Init"],
-        declarations=USES_MPICH,
-        flags=["-Wl,--enable-new-dtags,-rpath,/opt/lib"],
+    app = uses_mpich(
+        lab, name="root/bin/app", own="eessi/lib", flags=["-Wl,--enable-new-dtags,-rpath,/opt/lib"]
     )
     root = tmp_path / "root"
     shutil.copytree(tmp_path / "eessi" / "lib", root / "opt" / "lib")

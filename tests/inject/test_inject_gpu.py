@@ -4,53 +4,34 @@ from __future__ import annotations
 
 import pytest
 
-from elflab import Lab, run
-from need import need
-from stackproof.inject.attempt import Question
-from stackproof.inject.judge import judge
+from elflab import run
+from injectlab import MPICH, found_in, judged, uses_mpich
 from stackproof.inject.model import Cause, Effect, InjectionVerdict
-from stackproof.inject.replacement import find_replacement
-from stackproof.linking.effects.view import RootView, this_machine
-from stackproof.linking.loader import LoaderSettings
 
 COVERS = ("inject/judge.py",)
 
-EVERY = ["MPI_Init", "MPI_Recv", "MPII_Win_get_attr"]
-USES_MPICH = "void MPI_Recv(int); void use(void) { MPI_Recv(0x4c000405); MPI_Recv(0x4c00080b); }\n"
 GPU = {"cuda": "libcudart.so.12", "hsa": "libamdhip64.so.6"}
 
 
 @pytest.fixture
-def lab(tmp_path):
-    need("gcc")
-    lab = Lab(tmp_path)
+def lab(lab):
     for name in GPU.values():
         lab.library(f"gpu/{name}", defines=[f"init_{name[3:6]}"])
     for name in ("cuda", "hsa"):
         lab.library(f"gtl/libmpi_gtl_{name}.so", defines=[f"gtl_{name}"])
         lab.library(f"full/lib/libmpi_gtl_{name}.so", defines=[f"gtl_{name}"])
-    lab.library("old/lib/libmpi.so.12", defines=EVERY)
-    lab.library("plain/lib/libmpi.so.12", defines=EVERY)
-    lab.library("aware/lib/libmpi.so.12", defines=EVERY, texts=["libcuda.so.1"])
-    lab.library("cray/lib/libmpi.so.12", defines=EVERY, soname="libmpi_gnu_123.so.12")
-    lab.library("full/lib/libmpi.so.12", defines=EVERY, soname="libmpi_gnu_123.so.12")
+    lab.library("old/lib/libmpi.so.12", defines=MPICH)
+    lab.library("plain/lib/libmpi.so.12", defines=MPICH)
+    lab.library("aware/lib/libmpi.so.12", defines=MPICH, texts=["libcuda.so.1"])
+    lab.library("cray/lib/libmpi.so.12", defines=MPICH, soname="libmpi_gnu_123.so.12")
+    lab.library("full/lib/libmpi.so.12", defines=MPICH, soname="libmpi_gnu_123.so.12")
     return lab
 
 
 def program(lab, *needs):
-    return lab.program(
-        f"bin/{'-'.join(needs) or 'none'}".replace("/", "_"),
-        needs=["old/lib/libmpi.so.12", *needs],
-        calls=["MPI_Init"],
-        declarations=USES_MPICH,
-        flags=[f"-Wl,-rpath,{lab.path('gpu')}:{lab.path('gtl')},--enable-new-dtags"],
-    )
-
-
-def judged(lab, path, prefix, setting=None):
-    view = RootView()
-    question = Question(machine=this_machine(), setting=setting or LoaderSettings())
-    return judge(view, path, find_replacement(view, lab.path(prefix)), question)
+    name = f"bin/{'-'.join(needs) or 'none'}".replace("/", "_")
+    linked = ["old/lib/libmpi.so.12", *needs]
+    return uses_mpich(lab, name=name, needs=linked, flags=found_in(lab, "gpu", "gtl"))
 
 
 def effects(found, *causes):
@@ -90,7 +71,7 @@ def test_two_of_them(lab):
     lab.library("gtl/libmpi_gtl_cuda.so", defines=["gtl_cuda"], soname="libmpi_gtl_cuda.so.0")
     path = program(lab, "gpu/libcudart.so.12", "gtl/libmpi_gtl_cuda.so")
     lab.library("gtl/libmpi_gtl_cuda.so.0", defines=["gtl_cuda"])
-    found = judged(lab, path, "full", LoaderSettings(preload=(preload,)))
+    found = judged(lab, path, "full", preload=(preload,))
     assert Cause.TWO_VERSIONS in {one.cause for one in found.findings}
 
 
@@ -107,7 +88,7 @@ char *la_objsearch(const char *name, uintptr_t *cookie, unsigned int flag) {
 
 def test_an_audit_library_has_the_last_word(lab, tmp_path):
     """It can put any other file in the place of the injected one, so that nothing can be told."""
-    path, other = program(lab), lab.library("else/libmpi.so.12", defines=EVERY)
+    path, other = program(lab), lab.library("else/libmpi.so.12", defines=MPICH)
     source = lab._source(AUDIT % other, "c")
     audit = lab.path("audit.so")
     lab._gcc("-shared", "-fPIC", source, audit)
@@ -115,29 +96,26 @@ def test_an_audit_library_has_the_last_word(lab, tmp_path):
     assert found.verdict is InjectionVerdict.WORKS
     outcome = run(path, env=dict(found.environment))
     assert outcome.answers["MPI_Init"] == "plain/lib/libmpi.so.12"
-    watched = judged(lab, path, "plain", LoaderSettings(audit=(audit,)))
+    watched = judged(lab, path, "plain", audit=(audit,))
     assert watched.verdict is InjectionVerdict.UNKNOWN
     assert effects(watched, Cause.AUDIT) == [Effect.CANNOT_TELL]
     outcome = run(path, env={**found.environment, "LD_AUDIT": audit})
     assert outcome.answers["MPI_Init"] == "else/libmpi.so.12"
-    secure = judged(lab, path, "plain", LoaderSettings(audit=(audit,), secure=True))
+    secure = judged(lab, path, "plain", audit=(audit,), secure=True)
     assert effects(secure, Cause.AUDIT) == []
 
 
 def test_an_audit_library_that_the_program_names(lab):
     audit = lab.path("audit.so")
     lab._gcc("-shared", "-fPIC", lab._source(AUDIT % "none", "c"), audit)
-    path = lab.program(
-        "bin/audited", needs=["old/lib/libmpi.so.12"], calls=["MPI_Init"], declarations=USES_MPICH,
-        flags=[f"-Wl,--audit={audit}"],
-    )  # fmt: skip
+    path = uses_mpich(lab, name="bin/audited", flags=[f"-Wl,--audit={audit}"])
     assert effects(judged(lab, path, "plain"), Cause.AUDIT) == [Effect.CANNOT_TELL]
 
 
 def test_a_preload_of_today_stays(lab):
     """An MPI that the user preloads stays first, and what calls are bound to."""
     path, own = program(lab), lab.path("old/lib/libmpi.so.12")
-    found = judged(lab, path, "plain", LoaderSettings(preload=(own,)))
+    found = judged(lab, path, "plain", preload=(own,))
     assert found.verdict is InjectionVerdict.FAILS
     assert effects(found, Cause.NOT_INJECTED) == [Effect.FAILS]
     outcome = run(path, env={"LD_PRELOAD": own, **found.environment})

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from eessilab import EVERY, USES_MPICH, Eessi, inject
+from eessilab import EVERY, Eessi, inject
 from elflab import run
-from injectlab import mpich
+from injectlab import mpich, uses_mpich
 from need import need
 from stackproof.core.errors import ExitCode, Reason, StackproofError
 from stackproof.inject.effects import job_judge
@@ -36,7 +36,7 @@ def lab(tmp_path: Path) -> Eessi:
 
 def program(lab: Eessi) -> str:
     needs = ["eessi/lib/libmpi.so.12"]
-    return lab.program("plain/app", needs=needs, calls=["MPI_Init"], declarations=USES_MPICH)
+    return uses_mpich(lab, name="plain/app", needs=needs, flags=())
 
 
 def folder_of(lab: Eessi) -> str:

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
 from elflab import Lab
-from injectlab import MPICH, USES_OPENMPI, causes, found_in, judged, mpich, openmpi
-from need import need
+from injectlab import MPICH, causes, found_in, judged, mpich, openmpi, uses_openmpi
 from stackproof import cli
 from stackproof.inject.job import reasons_against
 from stackproof.inject.model import Cause, Effect, InjectionVerdict, Judgement
 
 CALLS = ["MPI_Init", "MPI_Comm_rank"]
 HARMFUL = ("LD_PRELOAD", "DT_RPATH", "install it", "find out")
-
-
-@pytest.fixture
-def lab(tmp_path: Path) -> Lab:
-    need("gcc")
-    return Lab(tmp_path)
 
 
 def library(lab: Lab, folder: str = "old") -> None:
@@ -60,10 +52,7 @@ def test_whatever_the_program_finds_now(lab: Lab, flags: str) -> None:
 def test_the_other_way_round_it_is_the_first_sentence_too(lab: Lab) -> None:
     openmpi(lab, "old")
     mpich(lab, "new")
-    asks = lab.program(
-        needs=["old/lib/libmpi.so.40"], calls=["MPI_Init"], declarations=USES_OPENMPI,
-        flags=found_in(lab, "old/lib"),
-    )  # fmt: skip
+    asks = uses_openmpi(lab)
     found = judged(lab, asks, "new")
     assert [one.cause for one in found.findings if one.effect is Effect.FAILS] == [Cause.OTHER_ABI]
 

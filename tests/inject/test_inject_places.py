@@ -7,30 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from elflab import Lab, run
+from elflab import run
 from injectlab import (
     MPICH,
-    USES_MPICH,
-    USES_OPENMPI,
     causes,
     found_in,
     judged,
     mpich,
     openmpi,
     root_of,
+    rpath_of,
+    uses_mpich,
+    uses_openmpi,
 )
-from need import need
-from stackproof.inject.attempt import Question
-from stackproof.inject.judge import judge
 from stackproof.inject.model import Cause, Effect, InjectionVerdict
 from stackproof.inject.replacement import find_replacement
-from stackproof.linking.effects.view import RootView, this_machine
-
-
-@pytest.fixture
-def lab(tmp_path: Path) -> Lab:
-    need("gcc")
-    return Lab(tmp_path)
+from stackproof.linking.effects.view import RootView
 
 
 def test_what_the_machine_preloads_for_all(lab):
@@ -38,17 +30,17 @@ def test_what_the_machine_preloads_for_all(lab):
     root = root_of(lab)
     for name in ("root/own", "root/new"):
         mpich(lab, name)
-    lab.program(
-        "root/bin/app", needs=["root/own/lib/libmpi.so.12"], calls=["MPI_Init"],
-        declarations=USES_MPICH, flags=["-Wl,--enable-new-dtags,-rpath,/own/lib"],
-    )  # fmt: skip
-    view, question = RootView(root), Question(machine=this_machine())
-    found = judge(view, "/bin/app", find_replacement(view, "/new"), question)
+    uses_mpich(
+        lab,
+        name="root/bin/app",
+        own="root/own/lib",
+        flags=["-Wl,--enable-new-dtags,-rpath,/own/lib"],
+    )
+    found = judged(lab, "/bin/app", "/new", RootView(root))
     assert found.verdict is InjectionVerdict.WORKS
     os.mkdir(f"{root}/etc")
     Path(root, "etc", "ld.so.preload").write_text("/own/lib/libmpi.so.12\n")
-    view = RootView(root)
-    found = judge(view, "/bin/app", find_replacement(view, "/new"), question)
+    found = judged(lab, "/bin/app", "/new", RootView(root))
     assert (found.verdict, causes(found, Effect.FAILS)) == (
         InjectionVerdict.FAILS,
         {Cause.TWO_COPIES},
@@ -59,10 +51,7 @@ def test_a_library_that_is_asked_for_by_its_path(lab):
     """Something of the replacement is loaded, and the MPI still is the old one."""
     old = mpich(lab, "old", soname="")  # without a SONAME the linker writes down the path
     lab.library("sys/libucp.so.0", defines=["ucp_init"])
-    program = lab.program(
-        needs=[old, "sys/libucp.so.0"], calls=["MPI_Init"], declarations=USES_MPICH,
-        flags=found_in(lab, "sys"),
-    )  # fmt: skip
+    program = uses_mpich(lab, needs=[old, "sys/libucp.so.0"], flags=found_in(lab, "sys"))
     mpich(lab, "new")
     lab.library("new/lib/libucp.so.0", defines=["ucp_init"])
     found = judged(lab, program, "new")
@@ -79,10 +68,7 @@ def test_one_library_that_is_named_stands_for_itself(lab):
     openmpi(lab, "old")
     mpich(lab, "all", "libmpich.so.12")
     openmpi(lab, "all")
-    program = lab.program(
-        needs=["old/lib/libmpi.so.40"], calls=["MPI_Init"], declarations=USES_OPENMPI,
-        flags=found_in(lab, "old/lib"),
-    )  # fmt: skip
+    program = uses_openmpi(lab)
     assert judged(lab, program, "all").verdict is InjectionVerdict.WORKS
     found = judged(lab, program, "all/lib/libmpich.so.12")
     assert (found.verdict, Cause.OTHER_ABI in causes(found)) == (InjectionVerdict.FAILS, True)
@@ -103,13 +89,13 @@ def test_a_prefix_whose_libraries_are_links_to_a_folder_of_the_system(lab):
         (f"{folder}/openmpi/lib/libmpi.so", "../../libmpi.so.40.30.4"),
     ):
         os.symlink(target, lab.path(f"root/{link}"))
-    lab.program(
-        "root/bin/app", needs=["root/old/lib/libmpi.so.40"], calls=["MPI_Init"],
-        declarations=USES_OPENMPI, flags=["-Wl,--enable-new-dtags,-rpath,/old/lib"],
-    )  # fmt: skip
-    view = RootView(root)
-    replacement = find_replacement(view, f"/{folder}/openmpi")
-    found = judge(view, "/bin/app", replacement, Question(machine=this_machine()))
+    uses_openmpi(
+        lab,
+        name="root/bin/app",
+        own="root/old/lib",
+        flags=["-Wl,--enable-new-dtags,-rpath,/old/lib"],
+    )
+    found = judged(lab, "/bin/app", f"/{folder}/openmpi", RootView(root))
     assert found.verdict is InjectionVerdict.WORKS
     assert found.environment["LD_LIBRARY_PATH"] == f"/{folder}/openmpi/lib"
 
@@ -127,15 +113,15 @@ def test_a_link_to_a_part_in_a_folder_of_the_system(lab):
         made = Path(lab.library(f"root/{folder}/{name}", defines=defines, needs=parts))
         made.rename(f"{made}.2.2")
         made.symlink_to(f"{name}.2.2")
-    lab.program(
-        "root/bin/app", needs=["root/old/lib/libmpifort.so.12", "root/old/lib/libmpi.so.12"],
-        calls=["mpi_init_", "MPI_Init"], declarations=USES_MPICH,
+    uses_mpich(
+        lab,
+        ["mpi_init_", "MPI_Init"],
+        name="root/bin/app",
+        needs=["root/old/lib/libmpifort.so.12", "root/old/lib/libmpi.so.12"],
         flags=["-Wl,--enable-new-dtags,-rpath,/old/lib"],
-    )  # fmt: skip
-    view = RootView(root)
+    )
     for place in ("/usr", f"/{folder}/libmpich.so.12"):
-        replacement = find_replacement(view, place)
-        found = judge(view, "/bin/app", replacement, Question(machine=this_machine()))
+        found = judged(lab, "/bin/app", place, RootView(root))
         assert (found.verdict, causes(found, Effect.STEP)) == (
             InjectionVerdict.STEPS,
             {Cause.ALIAS},
@@ -147,10 +133,7 @@ def test_a_link_to_a_part_in_a_folder_of_the_system(lab):
 def test_a_prefix_that_no_list_can_name(lab, name):
     mpich(lab, "old")
     mpich(lab, name)
-    program = lab.program(
-        needs=["old/lib/libmpi.so.12"], calls=["MPI_Init"], declarations=USES_MPICH,
-        flags=found_in(lab, "old/lib"),
-    )  # fmt: skip
+    program = uses_mpich(lab)
     found = judged(lab, program, name)
     assert (found.verdict, Cause.UNNAMEABLE in causes(found)) == (InjectionVerdict.FAILS, True)
     real = run(program, env={"LD_LIBRARY_PATH": lab.path(f"{name}/lib")})
@@ -168,10 +151,7 @@ def test_a_prefix_that_a_preload_cannot_name(lab, name):
     """LD_LIBRARY_PATH takes a blank, LD_PRELOAD does not."""
     mpich(lab, "old")
     mpich(lab, name)
-    flags = [f"-Wl,--disable-new-dtags,-rpath,{lab.path('old/lib')}"]
-    program = lab.program(
-        needs=["old/lib/libmpi.so.12"], calls=["MPI_Init"], declarations=USES_MPICH, flags=flags
-    )
+    program = uses_mpich(lab, flags=rpath_of(lab, "old/lib"))
     found = judged(lab, program, name)
     expected = Cause.RPATH if " " in name else Cause.PRELOAD
     assert (found.verdict, causes(found, Effect.STEP)) == (InjectionVerdict.STEPS, {expected})
@@ -183,10 +163,7 @@ def test_a_tool_that_is_preloaded_stays_first(lab):
     source = lab._source('const char *MPI_Init(void) { return "tool"; }\n', "c")
     tool = lab.path("libtool.so")
     lab._gcc("-shared", "-fPIC", source, tool)
-    flags = [f"-Wl,--disable-new-dtags,-rpath,{lab.path('old/lib')}"]
-    program = lab.program(
-        needs=["old/lib/libmpi.so.12"], calls=["MPI_Init"], declarations=USES_MPICH, flags=flags
-    )
+    program = uses_mpich(lab, flags=rpath_of(lab, "old/lib"))
     found = judged(lab, program, "new", preload=(tool,))
     assert found.environment["LD_PRELOAD"] == f"{tool}:{lab.path('new/lib/libmpi.so.12')}"
     real = run(program, env=dict(found.environment))

@@ -7,145 +7,88 @@ from pathlib import Path
 
 import pytest
 
-from elflab import Lab, run
-from need import need
+from elflab import run
+from injectlab import (
+    MPICH,
+    USES_MPICH,
+    WORLD,
+    causes,
+    found_in,
+    judged,
+    links_made,
+    mpich,
+    openmpi,
+    rpath_of,
+    uses_mpich,
+    uses_openmpi,
+)
 from stackproof import cli
-from stackproof.core import noun
 from stackproof.core.value import replace
-from stackproof.inject.attempt import Question
 from stackproof.inject.cli.words import words_of
-from stackproof.inject.effects import known_releases
-from stackproof.inject.judge import judge
 from stackproof.inject.model import Cause, InjectionVerdict
 from stackproof.inject.replacement import find_replacement
 from stackproof.linking.effects.view import RootView, this_machine
-from stackproof.linking.loader import LoaderSettings, Machine
+from stackproof.linking.loader import Machine
 
 COVERS = (
     "inject/findings/constants.py",
+    "inject/findings/libraries.py",
     "inject/findings/symbols.py",
 )
 
-MPICH = ["MPI_Init", "MPI_Send", "MPI_Finalize"]
-INSIDE = ["MPII_Win_get_attr"]
-WORLD = [("ompi_mpi_comm_world", 8)]
-# What a compiler makes of MPI_INT and MPI_DOUBLE of MPICH, and of a handle of Open MPI.
-USES_MPICH = "void MPI_Recv(int); void use(void) { MPI_Recv(0x4c000405); MPI_Recv(0x4c00080b); }\n"
-USES_OPENMPI = "extern int ompi_mpi_comm_world[]; int *use(void) { return ompi_mpi_comm_world; }\n"
 
-
-@pytest.fixture
-def lab(tmp_path: Path) -> Lab:
-    need("gcc")
-    return Lab(tmp_path)
-
-
-def mpich(lab, folder, *, name="libmpi.so.12", **more):
-    defines = [*MPICH, "MPI_Recv", *INSIDE, *more.pop("defines", [])]
-    return lab.library(f"{folder}/lib/{name}", defines=defines, **more)
-
-
-def openmpi(lab, folder, *, inner="libopen-pal.so.40", **more):
+def with_pal(lab, folder, *, inner="libopen-pal.so.40", **more):
+    """Compile an Open MPI with its inner library."""
     lab.library(f"{folder}/lib/{inner}", defines=["opal_init"])
-    defines = ["MPI_Init", "MPI_Send", *more.pop("defines", [])]
-    return lab.library(
-        f"{folder}/lib/libmpi.so.40",
-        defines=defines,
-        data=WORLD,
-        needs=[f"{folder}/lib/{inner}"],
-        flags=["-Wl,--enable-new-dtags,-rpath,$ORIGIN"],
-        **more,
-    )
+    flags = ["-Wl,--enable-new-dtags,-rpath,$ORIGIN"]
+    return openmpi(lab, folder, needs=[f"{folder}/lib/{inner}"], flags=flags, **more)
 
 
-def judged(lab, program, prefix, *, library_path=(), machine=None, **more):
-    """Return the judgement, after seeing that JSON holds it."""
-    view = RootView()
-    machine = machine or this_machine()
-    setting = LoaderSettings(library_path=tuple(library_path))
-    question = Question(machine=machine, setting=setting, **more)
-    place = lab.path(prefix)
-    found = judge(view, program, find_replacement(view, place), question)
-    assert found == noun.from_data(type(found), noun.to_data(found))
-    return found
-
-
-def causes(judgement):
-    return {finding.cause for finding in judgement.findings}
-
-
-def follow(lab, judgement, program):
-    """Do what a judgement says, and return what happened."""
-    for link, target in judgement.way.links.items():
-        place = Path(lab.path("aliases")) / os.path.basename(link)
-        place.parent.mkdir(exist_ok=True)
-        place.symlink_to(target)
-    words = {
-        name: value.replace("/run/stackproof-aliases", lab.path("aliases"))
-        for name, value in judgement.environment.items()
-    }
-    return run(program, env=words)
-
-
-def program_for_mpich(lab, **more):
+def for_mpich(lab, **more):
     mpich(lab, "old")
-    flags = more.pop("flags", [])
-    return lab.program(
-        needs=["old/lib/libmpi.so.12"],
-        calls=["MPI_Init"],
-        declarations=USES_MPICH,
-        flags=flags,
-        **more,
-    )
+    return uses_mpich(lab, **{"flags": (), **more})
 
 
-def program_for_openmpi(lab, **more):
-    openmpi(lab, "old")
-    flags = [f"-Wl,--enable-new-dtags,-rpath,{lab.path('old/lib')}"]
-    return lab.program(
-        needs=["old/lib/libmpi.so.40", *more.pop("needs", [])],
-        calls=more.pop("calls", ["MPI_Init"]),
-        declarations=USES_OPENMPI,
-        flags=flags,
-    )
+def for_openmpi(lab, *needs, **more):
+    with_pal(lab, "old")
+    return uses_openmpi(lab, needs=["old/lib/libmpi.so.40", *needs], **more)
+
+
+def answers(lab, found, program):
+    """Do what a judgement says, and return who answered."""
+    return run(program, env=links_made(lab, found)).answers
 
 
 def test_works(lab):
-    program = program_for_mpich(lab)
+    program = for_mpich(lab)
     mpich(lab, "new")
     found = judged(lab, program, "new")
     assert (found.verdict, found.abi, found.family) == (InjectionVerdict.WORKS, "mpich", "mpich")
     assert found.environment == {"LD_LIBRARY_PATH": lab.path("new/lib")}
-    real = follow(lab, found, program)
-    assert real.answers == {"MPI_Init": "new/lib/libmpi.so.12"}
+    assert answers(lab, found, program) == {"MPI_Init": "new/lib/libmpi.so.12"}
 
 
 def test_another_name(lab):
-    program = program_for_mpich(lab)
+    program = for_mpich(lab)
     mpich(lab, "new", name="libmpich.so.12")
     found = judged(lab, program, "new")
     assert (found.verdict, causes(found)) == (InjectionVerdict.STEPS, {Cause.ALIAS})
-    real = follow(lab, found, program)
-    assert real.answers == {"MPI_Init": "new/lib/libmpich.so.12"}
+    assert answers(lab, found, program) == {"MPI_Init": "new/lib/libmpich.so.12"}
 
 
 def test_rpath_of_the_program(lab):
-    program = program_for_mpich(
-        lab, flags=[f"-Wl,--disable-new-dtags,-rpath,{lab.path('old/lib')}"]
-    )
+    program = for_mpich(lab, flags=rpath_of(lab, "old/lib"))
     mpich(lab, "new")
     stays = run(program, env={"LD_LIBRARY_PATH": lab.path("new/lib")})
     assert stays.answers == {"MPI_Init": "old/lib/libmpi.so.12"}
     found = judged(lab, program, "new")
     assert (found.verdict, causes(found)) == (InjectionVerdict.STEPS, {Cause.PRELOAD})
-    assert follow(lab, found, program).answers == {"MPI_Init": "new/lib/libmpi.so.12"}
+    assert answers(lab, found, program) == {"MPI_Init": "new/lib/libmpi.so.12"}
 
 
 def test_rpath_of_the_program_and_another_name(lab):
     """LD_PRELOAD answers to a SONAME only, so that nothing but a new DT_RPATH is left."""
-    program = program_for_mpich(
-        lab, flags=[f"-Wl,--disable-new-dtags,-rpath,{lab.path('old/lib')}"]
-    )
+    program = for_mpich(lab, flags=rpath_of(lab, "old/lib"))
     mpich(lab, "new", name="libmpich.so.12")
     found = judged(lab, program, "new")
     assert (found.verdict, causes(found)) == (InjectionVerdict.STEPS, {Cause.RPATH, Cause.ALIAS})
@@ -155,10 +98,11 @@ def test_rpath_of_the_program_and_another_name(lab):
 def test_another_abi_under_the_right_name(lab, direction):
     """Every symbol resolves, the program even starts, and still it is refused."""
     if direction == "openmpi-to-mpich":
-        program, name, inside, data = program_for_mpich(lab), "libmpi.so.12", [], WORLD
+        program, name, inside, data = for_mpich(lab), "libmpi.so.12", [], WORLD
     else:
-        program, name, inside, data = program_for_openmpi(lab), "libmpi.so.40", INSIDE, []
-    lab.library(f"new/lib/{name}", defines=[*MPICH, "MPI_Recv", *inside, "ompi_init"], data=data)
+        program, name, inside, data = for_openmpi(lab), "libmpi.so.40", MPICH[3:], []
+    defines = [*MPICH[:3], *inside, "ompi_init"]
+    lab.library(f"new/lib/{name}", defines=defines, data=data)
     found = judged(lab, program, "new")
     assert found.verdict is InjectionVerdict.FAILS
     assert Cause.OTHER_ABI in causes(found)
@@ -166,17 +110,15 @@ def test_another_abi_under_the_right_name(lab, direction):
 
 def test_parts_of_two_releases(lab):
     """Open MPI 5's libmpi under the Fortran library of 4: two libopen-pal in one process."""
-    openmpi(lab, "old")
+    with_pal(lab, "old")
     lab.library(
         "old/lib/libmpi_mpifh.so.40",
         defines=["mpi_init_"],
         needs=["old/lib/libopen-pal.so.40"],
         flags=["-Wl,--enable-new-dtags,-rpath,$ORIGIN"],
     )
-    program = program_for_openmpi(
-        lab, needs=["old/lib/libmpi_mpifh.so.40"], calls=["MPI_Init", "mpi_init_"]
-    )
-    openmpi(lab, "new", inner="libopen-pal.so.80")
+    program = for_openmpi(lab, "old/lib/libmpi_mpifh.so.40", calls=["MPI_Init", "mpi_init_"])
+    with_pal(lab, "new", inner="libopen-pal.so.80")
     found = judged(lab, program, "new")
     assert found.verdict is InjectionVerdict.FAILS
     assert {Cause.PARTIAL, Cause.TWO_VERSIONS} <= causes(found)
@@ -189,12 +131,9 @@ def test_parts_of_two_releases(lab):
 @pytest.mark.parametrize("calls", [["MPI_Init"], ["MPI_Init", "mpi_allreduce_f08_"]])
 def test_a_symbol_that_is_gone(lab, calls):
     """The same SONAME without a Fortran 2008 procedure: fatal only for who calls it."""
-    openmpi(lab, "old", defines=["mpi_allreduce_f08_"])
-    flags = [f"-Wl,-rpath,{lab.path('old/lib')}"]
-    program = lab.program(
-        needs=["old/lib/libmpi.so.40"], calls=calls, declarations=USES_OPENMPI, flags=flags
-    )
-    openmpi(lab, "new")
+    with_pal(lab, "old", defines=["mpi_allreduce_f08_"])
+    program = uses_openmpi(lab, calls)
+    with_pal(lab, "new")
     found = judged(lab, program, "new")
     real = run(program, env=dict(found.environment))
     assert (found.verdict is InjectionVerdict.FAILS) == (not real.done)
@@ -224,12 +163,9 @@ def test_only_the_fabric_is_replaced(lab, release):
         imports=["fi_more"],
         flags=["-Wl,--enable-new-dtags,-rpath,$ORIGIN"],
     )
-    flags = [f"-Wl,--enable-new-dtags,-rpath,{lab.path('old/lib')}"]
-    program = lab.program(
-        needs=["old/lib/libmpi.so.12"], calls=["MPI_Init"], declarations=USES_MPICH, flags=flags
-    )
+    program = uses_mpich(lab)
     lab.library("new/lib/libfabric.so.1", defines=defines, script=script)
-    found = judged(lab, program, "new", releases=known_releases.load_releases)
+    found = judged(lab, program, "new")
     real = run(program, env=dict(found.environment))
     assert (found.verdict is InjectionVerdict.WORKS) == real.done
     assert real.done == (release == "new")
@@ -241,13 +177,13 @@ def test_only_the_fabric_is_replaced(lab, release):
 
 
 def test_what_the_mpi_needs_is_missing(lab):
-    program = program_for_mpich(lab)
+    program = for_mpich(lab)
     lab.library("gone/libinner.so.1", defines=["inner"])
     mpich(lab, "new", needs=["gone/libinner.so.1"])
     os.unlink(lab.path("gone/libinner.so.1"))
     found = judged(lab, program, "new")
     assert (found.verdict, causes(found)) == (InjectionVerdict.FAILS, {Cause.LIBRARY_MISSING})
-    assert not follow(lab, found, program).started
+    assert not run(program, env=links_made(lab, found)).started
 
 
 def test_the_folder_that_the_program_has_now_comes_before_a_runpath(lab):
@@ -261,10 +197,10 @@ def test_the_folder_that_the_program_has_now_comes_before_a_runpath(lab):
         flags=["-Wl,--enable-new-dtags,-rpath,$ORIGIN/mpich"],
     )
     lab.library("site/libfabric.so.1", defines=["fi_open"], script=FABRIC_OLD)
-    program = program_for_mpich(lab)
+    program = for_mpich(lab)
     found = judged(lab, program, "new", library_path=[lab.path("site")])
     assert (found.verdict, found.way.name) == (InjectionVerdict.WORKS, "library-path-all")
-    assert follow(lab, found, program).done
+    assert run(program, env=links_made(lab, found)).done
 
 
 def test_mpi_linked_into_the_program(lab):
@@ -276,8 +212,8 @@ def test_mpi_linked_into_the_program(lab):
     found = judged(lab, program, "new")
     assert (found.verdict, causes(found)) == (InjectionVerdict.FAILS, {Cause.STATIC})
     static = lab.program("bin/static", flags=["-static"])
-    assert causes(judge_static(lab, static)) == {Cause.STATIC}
-    for one in (found, judge_static(lab, static)):
+    assert causes(judged(lab, static, "new")) == {Cause.STATIC}
+    for one in (found, judged(lab, static, "new")):
         assert words_of(one) == "its MPI cannot be exchanged"
     missing = replace(found.findings[0], cause=Cause.LIBRARY_MISSING)
     assert words_of(replace(found, findings=(*found.findings, missing))) == "fails"
@@ -293,11 +229,7 @@ def test_mpi_linked_into_the_program(lab):
 )
 def test_calls_that_no_file_decides(lab, calls, shown):
     mpich(lab, "new", defines=["MPI_Open_port", "PMPI_Comm_accept", "MPI_Comm_spawn"])
-    program = lab.program(
-        needs=["new/lib/libmpi.so.12"],
-        calls=calls,
-        declarations=USES_MPICH,
-    )
+    program = uses_mpich(lab, calls, own="new/lib", flags=())
     found = judged(lab, program, "new")
     notes = [one for one in found.findings if one.cause is Cause.NOT_JUDGED]
     assert found.verdict is InjectionVerdict.WORKS
@@ -307,20 +239,11 @@ def test_calls_that_no_file_decides(lab, calls, shown):
 @pytest.mark.parametrize("words", [(), ("--tree",)])
 def test_the_tree_is_shown_where_it_is_asked_for(lab, capsys, words):
     mpich(lab, "new")
-    program = lab.program(
-        needs=["new/lib/libmpi.so.12"], calls=["MPI_Init"], declarations=USES_MPICH
-    )
+    program = uses_mpich(lab, own="new/lib", flags=())
     with pytest.raises(SystemExit) as end:
         cli.main(["inject", "check", program, "--with", lab.path("new"), *words])
     assert not end.value.code
     assert ("libmpi.so.12 =>" in capsys.readouterr().out) is bool(words)
-
-
-def judge_static(lab, program):
-    view = RootView()
-    return judge(
-        view, program, find_replacement(view, lab.path("new")), Question(machine=this_machine())
-    )
 
 
 def test_no_mpi_at_all(lab):
@@ -338,10 +261,10 @@ def test_no_mpi_at_all(lab):
 
 def test_code_that_does_not_show_its_abi(lab):
     """A program that only asks for `libmpi.so.40` may be anything else than it says."""
-    openmpi(lab, "old")
-    flags = [f"-Wl,-rpath,{lab.path('old/lib')}"]
+    with_pal(lab, "old")
+    flags = found_in(lab, "old/lib")
     program = lab.program(needs=["old/lib/libmpi.so.40"], calls=["MPI_Init"], flags=flags)
-    openmpi(lab, "new")
+    with_pal(lab, "new")
     assert judged(lab, program, "new").verdict is InjectionVerdict.WORKS
     mpich(lab, "other")
     os.symlink("libmpi.so.12", lab.path("other/lib/libmpi.so.40"))
@@ -351,7 +274,7 @@ def test_code_that_does_not_show_its_abi(lab):
 
 
 def test_a_copied_variable_of_another_size(lab):
-    program = program_for_openmpi(lab)
+    program = for_openmpi(lab)
     lab.library("new/lib/libopen-pal.so.40", defines=["opal_init"])
     lab.library(
         "new/lib/libmpi.so.40",
@@ -369,7 +292,7 @@ def test_a_copied_variable_of_another_size(lab):
 def test_instructions_that_the_processor_lacks(lab):
     if this_machine().architecture != "x86_64":
         pytest.skip("levels are of x86-64")
-    program = program_for_mpich(lab)
+    program = for_mpich(lab)
     mpich(lab, "new", flags=["-Wl,-z,x86-64-v4"])
     for level, verdict in (
         ("x86-64-v2", InjectionVerdict.FAILS),
@@ -406,19 +329,19 @@ def test_instructions_that_the_processor_lacks(lab):
 )
 def test_launchers(lab, family, launcher, verdict):
     if family in {"mpich", "intel-mpi"}:
-        program = program_for_mpich(lab)
+        program = for_mpich(lab)
         more = ["I_MPI_PMI_LIBRARY"] if family == "intel-mpi" else []
         mpich(lab, "new", texts=["PMI_FD", "PMI2_Init", *more])
     else:
-        program = program_for_openmpi(lab)
-        openmpi(lab, "new")
+        program = for_openmpi(lab)
+        with_pal(lab, "new")
     found = judged(lab, program, "new", launcher=launcher)
     assert found.verdict is verdict
     assert causes(found) == (set() if verdict is InjectionVerdict.WORKS else {Cause.LAUNCHER})
 
 
 def test_a_namespace_for_every_rank(lab):
-    program = program_for_mpich(lab)
+    program = for_mpich(lab)
     mpich(lab, "new", texts=["process_vm_readv"])
     assert judged(lab, program, "new").verdict is InjectionVerdict.WORKS
     found = judged(lab, program, "new", namespaces="per-rank")
@@ -426,8 +349,8 @@ def test_a_namespace_for_every_rank(lab):
 
 
 def test_an_open_mpi_that_was_moved(lab):
-    program = program_for_openmpi(lab)
-    openmpi(lab, "new")
+    program = for_openmpi(lab)
+    with_pal(lab, "new")
     lab.library(
         "new/lib/libopen-pal.so.40",
         defines=["opal_init"],
@@ -439,7 +362,7 @@ def test_an_open_mpi_that_was_moved(lab):
 
 
 def test_plugins_that_cannot_be_opened(lab):
-    program = program_for_mpich(lab)
+    program = for_mpich(lab)
     mpich(lab, "new")
     lab.library("gone/libinner.so.1", defines=["inner"])
     lab.library("new/lib/libfabric/libgood-fi.so", defines=["fi_init"])
@@ -452,19 +375,16 @@ def test_plugins_that_cannot_be_opened(lab):
 
 
 def test_one_library_of_a_folder(lab):
-    program = program_for_mpich(lab)
-    path = mpich(lab, "new")
-    view = RootView()
-    replacement = find_replacement(view, path)
-    found = judge(view, program, replacement, Question(machine=this_machine()))
+    program = for_mpich(lab)
+    found = judged(lab, program, mpich(lab, "new"))
     assert found.verdict is InjectionVerdict.WORKS
-    assert follow(lab, found, program).answers == {"MPI_Init": "new/lib/libmpi.so.12"}
+    assert answers(lab, found, program) == {"MPI_Init": "new/lib/libmpi.so.12"}
 
 
 def test_a_folder_that_the_program_looks_in_first(lab):
     """EESSI's way: the DT_RPATH names a folder that is empty until something is injected."""
     words = f"{lab.path('override/lib')}:{lab.path('old/lib')}"
-    program = program_for_mpich(lab, flags=[f"-Wl,--disable-new-dtags,-rpath,{words}"])
+    program = for_mpich(lab, flags=[f"-Wl,--disable-new-dtags,-rpath,{words}"])
     assert run(program).answers == {"MPI_Init": "old/lib/libmpi.so.12"}
     mpich(lab, "override")
     found = judged(lab, program, "override")
@@ -473,7 +393,7 @@ def test_a_folder_that_the_program_looks_in_first(lab):
         "as-is",
         {},
     )
-    assert follow(lab, found, program).answers == {"MPI_Init": "override/lib/libmpi.so.12"}
+    assert answers(lab, found, program) == {"MPI_Init": "override/lib/libmpi.so.12"}
 
 
 def test_one_soname_twice(lab):
@@ -483,15 +403,14 @@ def test_one_soname_twice(lab):
     mpich(lab, "new", needs=["host/libhwloc.so.15"])  # linked by its path, for want of a SONAME
     lab.library("host/libhwloc.so.15", defines=["hwloc_init"], soname="libhwloc.so.15")
     mpich(lab, "old")
-    program = lab.program(
+    program = uses_mpich(
+        lab,
         needs=["own/libhwloc.so.15", "old/lib/libmpi.so.12"],
-        calls=["MPI_Init"],
-        declarations=USES_MPICH,
         flags=[f"-Wl,--enable-new-dtags,-rpath,{lab.path('own')}"],
     )
     found = judged(lab, program, "new")
     assert (found.verdict, causes(found)) == (InjectionVerdict.FAILS, {Cause.TWO_COPIES})
-    real = follow(lab, found, program)
+    real = run(program, env=links_made(lab, found))
     hwloc = [path for path in real.loaded if "hwloc" in path]
     assert sorted(hwloc) == [lab.path("host/libhwloc.so.15"), lab.path("own/libhwloc.so.15")]
     lab.library("own/libhwloc.so.15", defines=["hwloc_init"], soname="libhwloc.so.5")
@@ -501,7 +420,7 @@ def test_one_soname_twice(lab):
 
 def test_a_program_with_more_rights_than_its_user(lab):
     """Variables are dropped: only its own DT_RPATH is left."""
-    program = program_for_mpich(lab)
+    program = for_mpich(lab)
     mpich(lab, "new")
     os.chmod(program, 0o4755)
     found = judged(lab, program, "new")
@@ -516,7 +435,7 @@ def test_a_folder_of_the_system_holds_more_than_an_mpi(lab):
     """With `/usr` as the prefix, the C library does not count as injected."""
     folder = "root/usr/lib/x86_64-linux-gnu"
     for name in ("libmpich.so.12", "libfabric.so.1", "libc.so.6"):
-        lab.library(f"{folder}/{name}", defines=[*MPICH, *INSIDE] if "mpi" in name else ["f"])
+        lab.library(f"{folder}/{name}", defines=MPICH if "mpi" in name else ["f"])
     view = RootView(lab.path("root"))
     places = "/usr/lib/x86_64-linux-gnu"
     for place in ("/usr", places, f"{places}/libmpich.so.12"):
@@ -533,7 +452,7 @@ def test_a_folder_of_the_system_holds_more_than_an_mpi(lab):
 
 def test_copies_in_the_place_of_links(lab):
     """A wheel has no links: the library that is loaded is another file than `libmpi.so`."""
-    program = program_for_mpich(lab)
+    program = for_mpich(lab)
     path = Path(mpich(lab, "new", texts=["PMI_FD"]))
     for name in ("libmpi.so", "libmpi.so.12.0.0"):
         (path.parent / name).write_bytes(path.read_bytes())
@@ -541,7 +460,7 @@ def test_copies_in_the_place_of_links(lab):
 
 
 def test_the_tree_names_every_root(lab):
-    program = program_for_mpich(lab)
+    program = for_mpich(lab)
     lab.library("fabric/lib/libfabric.so.1", defines=["fi_open"])
     mpich(
         lab,
@@ -562,11 +481,28 @@ def test_the_tree_names_every_root(lab):
 @pytest.mark.parametrize("how", ["prefix", "library"])
 def test_an_mpi_of_unknown_make(lab, how):
     """That every symbol is there says nothing of what handles mean to it."""
-    calls = [*MPICH, *(f"P{name}" for name in MPICH)]
-    path = lab.library("new/lib/libmpi.so.12", defines=[*calls, "MPI_Recv"])
-    program = program_for_mpich(lab)
+    path = lab.library("new/lib/libmpi.so.12", defines=[*MPICH[:3], "MPI_Send", "PMPI_Send"])
+    program = for_mpich(lab)
     found = judged(lab, program, lab.path("new") if how == "prefix" else path)
     assert found.verdict is InjectionVerdict.UNKNOWN
     (one,) = [one for one in found.findings if one.cause is Cause.ABI_UNKNOWN]
     assert one.file.endswith("libmpi.so.12")
     assert "MPII_" in one.message
+
+
+@pytest.mark.parametrize("folders", [("own/lib",), ()])
+def test_its_own_libfabric_comes_first(lab, folders):
+    """An injected MPI keeps what it was made with, whatever the program's own path has."""
+    for folder in ("own/lib", "new/lib/inner"):
+        lab.library(f"{folder}/libfabric.so.1", defines=["fi_getinfo"])
+    mpich(lab, "own", needs=["own/lib/libfabric.so.1"])
+    flags = ["-Wl,--enable-new-dtags,-rpath,$ORIGIN/inner"]
+    mpich(lab, "new", needs=["new/lib/inner/libfabric.so.1"], flags=flags)
+    program = uses_mpich(lab, own="own/lib", flags=())
+    path = tuple(map(lab.path, folders))
+    found = judged(lab, program, "new", library_path=path)
+    assert found.verdict is InjectionVerdict.WORKS
+    assert len(found.way.library_path) == 1 + len(folders)
+    loaded = run(program, env=dict(found.environment)).loaded
+    assert lab.path("new/lib/inner/libfabric.so.1") in loaded
+    assert lab.path("own/lib/libfabric.so.1") not in loaded

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from eessilab import USES_MPICH, Eessi, inject
+from eessilab import Eessi, inject
+from injectlab import uses_mpich
 from need import need
 from stackproof.core.errors import ExitCode
 from stackproof.linking.effects import runpath
@@ -19,7 +20,7 @@ pytestmark = [
         "`inject check` and `inject apply` read a program, its loader and its libraries. "
         "Tried: a script, a program and a file of the usual name as loader, auditors, "
         "constructors and IFUNCs.",
-    ),
+    )
 ]
 
 _CODE = """
@@ -77,12 +78,15 @@ def test_nothing_of_a_program_is_started(
 ) -> None:
     mark = lab.folder / "mark"
     override = f"{lab.place}/lib:{lab.path('eessi/lib')}"
-    app = lab.program(
-        "hostile/bin/app", needs=["eessi/lib/libmpi.so.12"], calls=["MPI_Init"],
-        declarations=USES_MPICH,
-        flags=[f"-Wl,{TRAPS[trap].format(folder=lab.folder)}",
-               f"-Wl,--disable-new-dtags,-rpath,{override}"],
-    )  # fmt: skip
+    app = uses_mpich(
+        lab,
+        name="hostile/bin/app",
+        own="eessi/lib",
+        flags=[
+            f"-Wl,{TRAPS[trap].format(folder=lab.folder)}",
+            f"-Wl,--disable-new-dtags,-rpath,{override}",
+        ],
+    )
     # The trap is one: what asked the program's own loader before, or starts the program, meets it.
     for argv in ([runpath.read(app).interpreter, "--list", app], [app]):
         if not mark.exists():

@@ -64,19 +64,6 @@ def test_a_wrapper_for_a_dt_rpath(eessi, capsys, tmp_path):
     assert outcome.answers["MPI_Init"] == "host/lib/libmpi.so.12", outcome.error
 
 
-@pytest.mark.parametrize("name", ["a:b", "a;b", "a$LIB"])
-def test_no_wrapper_for_a_prefix_that_no_list_can_name(eessi, capsys, tmp_path, name):
-    eessi.mpi(name, inner=False)
-    app = eessi.program(
-        "plain/bin/app", needs=["eessi/lib/libmpi.so.12"], calls=["MPI_Init"],
-        declarations=USES_MPICH, flags=[f"-Wl,--enable-new-dtags,-rpath,{eessi.path('eessi/lib')}"],
-    )  # fmt: skip
-    place = tmp_path / "wrapped"
-    words = ("apply", app, "--with", eessi.path(name), "--wrapper", place)
-    assert inject(capsys, *words)[0] == ExitCode.WORSE
-    assert not os.path.lexists(place)
-
-
 def test_no_wrapper_for_a_program_with_capabilities(eessi, capsys, tmp_path):
     """A script's variables would be dropped, and a copy would lose what the program may."""
     eessi.mpi("flat", inner=False)

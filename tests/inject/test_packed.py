@@ -8,28 +8,22 @@ from pathlib import Path
 import pytest
 
 from elflab import Lab
-from injectlab import USES_MPICH, mpich
-from need import need
-from stackproof.inject.attempt import Question
+from injectlab import judged, mpich, uses_mpich
 from stackproof.inject.findings.abi import pack_of
-from stackproof.inject.judge import judge
 from stackproof.inject.model import Cause, Finding, InjectionVerdict
-from stackproof.inject.replacement import find_replacement
-from stackproof.linking.effects.view import RootView, this_machine
+from stackproof.linking.effects.view import RootView
 
 
 @pytest.fixture
-def lab(tmp_path: Path) -> Lab:
+def lab(lab: Lab) -> Lab:
     """The root of a container that holds a pack and nothing else, and an MPI to be injected."""
-    need("gcc")
-    lab = Lab(tmp_path)
     mpich(lab, "root/new")
     mpich(lab, "root/opt/mine/stack/mpich-5.0.2")
-    lab.program(
-        "root/opt/mine/stack/programs/.bin/app",
-        needs=["root/opt/mine/stack/mpich-5.0.2/lib/libmpi.so.12"],
-        calls=["MPI_Init"],
-        declarations=USES_MPICH,
+    uses_mpich(
+        lab,
+        name="root/opt/mine/stack/programs/.bin/app",
+        own="root/opt/mine/stack/mpich-5.0.2/lib",
+        flags=(),
     )
     lab.program("root/opt/mine/stack/programs/bin/app", flags=["-static"])
     for name in ("bin", "glibc"):
@@ -41,8 +35,7 @@ def lab(tmp_path: Path) -> Lab:
 
 def failure_of(lab: Lab, program: str) -> Finding:
     """Return the only finding on a program in the root."""
-    view, question = RootView(lab.path("root")), Question(machine=this_machine())
-    judgement = judge(view, program, find_replacement(view, "/new"), question)
+    judgement = judged(lab, program, "/new", RootView(lab.path("root")))
     assert judgement.verdict is InjectionVerdict.FAILS
     (finding,) = judgement.findings
     return finding

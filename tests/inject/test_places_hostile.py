@@ -21,7 +21,7 @@ pytestmark = [
         "change the mode of nothing afterwards. Tried: links at each part of the path, and "
         "the folder exchanged for a link or for a private folder in the moment after it was "
         "made.",
-    ),
+    )
 ]
 
 MALLORY = 31001

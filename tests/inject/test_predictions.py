@@ -9,17 +9,26 @@ from types import ModuleType
 
 import pytest
 
-from mpitrees import Trees
+from mpitrees import Trees, described
 from need import need
 from stackproof.inject.model import InjectionVerdict
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = {
-    "mpich": ("wide", "guarded", "seek:standard"),
-    "openmpi": ("tool", "module"),
-    "intel-mpi": ("handler:standard", "wide:standard"),
+    "": {
+        "mpich": ("wide", "guarded", "seek:standard"),
+        "openmpi": ("tool", "module"),
+        "intel-mpi": ("handler:standard", "wide:standard"),
+    },
+    "newer": {
+        "mpich": ("brain", "brain_size", "resource"),
+        "intel-mpi": ("brain", "abort:plain", "guided"),
+    },
 }
-KINDS = {"mpich": "mpich", "openmpi": "openmpi", "intel-mpi": "intel"}
+"""Programs by the MPI that they are built with, in two folders.
+
+The newer ones hand over what came with some release, or what a vendor numbers in its own way.
+"""
 
 
 @pytest.fixture
@@ -34,58 +43,21 @@ def table(cells: ModuleType, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return importlib.import_module("predictions")
 
 
-def mpi_of(cells: ModuleType, table: ModuleType, trees: Trees, name: str, work: Path) -> object:
-    """Return an MPI of the test run as the tool describes one."""
-    prefix = trees[name].prefix
-    library = prefix / "lib" / ("libmpi.so.40" if name == "openmpi" else "libmpi.so.12")
-    standard = prefix / "lib" / "libmpi_abi.so.1"
-    headers = prefix / "include"
-    return cells.Mpi(
-        name=name, kind=KINDS[name], prefix=str(prefix), library=str(library),
-        headers=str(headers),
-        mpiexec=str(prefix / "bin" / ("mpiexec.hydra" if name == "intel-mpi" else "mpiexec")),
-        standard=str(standard) if standard.exists() else "",
-        standard_headers=table.standard_headers(headers / "mpi_abi.h", work / f"abi-{name}"),
-    )  # fmt: skip
-
-
 @pytest.mark.battery
-@pytest.mark.parametrize("built_with", PROGRAMS)
+@pytest.mark.parametrize(
+    ("kind", "built_with"), [(kind, name) for kind, every in PROGRAMS.items() for name in every]
+)
 def test_what_is_said_is_what_happens(
-    cells: ModuleType, table: ModuleType, trees: Trees, tmp_path: Path, built_with: str
+    cells: ModuleType, table: ModuleType, trees: Trees, tmp_path: Path, kind: str, built_with: str
 ) -> None:
     need("network")
-    mpis = {name: mpi_of(cells, table, trees, name, tmp_path) for name in PROGRAMS}
+    every = PROGRAMS[kind]
+    mpis = {name: described(cells, table, trees, name, tmp_path) for name in every}
     folder = tmp_path / "programs"
     folder.mkdir()
+    sources = cells.SOURCES / kind if kind else cells.SOURCES
     found = []
-    for program in cells.programs(mpis[built_with], PROGRAMS[built_with], folder):
-        assert cells.runs_natively(program, tmp_path) == (True, "runs")
-        found += [cells.cell(program, mpi, tmp_path) for mpi in mpis.values()]
-    assert [one for one in found if one.is_wrong] == []
-    assert [one for one in found if one.verdict is InjectionVerdict.UNKNOWN] == []
-    assert {True, False} == {one.runs for one in found}
-
-
-NEWER = {
-    "mpich": ("brain", "brain_size", "resource"),
-    "intel-mpi": ("brain", "abort:plain", "guided"),
-}
-"""Programs that hand over what came with some release, or what a vendor numbers in its own way."""
-
-
-@pytest.mark.battery
-@pytest.mark.parametrize("built_with", NEWER)
-def test_values_that_releases_lack(
-    cells: ModuleType, table: ModuleType, trees: Trees, tmp_path: Path, built_with: str
-) -> None:
-    need("network")
-    mpis = {name: mpi_of(cells, table, trees, name, tmp_path) for name in NEWER}
-    folder = tmp_path / "programs"
-    folder.mkdir()
-    sources = cells.SOURCES / "newer"
-    found = []
-    for program in cells.programs(mpis[built_with], NEWER[built_with], folder, "", sources):
+    for program in cells.programs(mpis[built_with], every[built_with], folder, "", sources):
         assert cells.runs_natively(program, tmp_path) == (True, "runs")
         found += [cells.cell(program, mpi, tmp_path) for mpi in mpis.values()]
     assert [one for one in found if one.is_wrong] == []

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from elflab import Lab, run
-from need import need
+from injectlab import mpich, uses_mpich
 from stackproof.inject.effects import check
 from stackproof.inject.model import Cause, InjectionVerdict
 from stackproof.inject.options import CheckOptions, ProgramOptions
@@ -73,25 +73,16 @@ def test_scripts_without_end():
     assert followed(". /opt/start.sh\n" * 3).first == ()
 
 
-EVERY = ["MPI_Init", "MPI_Recv", "MPII_Win_get_attr"]
-USES_MPICH = "void MPI_Recv(int); void use(void) { MPI_Recv(0x4c000405); MPI_Recv(0x4c00080b); }\n"
-
-
 @pytest.fixture
-def lab(tmp_path: Path) -> Lab:
+def lab(lab: Lab) -> Lab:
     """A program whose MPI is found by LD_LIBRARY_PATH, and two MPIs."""
-    need("gcc")
-    lab = Lab(tmp_path)
     for name in ("system", "new"):
-        lab.library(f"{name}/lib/libmpi.so.12", defines=EVERY)
-    lab.program(
-        needs=["system/lib/libmpi.so.12"], calls=["MPI_Init"], declarations=USES_MPICH,
-        name="env/bin/program",
-    )  # fmt: skip
+        mpich(lab, name)
+    uses_mpich(lab, name="env/bin/program", own="system/lib", flags=())
     return lab
 
 
-def judged(lab, program):
+def checked(lab, program):
     of = ProgramOptions(programs=(lab.path(program),))
     question = check.question_of(of, CheckOptions())
     ((_, found),) = check.judge_named(of, lab.path("new"), question)
@@ -107,7 +98,7 @@ def write(lab, name, text):
 
 
 def test_without_a_script(lab):
-    assert judged(lab, "env/bin/program").verdict is InjectionVerdict.WORKS
+    assert checked(lab, "env/bin/program").verdict is InjectionVerdict.WORKS
 
 
 def test_a_script_that_puts_folders_first(lab):
@@ -117,7 +108,7 @@ def test_a_script_that_puts_folders_first(lab):
         lab, "wrapped", f'#!/bin/sh\nLD_LIBRARY_PATH={system}:$LD_LIBRARY_PATH\n'
         f'export LD_LIBRARY_PATH\nexec {program} "$@"\n',
     )  # fmt: skip
-    found = judged(lab, "wrapped")
+    found = checked(lab, "wrapped")
     assert found.verdict is InjectionVerdict.STEPS
     assert found.way.name == "preload"
     assert any(one.cause is Cause.HOST and system in one.message for one in found.findings)
@@ -131,12 +122,12 @@ def test_a_script_that_forgets_the_folders(lab):
     program, system = lab.path("env/bin/program"), lab.path("system/lib")
     text = f"#!/bin/bash\nexport LD_LIBRARY_PATH={system}\nexec {program}\n"
     script = write(lab, "wrapped", text)
-    found = judged(lab, "wrapped")
+    found = checked(lab, "wrapped")
     assert (found.verdict, found.way.name) == (InjectionVerdict.STEPS, "preload")
     real = run(script, env=dict(found.environment))
     assert real.answers == {"MPI_Init": "new/lib/libmpi.so.12"}
     write(lab, "wrapped", text.replace("export", '[ -n "$X" ] && export'))
-    assert judged(lab, "wrapped").verdict is InjectionVerdict.UNKNOWN
+    assert checked(lab, "wrapped").verdict is InjectionVerdict.UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -148,12 +139,14 @@ def test_a_script_that_forgets_the_folders(lab):
 )  # fmt: skip
 def test_a_script_that_takes_the_folders_away(lab, lines):
     """What the system has is found then, or nothing."""
-    program = lab.program(
-        needs=["system/lib/libmpi.so.12"], calls=["MPI_Init"], declarations=USES_MPICH,
-        name="env/bin/program", flags=[f"-Wl,--enable-new-dtags,-rpath,{lab.path('system/lib')}"],
-    )  # fmt: skip
+    program = uses_mpich(
+        lab,
+        name="env/bin/program",
+        own="system/lib",
+        flags=[f"-Wl,--enable-new-dtags,-rpath,{lab.path('system/lib')}"],
+    )
     script = write(lab, "wrapped", f"#!/bin/sh\n{lines.replace('PROGRAM', program)}\n")
-    found = judged(lab, "wrapped")
+    found = checked(lab, "wrapped")
     answers = run(script, env=dict(found.environment)).answers
     taken = answers == {"MPI_Init": "new/lib/libmpi.so.12"}
     assert (found.verdict, taken) == (InjectionVerdict.STEPS, found.way.name == "preload")
@@ -175,7 +168,7 @@ def test_a_script_that_takes_the_folders_away(lab, lines):
 def test_a_script_that_preloads(lab, value, verdict):
     program, value = lab.path("env/bin/program"), value.replace("FOLDER", lab.path("system/lib"))
     script = write(lab, "wrapped", f"#!/bin/sh\nexport LD_PRELOAD={value}\nexec {program}\n")
-    found = judged(lab, "wrapped")
+    found = checked(lab, "wrapped")
     assert found.verdict is verdict
     if verdict is not InjectionVerdict.UNKNOWN:
         taken = run(script, env=dict(found.environment)).answers["MPI_Init"].startswith("new")
@@ -218,7 +211,7 @@ def test_tools_that_start_the_program(line, program):
 def test_a_script_with_tools(lab, line):
     program = lab.path("env/bin/program")
     script = write(lab, "wrapped", f"#!/bin/bash\n{line.replace('PROGRAM', program)}\n")
-    found = judged(lab, "wrapped")
+    found = checked(lab, "wrapped")
     assert found.verdict is InjectionVerdict.WORKS
     assert run(script, env=dict(found.environment)).answers == {"MPI_Init": "new/lib/libmpi.so.12"}
 
@@ -233,16 +226,16 @@ def test_folders_behind_come_before_a_runpath(lab):
 def test_scripts_that_start_each_other(lab):
     for one, two in (("a", "b"), ("b", "a")):
         write(lab, one, f"#!/bin/sh\nexec {lab.path(two)}\n")
-    assert judged(lab, "a").verdict is not InjectionVerdict.WORKS
+    assert checked(lab, "a").verdict is not InjectionVerdict.WORKS
 
 
 def test_an_environment_of_conda(lab):
     """Its activation runs before the program."""
     write(lab, "env/conda-meta/history", "")
-    assert judged(lab, "env/bin/program").way.name == "library-path"
+    assert checked(lab, "env/bin/program").way.name == "library-path"
     text = f"export LD_LIBRARY_PATH={lab.path('system/lib')}:$LD_LIBRARY_PATH\n"
     write(lab, "env/etc/conda/activate.d/mpi.sh", text)
-    assert judged(lab, "env/bin/program").way.name == "preload"
+    assert checked(lab, "env/bin/program").way.name == "preload"
 
 
 @pytest.mark.parametrize("how", ["linked", "not linked"])
@@ -256,7 +249,7 @@ def test_a_module_of_r(lab, how):
         "lib/R/library/Rmpi/libs/Rmpi.so", needs=needs, imports=["MPI_Init", "R_registerRoutines"],
         soname="", flags=[f"-Wl,--enable-new-dtags,-rpath,{home / 'lib'}"],
     )  # fmt: skip
-    found = judged(lab, "lib/R/library/Rmpi/libs/Rmpi.so")
+    found = checked(lab, "lib/R/library/Rmpi/libs/Rmpi.so")
     assert found.way.name == "preload"
     assert any(one.cause is Cause.HOST and "ldpaths" in one.message for one in found.findings)
 

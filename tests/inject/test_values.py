@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
 
 import pytest
 
 from elflab import Lab
-from need import need
+from injectlab import USES_MPICH, judged, uses_mpich
 from stackproof.core import document
 from stackproof.core.errors import Reason, StackproofError
-from stackproof.inject.attempt import Question
 from stackproof.inject.effects.check import compiled_of
 from stackproof.inject.effects.known_releases import load_releases
-from stackproof.inject.judge import judge
 from stackproof.inject.model import Cause, Effect, Finding, InjectionVerdict, Judgement
-from stackproof.inject.replacement import find_replacement
 from stackproof.inject.values import find, parse_values
-from stackproof.linking.effects.view import RootView, this_machine
 from stackproof.linking.elf import telling
-from stackproof.linking.loader import LoaderSettings
 
 GOOD = """
 sources:
@@ -99,58 +93,47 @@ def test_what_releases_mean(value, function, maker, name):
     assert find(load_releases().values, value, function).meaning(*maker).name == name
 
 
+WORKS, UNKNOWN, FAILS = InjectionVerdict.WORKS, InjectionVerdict.UNKNOWN, InjectionVerdict.FAILS
 EVERY = ("MPI_Init", "MPI_Recv", "MPI_Type_size", "MPI_Allreduce", "MPI_Accumulate", "MPI_Comm_split_type",
          "MPI_Comm_set_errhandler", "MPI_Get_version", "MPI_Buffer_attach", "PMPI_Init", "MPII_Win_get_attr")  # fmt: skip
-USES_MPICH = "void MPI_Recv(int); void use(void) { MPI_Recv(0x4c000405); MPI_Recv(0x4c00080b); }\n"
-CODE = {
-    "abort": "void MPI_Comm_set_errhandler(int, int);\n"
-    "void hand(void) { MPI_Comm_set_errhandler(0x44000000, 0x54000003); }\n",
-    "sum": "void MPI_Allreduce(int *, int *, int, int, int, int);\n"
-    "void hand(void) { MPI_Allreduce(0, 0, 1, 0x4c00024c, 0x58000003, 7); }\n",
-    "size": "void MPI_Type_size(int, int *);\n"
-    "void hand(void) { int size; MPI_Type_size(0x4c00024c, &size); }\n",
-    "intel": "void MPI_Type_size(int, int *);\n"
-    "void hand(void) { int size; MPI_Type_size(0x4c000247, &size); }\n",
-    "half": "void MPI_Allreduce(int *, int *, int, int, int, int);\n"
-    "void hand(void) { MPI_Allreduce(0, 0, 1, 0x4c000246, 0x58000003, 7); }\n",
-    "brain": "void MPI_Allreduce(int *, int *, int, int, int, int);\n"
-    "void hand(void) { MPI_Allreduce(0, 0, 1, 0x4c000247, 0x58000003, 7); }\n",
-    "half_far": "void MPI_Accumulate(int *, int, int, int);\n"
-    "void hand(void) { MPI_Accumulate(0, 1, 0x4c000246, 0); }\n",
-    "guided": "void MPI_Comm_split_type(int, int, int);\n"
-    "void hand(void) { MPI_Comm_split_type(7, 2, 0); }\n",
-    "chosen": "void MPI_Comm_split_type(int, int, int); int kind = 3;\n"
-    "void hand(void) { MPI_Comm_split_type(7, kind, 0); }\n",
-    "either": "void MPI_Comm_set_errhandler(int, int); int option;\n"
-    "void hand(void) { MPI_Comm_set_errhandler(0, option ? 0x54000003 : 0x54000001); }\n",
+DECLARED = """
+void MPI_Comm_set_errhandler(int, int), MPI_Comm_split_type(int, int, int), MPI_Type_size(int, int *);
+void MPI_Allreduce(int *, int *, int, int, int, int), MPI_Accumulate(int *, int, int, int);
+int MPI_Get_version(void);
+"""
+HANDED = {
+    "abort": "MPI_Comm_set_errhandler(0x44000000, 0x54000003);",
+    "sum": "MPI_Allreduce(0, 0, 1, 0x4c00024c, 0x58000003, 7);",
+    "size": "int size; MPI_Type_size(0x4c00024c, &size);",
+    "intel": "int size; MPI_Type_size(0x4c000247, &size);",
+    "half": "MPI_Allreduce(0, 0, 1, 0x4c000246, 0x58000003, 7);",
+    "brain": "MPI_Allreduce(0, 0, 1, 0x4c000247, 0x58000003, 7);",
+    "half_far": "MPI_Accumulate(0, 1, 0x4c000246, 0);",
+    "guided": "MPI_Comm_split_type(7, 2, 0);",
+    "asks": "if (MPI_Get_version() > 3) MPI_Comm_set_errhandler(0, 0x54000003);",
+}
+CODE = {name: f"{DECLARED}void hand(void) {{ {code} }}\n" for name, code in HANDED.items()} | {
+    "chosen": f"{DECLARED}int kind = 3; void hand(void) {{ MPI_Comm_split_type(7, kind, 0); }}\n",
+    "either": f"{DECLARED}int option; void hand(void) {{"
+    " MPI_Comm_set_errhandler(0, option ? 0x54000003 : 0x54000001); }\n",
     "table": "int handlers[] = {0x54000001, 0x54000003};\n",
     "data": "int types[] = {0x4c000405, 0x4c00024c};\n",
     "data_asks": "int types[] = {0x4c000405, 0x4c00024c}; int MPI_Get_version(void);\n"
     "void ask(void) { MPI_Get_version(); }\n",
-    "asks": "void MPI_Comm_set_errhandler(int, int); int MPI_Get_version(void);\n"
-    "void hand(void) { if (MPI_Get_version() > 3) MPI_Comm_set_errhandler(0, 0x54000003); }\n",
 }
 
 
 def mpi(lab: Lab, release: str, *more: str) -> str:
     folder = f"mpi-{release}{len(more)}"
-    lab.library(
-        f"{folder}/lib/libmpi.so.12", defines=EVERY, texts=[f'\\0""{release}', "PMI_FD", *more]
-    )
+    texts = [f'\\0""{release}', "PMI_FD", *more]
+    lab.library(f"{folder}/lib/libmpi.so.12", defines=EVERY, texts=texts)
     return lab.path(folder)
 
 
-def said_of(tmp_path: Path, code: str, built: str, target: str, *more: str) -> Judgement:
-    need("gcc")
-    lab = Lab(tmp_path)
-    own = mpi(lab, built)
-    program = lab.program(
-        needs=[f"{own}/lib/libmpi.so.12"], calls=["MPI_Init"], declarations=USES_MPICH + CODE[code]
-    )
-    setting = LoaderSettings(library_path=(f"{own}/lib",))
-    question = Question(machine=this_machine(), setting=setting, releases=load_releases)
-    view = RootView()
-    return judge(view, program, find_replacement(view, mpi(lab, target, *more)), question)
+def said_of(lab: Lab, code: str, built: str, target: str, *more: str) -> Judgement:
+    folder = f"{mpi(lab, built)}/lib"
+    program = uses_mpich(lab, own=folder, flags=(), declarations=CODE[code])
+    return judged(lab, program, mpi(lab, target, *more), library_path=(folder,))
 
 
 def of_constants(found: Judgement) -> list[Finding]:
@@ -160,70 +143,68 @@ def of_constants(found: Judgement) -> list[Finding]:
 @pytest.mark.parametrize(
     ("code", "built", "target", "verdict"),
     [
-        ("abort", "5.0.2", "4.0.3", InjectionVerdict.WORKS),
-        ("abort", "5.0.2", "4.0.2", InjectionVerdict.FAILS),
-        ("abort", "5.0.2", "3.4.3", InjectionVerdict.FAILS),
-        ("abort", "2021.19.0", "3.4.3", InjectionVerdict.FAILS),
-        ("abort", "2021.19.0", "2021.13.1", InjectionVerdict.WORKS),
-        ("table", "2021.19.0", "2021.13.1", InjectionVerdict.UNKNOWN),
-        ("table", "2021.19.0", "2021.14.2", InjectionVerdict.WORKS),
-        ("data", "5.0.2", "4.9.1", InjectionVerdict.UNKNOWN),
-        ("asks", "5.0.2", "3.4.3", InjectionVerdict.UNKNOWN),
-        ("guided", "5.0.2", "4.0.2", InjectionVerdict.WORKS),
-        ("guided", "5.0.2", "3.4.3", InjectionVerdict.FAILS),
-        ("guided", "5.0.2", "2021.13.1", InjectionVerdict.FAILS),
-        ("guided", "3.4.3", "2021.13.1", InjectionVerdict.WORKS),
-        ("chosen", "5.0.2", "4.3.2", InjectionVerdict.WORKS),
-        ("chosen", "5.0.2", "3.4.3", InjectionVerdict.UNKNOWN),
-        ("either", "5.0.2", "4.3.2", InjectionVerdict.WORKS),
-        ("either", "5.0.2", "3.4.3", InjectionVerdict.UNKNOWN),
-        ("sum", "5.0.2", "5.0.0", InjectionVerdict.WORKS),
-        ("sum", "5.0.2", "4.2.3", InjectionVerdict.FAILS),
-        ("sum", "5.0.2", "2021.18.1", InjectionVerdict.FAILS),
-        ("size", "5.0.2", "4.2.3", InjectionVerdict.WORKS),
-        ("intel", "2021.19.0", "2021.13.1", InjectionVerdict.WORKS),
-        ("intel", "2021.19.0", "5.0.2", InjectionVerdict.FAILS),
-        ("half", "5.0.2", "3.4.3", InjectionVerdict.WORKS),
-        ("half", "5.0.2", "4.0.3", InjectionVerdict.FAILS),
-        ("half", "5.0.2", "4.2.3", InjectionVerdict.WORKS),
-        ("half_far", "5.0.2", "3.4.3", InjectionVerdict.WORKS),
-        ("half_far", "5.0.2", "4.2.3", InjectionVerdict.FAILS),
-        ("brain", "2021.19.0", "2021.13.1", InjectionVerdict.UNKNOWN),
-        ("brain", "2021.13.1", "2021.13.1", InjectionVerdict.WORKS),
-        ("brain", "2021.13.1", "2021.18.1", InjectionVerdict.WORKS),
-        ("data", "5.0.2", "5.0.1", InjectionVerdict.WORKS),
-        ("data", "5.0.2", "4.2.3", InjectionVerdict.UNKNOWN),
+        ("abort", "5.0.2", "4.0.3", WORKS),
+        ("abort", "5.0.2", "4.0.2", FAILS),
+        ("abort", "5.0.2", "3.4.3", FAILS),
+        ("abort", "2021.19.0", "3.4.3", FAILS),
+        ("abort", "2021.19.0", "2021.13.1", WORKS),
+        ("table", "2021.19.0", "2021.13.1", UNKNOWN),
+        ("table", "2021.19.0", "2021.14.2", WORKS),
+        ("data", "5.0.2", "4.9.1", UNKNOWN),
+        ("asks", "5.0.2", "3.4.3", UNKNOWN),
+        ("guided", "5.0.2", "4.0.2", WORKS),
+        ("guided", "5.0.2", "3.4.3", FAILS),
+        ("guided", "5.0.2", "2021.13.1", FAILS),
+        ("guided", "3.4.3", "2021.13.1", WORKS),
+        ("chosen", "5.0.2", "4.3.2", WORKS),
+        ("chosen", "5.0.2", "3.4.3", UNKNOWN),
+        ("either", "5.0.2", "4.3.2", WORKS),
+        ("either", "5.0.2", "3.4.3", UNKNOWN),
+        ("sum", "5.0.2", "5.0.0", WORKS),
+        ("sum", "5.0.2", "4.2.3", FAILS),
+        ("sum", "5.0.2", "2021.18.1", FAILS),
+        ("size", "5.0.2", "4.2.3", WORKS),
+        ("intel", "2021.19.0", "2021.13.1", WORKS),
+        ("intel", "2021.19.0", "5.0.2", FAILS),
+        ("half", "5.0.2", "3.4.3", WORKS),
+        ("half", "5.0.2", "4.0.3", FAILS),
+        ("half", "5.0.2", "4.2.3", WORKS),
+        ("half_far", "5.0.2", "3.4.3", WORKS),
+        ("half_far", "5.0.2", "4.2.3", FAILS),
+        ("brain", "2021.19.0", "2021.13.1", UNKNOWN),
+        ("brain", "2021.13.1", "2021.13.1", WORKS),
+        ("brain", "2021.13.1", "2021.18.1", WORKS),
+        ("data", "5.0.2", "5.0.1", WORKS),
+        ("data", "5.0.2", "4.2.3", UNKNOWN),
     ],
 )
-def test_programs(tmp_path, code, built, target, verdict):
-    found = said_of(tmp_path, code, built, target)
+def test_programs(lab, code, built, target, verdict):
+    found = said_of(lab, code, built, target)
     assert found.verdict is verdict, found.findings
-    assert bool(of_constants(found)) is (verdict is not InjectionVerdict.WORKS)
+    assert bool(of_constants(found)) is (verdict is not WORKS)
 
 
-def test_a_value_that_no_call_is_seen_to_get(tmp_path):
+def test_a_value_that_no_call_is_seen_to_get(lab):
     """IMB has types of the newest Intel MPI, asks for the version, and runs with all of them."""
-    found = said_of(tmp_path, "data_asks", "5.0.2", "4.2.3")
-    assert found.verdict is InjectionVerdict.WORKS
+    found = said_of(lab, "data_asks", "5.0.2", "4.2.3")
+    assert found.verdict is WORKS
     assert [one.effect for one in of_constants(found)] == [Effect.NOTE]
 
 
 @pytest.mark.parametrize(
     ("code", "target", "verdict"),
     [
-        ("PART(-2)", "4.2.3", InjectionVerdict.WORKS),
-        ("PART(-2)", "4.1.3", InjectionVerdict.FAILS),
-        ("PART(&done)", "4.2.3", InjectionVerdict.WORKS),
-        ("PART(&done)", "4.1.3", InjectionVerdict.UNKNOWN),
-        ("(done ? PART(-2) : PART(&done))", "4.1.3", InjectionVerdict.FAILS),
-        ("PART((done ? -2 : (long)&done))", "4.1.3", InjectionVerdict.UNKNOWN),
+        ("PART(-2)", "4.2.3", WORKS),
+        ("PART(-2)", "4.1.3", FAILS),
+        ("PART(&done)", "4.2.3", WORKS),
+        ("PART(&done)", "4.1.3", UNKNOWN),
+        ("(done ? PART(-2) : PART(&done))", "4.1.3", FAILS),
+        ("PART((done ? -2 : (long)&done))", "4.1.3", UNKNOWN),
     ],
 )
 @pytest.mark.parametrize("asks", [False, True], ids=["", "asks"])
-def test_a_constant_that_a_library_passes_on(tmp_path, code, target, verdict, asks):
+def test_a_constant_that_a_library_passes_on(lab, code, target, verdict, asks):
     """The program hands it to a function of another file, which hands it to MPI."""
-    need("gcc")
-    lab = Lab(tmp_path)
     own, new = mpi(lab, "5.0.2"), mpi(lab, target)
     part, program = lab.path("libpart.so"), lab.path("program")
     text = "int MPI_Buffer_attach(void *, int), MPI_Get_version(void); int ASK"
@@ -235,14 +216,11 @@ def test_a_constant_that_a_library_passes_on(tmp_path, code, target, verdict, as
     start = f"int MPI_Init(void), attach(void *); int done; int main(void) {{ MPI_Init(); return {call}; }}"
     source = lab._source(USES_MPICH + start, "c")
     lab._gcc("-O2", source, part, f"{own}/lib/libmpi.so.12", program)
-    setting = LoaderSettings(library_path=(f"{own}/lib",))
-    question = Question(machine=this_machine(), setting=setting, releases=load_releases)
-    view = RootView()
-    found = judge(view, program, find_replacement(view, new), question)
-    expected = InjectionVerdict.UNKNOWN if asks and verdict is InjectionVerdict.FAILS else verdict
+    found = judged(lab, program, new, library_path=(f"{own}/lib",))
+    expected = UNKNOWN if asks and verdict is FAILS else verdict
     assert found.verdict is expected, found.findings
     told = of_constants(found)
-    assert bool(told) is (verdict is not InjectionVerdict.WORKS)
+    assert bool(told) is (verdict is not WORKS)
     for one in told:
         shown = code != "PART(&done)" and not code.startswith("PART((done")
         assert (one.file, one.symbols) == (program if shown else part, ("MPI_BUFFER_AUTOMATIC",))
@@ -275,50 +253,42 @@ _HIDDEN = {"heap", "given", "twice", "pointed", "loop", "table", "address", "ask
 
 @pytest.mark.parametrize("optimised", ["-O0", "-O2"])
 @pytest.mark.parametrize("code", HIDES)
-def test_an_argument_that_does_not_show(tmp_path, code, optimised):
+def test_an_argument_that_does_not_show(lab, code, optimised):
     """A kind of split may be any that the header has; every way to hide one counts."""
-    need("gcc")
-    lab = Lab(tmp_path)
     own, folder = mpi(lab, "5.0.2"), f"{mpi(lab, '5.0.2')}/lib"
     text = "int MPI_Init(void); int main(void) { return MPI_Init(); }\n"
     source = lab._source(USES_MPICH + SPLIT + HIDES[code] + "\n" + text, "c")
     program = lab.path("program")
     lab._gcc(optimised, source, f"{own}/lib/libmpi.so.12", f"-Wl,-rpath,{folder}",
              "-Wl,--unresolved-symbols=ignore-all", program)  # fmt: skip
-    view = RootView()
     for target, lacks in (("5.0.2", False), ("5.0.1", False), ("4.2.3", False), ("3.4.3", True)):
-        question = Question(machine=this_machine(), releases=load_releases)
-        found = judge(view, program, find_replacement(view, mpi(lab, target)), question)
+        found = judged(lab, program, mpi(lab, target))
         hides = code in _HIDDEN and lacks
-        assert (found.verdict is InjectionVerdict.UNKNOWN) is hides, (target, found.findings)
+        assert (found.verdict is UNKNOWN) is hides, (target, found.findings)
         assert bool(of_constants(found)) is hides
 
 
 @pytest.mark.parametrize(
     ("compiled", "flags", "verdict"),
     [
-        (None, ["-Wl,-rpath,OWN"], InjectionVerdict.WORKS),
-        (None, [], InjectionVerdict.UNKNOWN),
-        ("mpich-3.4.3", [], InjectionVerdict.WORKS),
-        ("mpich-4.1", ["-Wl,-rpath,OWN"], InjectionVerdict.UNKNOWN),
-        ("intel-mpi-2021.10", ["-Wl,-rpath,OWN"], InjectionVerdict.WORKS),
+        (None, ["-Wl,-rpath,OWN"], WORKS),
+        (None, [], UNKNOWN),
+        ("mpich-3.4.3", [], WORKS),
+        ("mpich-4.1", ["-Wl,-rpath,OWN"], UNKNOWN),
+        ("intel-mpi-2021.10", ["-Wl,-rpath,OWN"], WORKS),
     ],
 )
-def test_the_release_that_compiled_a_program(tmp_path, compiled, flags, verdict):
+def test_the_release_that_compiled_a_program(lab, compiled, flags, verdict):
     """It is the one that its own paths lead to, or that the user names; else any release counts."""
-    need("gcc")
-    lab = Lab(tmp_path)
     own = mpi(lab, "3.4.3")
-    program = lab.program(
-        needs=[f"{own}/lib/libmpi.so.12"], calls=["MPI_Init"],
-        declarations=USES_MPICH + SPLIT + HIDES["heap"],
+    program = uses_mpich(
+        lab,
+        needs=[f"{own}/lib/libmpi.so.12"],
         flags=[flag.replace("OWN", f"{own}/lib") for flag in flags],
-    )  # fmt: skip
-    question = Question(
-        machine=this_machine(), releases=load_releases, compiled=compiled_of(compiled or "")
+        declarations=SPLIT + HIDES["heap"],
     )
-    view = RootView()
-    found = judge(view, program, find_replacement(view, mpi(lab, "3.4.3", "other")), question)
+    new = mpi(lab, "3.4.3", "other")
+    found = judged(lab, program, new, compiled=compiled_of(compiled or ""))
     assert found.verdict is verdict, found.findings
 
 
@@ -337,8 +307,8 @@ def test_what_is_no_release(text, reason):
     assert caught.value.reason is reason
 
 
-def test_what_is_said(tmp_path):
-    (one,) = of_constants(said_of(tmp_path, "abort", "5.0.2", "3.4.3"))
+def test_what_is_said(lab):
+    (one,) = of_constants(said_of(lab, "abort", "5.0.2", "3.4.3"))
     assert one.symbols == ("MPI_ERRORS_ABORT",)
     assert "MPI_COMM_SET_ERRHANDLER" in one.message
     assert "MPICH 3.4.3 lacks it" in one.message
@@ -348,13 +318,13 @@ def test_what_is_said(tmp_path):
 @pytest.mark.parametrize(
     ("word", "release", "verdict"),
     [
-        ("CRAY MPICH version", "8.1.30", InjectionVerdict.FAILS),
-        ("CRAY MPICH version", "9.0.1", InjectionVerdict.UNKNOWN),
-        ("MVAPICH Version", "4.1.0", InjectionVerdict.UNKNOWN),
-        ("MPICH Version", "4.1.0", InjectionVerdict.WORKS),
+        ("CRAY MPICH version", "8.1.30", FAILS),
+        ("CRAY MPICH version", "9.0.1", UNKNOWN),
+        ("MVAPICH Version", "4.1.0", UNKNOWN),
+        ("MPICH Version", "4.1.0", WORKS),
     ],
 )
-def test_makers_of_the_same_abi(tmp_path, word, release, verdict):
+def test_makers_of_the_same_abi(lab, word, release, verdict):
     """They count their releases each in its own way: 4.1.0 of one is not that of another."""
-    found = said_of(tmp_path, "abort", "5.0.2", release, word)
+    found = said_of(lab, "abort", "5.0.2", release, word)
     assert found.verdict is verdict, found.findings

@@ -7,19 +7,11 @@ import os
 import pytest
 
 from elflab import Lab
+from injectlab import judged
 from need import need
-from stackproof.inject.attempt import Question
-from stackproof.inject.effects.known_releases import load_releases
-from stackproof.inject.judge import judge
 from stackproof.inject.model import Cause, Effect, InjectionVerdict, Judgement
-from stackproof.inject.replacement import find_replacement
-from stackproof.linking.effects.view import RootView, this_machine
 
-WORKS, UNKNOWN, FAILS = (
-    InjectionVerdict.WORKS,
-    InjectionVerdict.UNKNOWN,
-    InjectionVerdict.FAILS,
-)
+WORKS, UNKNOWN, FAILS = (InjectionVerdict.WORKS, InjectionVerdict.UNKNOWN, InjectionVerdict.FAILS)
 EVERY = ("MPI_Init", "MPI_Recv", "MPI_Comm_split_type", "MPI_Comm_set_errhandler", "MPI_Buffer_attach",
          "MPI_Barrier", "PMPI_Init", "MPII_Win_get_attr", "mpi_comm_split_type_")  # fmt: skip
 HEAD = """
@@ -174,9 +166,7 @@ def found(lab: Lab, code: str, target: str, *flags: str) -> Judgement:
         "-Wl,--unresolved-symbols=ignore-all",
     )  # fmt: skip
     lab._gcc(*flags, lab._source(HEAD + code, "c"), *linked, program)
-    view = RootView()
-    question = Question(machine=this_machine(), releases=load_releases)
-    return judge(view, program, find_replacement(view, lab.path(f"mpi-{target}")), question)
+    return judged(lab, program, f"mpi-{target}")
 
 
 @pytest.mark.attack
@@ -279,8 +269,6 @@ def test_a_function_that_is_looked_up(lab, name, verdict, look):
 def test_a_program_that_starts_another(lab, code):
     program = lab.path("bin/starter")
     lab._gcc(lab._source(code, "c"), program)
-    view = RootView()
-    replacement = find_replacement(view, lab.path("mpi-5.0.2"))
-    judgement = judge(view, program, replacement, Question(machine=this_machine()))
+    judgement = judged(lab, program, "mpi-5.0.2")
     assert judgement.verdict is UNKNOWN
     assert judgement.findings[0].cause is Cause.HOST

@@ -13,19 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from elflab import Lab
 from loaderlab import compare, predicted
 from need import as_unprivileged, need
 from stackproof.linking.effects.view import this_machine
 from stackproof.linking.loader import Scope, missing_nodes, unbound
 from stackproof.linking.loader.ldcache import parse
-
-
-@pytest.fixture
-def lab(tmp_path: Path) -> Lab:
-    need("gcc")
-    return Lab(tmp_path)
-
 
 COMBINATIONS = list(
     itertools.product(

@@ -6,17 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from elflab import Lab
 from loaderlab import compare
-from need import need
 from stackproof.inject.tree import tree_of
 from stackproof.linking.loader import Scope, missing_nodes, unbound
-
-
-@pytest.fixture
-def lab(tmp_path: Path) -> Lab:
-    need("gcc")
-    return Lab(tmp_path)
 
 
 @pytest.mark.parametrize("called", [False, True])

@@ -145,12 +145,7 @@ def test_auto_accepts_every_path_and_shows_it():
         ("tcp", "cray-mpich", "8.1.28", INTER),
         ("shm", "cray-mpich", "8.1.28", INTRA),
         ("shm", "mpich", "5.0.2", INTER),
-        (
-            "tcp",
-            "openmpi",
-            "5.0.11",
-            Placement(name="lo", ranks=INTRA.ranks, interface="lo"),
-        ),
+        ("tcp", "openmpi", "5.0.11", Placement(name="lo", ranks=INTRA.ranks, interface="lo")),
     ],
 )
 def test_what_cannot_be_forced_is_unsupported_with_a_way_out(name, family, version, placement):
