@@ -126,11 +126,7 @@ def render_edf(containing: Containing) -> str:
 def render_cdi(containing: Containing) -> str:
     """Return a CDI file with one device, `injected` (CDI's SPEC.md, 0.5.0)."""
     mounts = [
-        {
-            "hostPath": source,
-            "containerPath": place,
-            "options": ["ro", "nosuid", "nodev", "rbind"],
-        }
+        {"hostPath": source, "containerPath": place, "options": ["ro", "nosuid", "nodev", "rbind"]}
         for place, source in containing.binds.items()
     ]
     edits = {

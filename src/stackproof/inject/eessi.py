@@ -199,10 +199,7 @@ def _components(view: FileView, replacement: Replacement) -> Iterator[tuple[str,
 
 
 def take_plugins(
-    view: FileView,
-    wanted: Sequence[tuple[str, str, str]],
-    gathered: Gathered,
-    machine: Machine,
+    view: FileView, wanted: Sequence[tuple[str, str, str]], gathered: Gathered, machine: Machine
 ) -> tuple[list[Copied], tuple[str, ...]]:
     """Return plug-ins to copy, and which stay behind and why; what they need is gathered too."""
     copies, without = [], []

@@ -14,13 +14,7 @@ from collections.abc import Mapping, Sequence
 
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.inject.delivery import Copied, Delivery
-from stackproof.inject.eessi import (
-    PRIVATE,
-    beside,
-    check,
-    gather,
-    take_plugins,
-)
+from stackproof.inject.eessi import PRIVATE, beside, check, gather, take_plugins
 from stackproof.inject.replacement import Replacement
 from stackproof.linking.loader import (
     Closure,

@@ -15,12 +15,7 @@ from stackproof.inject.program import Demand, demand_of, traces_of
 from stackproof.inject.replacement import Replacement
 from stackproof.inject.tree import tree_of
 from stackproof.inject.ways import ALIASES, Overlay, ways
-from stackproof.linking.loader import (
-    Closure,
-    FileView,
-    Scope,
-    load_program,
-)
+from stackproof.linking.loader import Closure, FileView, Scope, load_program
 
 # --------------------------------------------------------------------------------------------------
 # Closures to findings about GPUs: whether the MPI to be injected can take the program's buffers.
@@ -42,10 +37,7 @@ _GTL = {
 _CRAY_NAME = re.compile(r"libmpi_(?:cray|gnu|intel|amd|aocc|nvidia|pgi)(?:_\d+)?\.so\.12")
 # HPE's own libraries, which no other MPI needs.
 _CRAY_NEEDS = re.compile(r"lib(?:dsmml|pals)\.so\.\d+")
-_PLUGIN = {
-    "CUDA": re.compile(r".*cuda.*\.so.*"),
-    "ROCm": re.compile(r".*(?:rocm|hip|hsa).*\.so.*"),
-}
+_PLUGIN = {"CUDA": re.compile(r".*cuda.*\.so.*"), "ROCm": re.compile(r".*(?:rocm|hip|hsa).*\.so.*")}
 
 
 def gpu_findings(case: InjectionAttempt) -> Iterator[Finding]:

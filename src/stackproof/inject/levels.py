@@ -54,13 +54,13 @@ class ArtefactMetadata(Value):
     variants: tuple[Variant, ...]
 
 
-def check_name(text: str, what: str) -> str:
+def check_name(text: str) -> str:
     """Return a name that can be a folder; raises `StackproofError` (USAGE)."""
     if _NAME.fullmatch(text):
         return text
     raise fail(
         Reason.USAGE,
-        f"`{text}` is no name of {what}",
+        f"`{text}` is no name of an artefact",
         hint="letters, digits, `.`, `_` and `-`, for example net-1",
     )
 
@@ -109,12 +109,7 @@ def newest_node(elf: ElfFile, kind: str) -> str:
     return max(nodes, key=_number, default="")
 
 
-_ORDER = (
-    InjectionVerdict.WORKS,
-    InjectionVerdict.STEPS,
-    InjectionVerdict.UNKNOWN,
-    InjectionVerdict.FAILS,
-)
+_ORDER = [*InjectionVerdict]
 _WHY = {
     "provider": "adds a plug-in to the program's own libfabric; nothing is replaced",
     "libcxi": "replaces the library that talks to the network's driver, and nothing above it",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import ClassVar
 
@@ -66,7 +66,7 @@ class Cause(StrEnum):
 
 
 class InjectionVerdict(StrEnum):
-    """The answer for one program."""
+    """The answer for one program, the worst one last."""
 
     WORKS = "works"
     STEPS = "works-with-steps"
@@ -138,30 +138,26 @@ class Judgement(Value):
     tree: tuple[TreeLine, ...]
 
 
-_ORDER = (Effect.FAILS, Effect.CANNOT_TELL, Effect.STEP)
-_VERDICTS = {
-    Effect.FAILS: InjectionVerdict.FAILS,
-    Effect.CANNOT_TELL: InjectionVerdict.UNKNOWN,
-    Effect.STEP: InjectionVerdict.STEPS,
-}
-
-
 def has_mpi_inside(judgement: Judgement) -> bool:
     """Return True for a program that runs as it is, and keeps the MPI that is a part of it."""
     fails = {one.cause for one in judgement.findings if one.effect is Effect.FAILS}
     return fails == {Cause.STATIC}
 
 
-def verdict_of(findings: tuple[Finding, ...]) -> InjectionVerdict:
+_VERDICTS = {
+    Effect.NOTE: InjectionVerdict.WORKS,
+    Effect.STEP: InjectionVerdict.STEPS,
+    Effect.CANNOT_TELL: InjectionVerdict.UNKNOWN,
+    Effect.FAILS: InjectionVerdict.FAILS,
+}
+
+
+def verdict_of(findings: Sequence[Finding]) -> InjectionVerdict:
     """Return the worst that the findings say."""
-    effects = {finding.effect for finding in findings}
-    for effect in _ORDER:
-        if effect in effects:
-            return _VERDICTS[effect]
-    return InjectionVerdict.WORKS
+    return worst([_VERDICTS[finding.effect] for finding in findings])
 
 
-def worst(verdicts: tuple[InjectionVerdict, ...]) -> InjectionVerdict:
+def worst(verdicts: Sequence[InjectionVerdict]) -> InjectionVerdict:
     """Return the worst of some verdicts; works when there are none."""
-    order = (InjectionVerdict.FAILS, InjectionVerdict.UNKNOWN, InjectionVerdict.STEPS)
-    return next((verdict for verdict in order if verdict in verdicts), InjectionVerdict.WORKS)
+    order = [*InjectionVerdict]
+    return max(verdicts, key=order.index, default=InjectionVerdict.WORKS)

@@ -63,9 +63,7 @@ def parse_settings(words: tuple[str, ...]) -> dict[str, str]:
         name, sign, value = word.partition("=")
         if not sign or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
             raise fail(
-                Reason.USAGE,
-                f"`{word}` is no NAME=VALUE",
-                hint="as in `--set FI_PROVIDER=cxi`",
+                Reason.USAGE, f"`{word}` is no NAME=VALUE", hint="as in `--set FI_PROVIDER=cxi`"
             )
         found[name] = value
     return found

@@ -24,11 +24,7 @@ from stackproof.inject.model import (
     has_mpi_inside,
     worst,
 )
-from stackproof.inject.options import (
-    ContainerRequest,
-    InjectCheckOptions,
-    ProgramOptions,
-)
+from stackproof.inject.options import ContainerRequest, InjectCheckOptions, ProgramOptions
 from stackproof.share.effects import naming
 
 

@@ -11,11 +11,7 @@ from stackproof.inject.delivery import Delivery, plan_wrapping
 from stackproof.inject.effects import known_releases, named, override, staging, versions
 from stackproof.inject.effects.check import machine_of
 from stackproof.inject.effects.staging import Injection
-from stackproof.inject.effects.wanted import (
-    Done,
-    load_programs,
-    refuse,
-)
+from stackproof.inject.effects.wanted import Done, load_programs, refuse
 from stackproof.inject.judge import judge
 from stackproof.inject.model import Judgement
 from stackproof.inject.options import ApplyOptions
@@ -96,9 +92,7 @@ def _wrapped(options: ApplyOptions, scripts: str) -> Done:
     names = [name for _, delivery in wrapped for name in delivery.scripts]
     if len(set(names)) != len(names):
         raise fail(
-            Reason.USAGE,
-            "two programs have one name",
-            hint="make a folder for each of them",
+            Reason.USAGE, "two programs have one name", hint="make a folder for each of them"
         )
     starts = zip(names, programs, strict=True)
     done = Done(place=place, files=tuple(f"{name} starts {one.path}" for name, one in starts))
@@ -112,9 +106,7 @@ def _wrapped(options: ApplyOptions, scripts: str) -> Done:
             staged = staging.commit(keep, folder, record)
         wanted = [_injected(one, replacement) for one in judgements]
         staging.with_rollback(
-            keep,
-            staged,
-            lambda: _verify_wrapped(wrapped, wanted, question.machine),
+            keep, staged, lambda: _verify_wrapped(wrapped, wanted, question.machine)
         )
     return done
 

@@ -17,11 +17,7 @@ from stackproof.core.value import Value, replace
 from stackproof.image import superblock
 from stackproof.image.effects import image_file
 from stackproof.inject import hook_manifest
-from stackproof.inject.artefact import (
-    ArtefactRequest,
-    is_machines,
-    plan_artefact,
-)
+from stackproof.inject.artefact import ArtefactRequest, is_machines, plan_artefact
 from stackproof.inject.delivery import Delivery
 from stackproof.inject.effects import named, versions
 from stackproof.inject.effects import staging as inject_staging

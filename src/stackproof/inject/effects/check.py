@@ -63,10 +63,7 @@ def with_command(of: ProgramOptions) -> ProgramOptions:
 
 
 def judge_named(
-    of: ProgramOptions,
-    wanted: str,
-    question: Question,
-    say: Callable[[str], None] = lambda _: None,
+    of: ProgramOptions, wanted: str, question: Question, say: Callable[[str], None] = lambda _: None
 ) -> list[tuple[str, Judgement]]:
     """Return the judgements of all programs that some places hold, with the place as it was named.
 

@@ -68,7 +68,7 @@ def make(options: ArtefactOptions) -> tuple[ArtefactMetadata, tuple[Made, ...]]:
     """Make an artefact and return it, with what is in each variant; raises `StackproofError`."""
     output = os.path.abspath(options.output.rstrip("/"))
     stem = os.path.basename(output).removesuffix(".squashfs")
-    name = check_name(options.name or stem, "an artefact")
+    name = check_name(options.name or stem)
     releases = [check_release(text) for text in options.shs]
     if len(set(releases)) != len(releases) or len(releases) not in {0, len(options.prefixes)}:
         raise fail(Reason.USAGE, "name one `--shs` for every prefix, and each of them once")

@@ -9,14 +9,7 @@ from stackproof.core import limits
 from stackproof.core.errors import Location, Reason, fail
 from stackproof.core.value import replace
 from stackproof.inject import python_script
-from stackproof.inject.model import (
-    Cause,
-    Effect,
-    Finding,
-    InjectionVerdict,
-    Judgement,
-    verdict_of,
-)
+from stackproof.inject.model import Cause, Effect, Finding, InjectionVerdict, Judgement, verdict_of
 from stackproof.linking.effects.view import RootView
 
 # The kernel reads so much of a file, and goes so deep (fs/exec.c, include/uapi/linux/binfmts.h).

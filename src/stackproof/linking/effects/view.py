@@ -352,8 +352,8 @@ class RootView:
         """Return the real path inside the view and on this machine, None when it leads nowhere."""
         if path not in self._resolved:
             folder, name = posixpath.split(path)
-            base = self._folder(folder)
-            if base is None or name in _DOTS:
+            base = None if name in _DOTS else self._folder(folder)
+            if base is None:
                 inside = self._follow(path)
             else:
                 here = posixpath.join(base, name)
@@ -370,17 +370,11 @@ class RootView:
 
     def _find_folder(self, path: str) -> str | None:
         above, _, name = path.rpartition("/")
-        if name in _DOTS:
-            inside = self._follow(path)
-        else:
-            base = self._folder(above or "/")
-            if base is None:
-                return None
-            here = posixpath.join(base, name)
-            target = self._target(here)
-            inside = here if target is None else self._follow(posixpath.join(base, target))
-        entry = None if inside is None else self._entry(inside)
-        return inside if entry is not None and entry.kind == "folder" else None
+        if name not in _DOTS and self._folder(above or "/") is None:
+            return None
+        found = self.resolve(path)
+        entry = None if found is None else self._entry(found[0])
+        return found[0] if found and entry is not None and entry.kind == "folder" else None
 
     def exists(self, path: str) -> bool:
         """Return whether there is anything at a path."""

@@ -7,14 +7,7 @@ from collections.abc import Iterator
 
 from stackproof.core import limits
 from stackproof.linking.elf import telling
-from stackproof.linking.elf.layout import (
-    DT_JMPREL,
-    DT_PLTRELSZ,
-    DT_RELA,
-    DT_RELASZ,
-    DT_SYMTAB,
-    Frame,
-)
+from stackproof.linking.elf.layout import Frame, Tag
 
 _PT_EH_FRAME, _TABLE = 0x6474E550, bytes((1, 0x1B, 0x03, 0x3B))
 _SLOT_KINDS = frozenset({6, 7})  # R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT
@@ -42,10 +35,10 @@ def slots(frame: Frame, kinds: frozenset[int] = _SLOT_KINDS) -> Iterator[tuple[i
 
     `kinds` are of relocations: of calls, or `POINTERS` to functions that stand in data.
     """
-    symbols = frame.one(DT_SYMTAB)
+    symbols = frame.one(Tag.SYMTAB)
     if symbols is None or frame.bits != 64 or frame.order != "<":
         return
-    for table, size in ((DT_RELA, DT_RELASZ), (DT_JMPREL, DT_PLTRELSZ)):
+    for table, size in ((Tag.RELA, Tag.RELASZ), (Tag.JMPREL, Tag.PLTRELSZ)):
         place, count = frame.one(table), frame.one(size)
         if place is None or not count:
             continue

@@ -233,13 +233,16 @@ def _segments(frame: Frame, offset: int, size: int, count: int) -> tuple[ElfSegm
     return tuple(found)
 
 
-DT_NEEDED, DT_HASH, DT_STRTAB, DT_SYMTAB, DT_RELA, DT_RELASZ, DT_RELAENT = 1, 4, 5, 6, 7, 8, 9
-DT_STRSZ, DT_SONAME, DT_RPATH, DT_REL, DT_RELSZ, DT_PLTREL, DT_JMPREL = 10, 14, 15, 17, 18, 20, 23
-DT_BIND_NOW, DT_RUNPATH, DT_FLAGS, DT_PLTRELSZ = 24, 29, 30, 2
-DT_GNU_HASH, DT_VERSYM, DT_FLAGS_1 = 0x6FFFFEF5, 0x6FFFFFF0, 0x6FFFFFFB
-DT_VERDEF, DT_VERDEFNUM, DT_VERNEED, DT_VERNEEDNUM = 0x6FFFFFFC, 0x6FFFFFFD, 0x6FFFFFFE, 0x6FFFFFFF
-DT_DEPAUDIT, DT_AUDIT = 0x6FFFFEFB, 0x6FFFFEFC
-DT_AUXILIARY, DT_FILTER = 0x7FFFFFFD, 0x7FFFFFFF
+class Tag:
+    """Kinds of entries of the dynamic section: gABI, chapter 5, and the GNU extensions to it."""
+
+    NEEDED, HASH, STRTAB, SYMTAB, RELA, RELASZ, RELAENT = 1, 4, 5, 6, 7, 8, 9
+    STRSZ, SONAME, RPATH, REL, RELSZ, PLTREL, JMPREL = 10, 14, 15, 17, 18, 20, 23
+    BIND_NOW, RUNPATH, FLAGS, PLTRELSZ = 24, 29, 30, 2
+    GNU_HASH, VERSYM, FLAGS_1 = 0x6FFFFEF5, 0x6FFFFFF0, 0x6FFFFFFB
+    VERDEF, VERDEFNUM, VERNEED, VERNEEDNUM = 0x6FFFFFFC, 0x6FFFFFFD, 0x6FFFFFFE, 0x6FFFFFFF
+    DEPAUDIT, AUDIT = 0x6FFFFEFB, 0x6FFFFEFC
+    AUXILIARY, FILTER = 0x7FFFFFFD, 0x7FFFFFFF
 
 
 def _read_dynamic(frame: Frame) -> None:
@@ -255,7 +258,7 @@ def _read_dynamic(frame: Frame) -> None:
         if tag == 0:
             break
         frame.dynamic.setdefault(tag, []).append(value)
-    address, size = frame.one(DT_STRTAB), frame.one(DT_STRSZ)
+    address, size = frame.one(Tag.STRTAB), frame.one(Tag.STRSZ)
     if address is not None and size:
         if size > limits.ELF.bytes:
             raise too_large(frame.source.name, size)

@@ -7,22 +7,6 @@ from collections.abc import Iterator
 from stackproof.core import limits
 from stackproof.linking.elf import symbols
 from stackproof.linking.elf.layout import (
-    DT_AUDIT,
-    DT_AUXILIARY,
-    DT_BIND_NOW,
-    DT_DEPAUDIT,
-    DT_FILTER,
-    DT_FLAGS,
-    DT_FLAGS_1,
-    DT_NEEDED,
-    DT_RPATH,
-    DT_RUNPATH,
-    DT_SONAME,
-    DT_VERDEF,
-    DT_VERDEFNUM,
-    DT_VERNEED,
-    DT_VERNEEDNUM,
-    DT_VERSYM,
     MAGIC,
     PF_X,
     PT_DYNAMIC,
@@ -33,6 +17,7 @@ from stackproof.linking.elf.layout import (
     ElfSegment,
     Frame,
     ReadableFile,
+    Tag,
     damaged,
     open_frame,
 )
@@ -60,8 +45,8 @@ def read(source: ReadableFile) -> ElfFile:
     frame = open_frame(source)
     dynamic = symbols.dynamic_symbols(frame)
     program = frame.kind == EXECUTABLE or any(s.kind == PT_INTERP for s in frame.segments)
-    flags, flags_1 = frame.one(DT_FLAGS) or 0, frame.one(DT_FLAGS_1) or 0
-    soname = frame.one(DT_SONAME)
+    flags, flags_1 = frame.one(Tag.FLAGS) or 0, frame.one(Tag.FLAGS_1) or 0
+    soname = frame.one(Tag.SONAME)
     return ElfFile(
         bits=frame.bits,
         little_endian=frame.order == "<",
@@ -72,13 +57,13 @@ def read(source: ReadableFile) -> ElfFile:
         dynamic=any(segment.kind == PT_DYNAMIC for segment in frame.segments),
         interpreter=_interpreter(frame),
         soname="" if soname is None else frame.text(soname),
-        needed=_texts(frame, DT_NEEDED),
-        rpath=_path(frame, DT_RPATH),
-        runpath=_path(frame, DT_RUNPATH),
-        filters=_texts(frame, DT_FILTER),
-        auxiliaries=_texts(frame, DT_AUXILIARY),
-        audits=(*_texts(frame, DT_AUDIT), *_texts(frame, DT_DEPAUDIT)),
-        bind_now=bool(flags & _DF_BIND_NOW or flags_1 & _DF_1_NOW or DT_BIND_NOW in frame.dynamic),
+        needed=_texts(frame, Tag.NEEDED),
+        rpath=_path(frame, Tag.RPATH),
+        runpath=_path(frame, Tag.RUNPATH),
+        filters=_texts(frame, Tag.FILTER),
+        auxiliaries=_texts(frame, Tag.AUXILIARY),
+        audits=(*_texts(frame, Tag.AUDIT), *_texts(frame, Tag.DEPAUDIT)),
+        bind_now=bool(flags & _DF_BIND_NOW or flags_1 & _DF_1_NOW or Tag.BIND_NOW in frame.dynamic),
         no_default_libraries=bool(flags_1 & _DF_1_NODEFLIB),
         executable_stack=any(s.kind == PT_GNU_STACK and s.flags & PF_X for s in frame.segments),
         build_id=build_id(frame),
@@ -90,7 +75,7 @@ def read(source: ReadableFile) -> ElfFile:
         copies=tuple(dynamic.copies) if program else (),
         version_needs=version_needs(frame),
         version_definitions=version_definitions(frame),
-        version_table=frame.one(DT_VERSYM) is not None,
+        version_table=frame.one(Tag.VERSYM) is not None,
         mpi_inside=program and symbols.defines_in_full_table(frame, b"MPI_Init"),
     )
 
@@ -101,11 +86,11 @@ def glance(source: ReadableFile) -> Glance:
     It costs a tenth of `read`: symbols are not looked at, only the text of their names.
     """
     frame = open_frame(source)
-    soname = frame.one(DT_SONAME)
+    soname = frame.one(Tag.SONAME)
     return Glance(
         interpreter=_interpreter(frame),
         soname="" if soname is None else frame.text(soname),
-        needed=_texts(frame, DT_NEEDED),
+        needed=_texts(frame, Tag.NEEDED),
         mentions_mpi=b"MPI_" in frame.strings or b"mpi_" in frame.strings,
     )
 
@@ -193,7 +178,7 @@ _BASE, _WEAK = 1, 2
 
 def version_needs(frame: Frame) -> tuple[VersionNeed, ...]:
     """Return the version nodes that must be defined by others."""
-    address, count = frame.one(DT_VERNEED), frame.one(DT_VERNEEDNUM)
+    address, count = frame.one(Tag.VERNEED), frame.one(Tag.VERNEEDNUM)
     if address is None or not count:
         return ()
     table = frame.rest(address, limits.ELF_VERSIONS.bytes)
@@ -225,7 +210,7 @@ def version_needs(frame: Frame) -> tuple[VersionNeed, ...]:
 
 def version_definitions(frame: Frame) -> tuple[VersionDefinition, ...]:
     """Return the version nodes that the object defines."""
-    address, count = frame.one(DT_VERDEF), frame.one(DT_VERDEFNUM)
+    address, count = frame.one(Tag.VERDEF), frame.one(Tag.VERDEFNUM)
     if address is None or not count:
         return ()
     table = frame.rest(address, limits.ELF_VERSIONS.bytes)

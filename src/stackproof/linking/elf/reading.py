@@ -7,14 +7,7 @@ from collections.abc import Collection
 from stackproof.linking.elf import telling, x86
 from stackproof.linking.elf.call_tables import FORTRAN, OTHER
 from stackproof.linking.elf.code import Code
-from stackproof.linking.elf.flow import (
-    CallFlow,
-    Given,
-    Handed,
-    Pointer,
-    State,
-    Value,
-)
+from stackproof.linking.elf.flow import CallFlow, Given, Handed, Pointer, State, Value
 from stackproof.linking.elf.model import EXECUTABLE
 
 ARGUMENTS = (x86.RDI, x86.RSI, x86.RDX, x86.RCX, 8, 9)

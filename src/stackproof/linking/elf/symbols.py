@@ -10,19 +10,7 @@ from collections.abc import Iterator
 from msgspec import Struct, field
 
 from stackproof.core import limits
-from stackproof.linking.elf.layout import (
-    DT_GNU_HASH,
-    DT_HASH,
-    DT_REL,
-    DT_RELA,
-    DT_RELASZ,
-    DT_RELSZ,
-    DT_SYMTAB,
-    DT_VERSYM,
-    Frame,
-    damaged,
-    too_large,
-)
+from stackproof.linking.elf.layout import Frame, Tag, damaged, too_large
 from stackproof.linking.elf.model import HIDDEN, CopiedVariable, Import
 
 _LOCAL, _WEAK = 0, 2
@@ -49,7 +37,7 @@ class Symbols(Struct):
 def dynamic_symbols(frame: Frame) -> Symbols:
     """Return what an object imports and exports, and which variables a program copies."""
     found = Symbols()
-    address = frame.one(DT_SYMTAB)
+    address = frame.one(Tag.SYMTAB)
     if address is None:
         return found
     relocated, copied = _relocated(frame)
@@ -90,7 +78,7 @@ def dynamic_symbols(frame: Frame) -> Symbols:
 
 def defined_functions(frame: Frame) -> dict[int, tuple[str, ...]]:
     """Return the names of the functions that an object exports, by their addresses."""
-    address = frame.one(DT_SYMTAB)
+    address = frame.one(Tag.SYMTAB)
     found: dict[int, tuple[str, ...]] = {}
     for offset, info, _, section, value, _ in _table(frame, address)[0] if address else ():
         if section and info >= 16 and info & 15 == _FUNCTION:
@@ -106,7 +94,7 @@ def _table(frame: Frame, address: int) -> tuple[Iterator[Entry], array[int]]:
         raise too_large(frame.source.name, count * width)
     table = frame.memory(address, count * width)
     versions = array("H")
-    place = frame.one(DT_VERSYM)
+    place = frame.one(Tag.VERSYM)
     versions.frombytes(bytes(2 * count) if place is None else frame.memory(place, 2 * count))
     _swap(frame, versions)
     return _entries(frame, table), versions
@@ -135,10 +123,10 @@ def _count(frame: Frame, address: int, width: int) -> int:
     DT_HASH says so. DT_GNU_HASH tells the last exported one; with none exported, only the section
     headers know, and without those the next table in memory is the limit.
     """
-    place = frame.one(DT_HASH)
+    place = frame.one(Tag.HASH)
     if place is not None and frame.machine not in {22, 0x9026}:  # entries of 8 bytes there
         return frame.unpack("II", frame.memory(place, 8))[1]
-    place = frame.one(DT_GNU_HASH)
+    place = frame.one(Tag.GNU_HASH)
     exported = 0 if place is None else _exported(frame, place)
     return exported or _by_sections(frame, address) or _by_neighbours(frame, address, width)
 
@@ -198,7 +186,7 @@ def _relocated(frame: Frame) -> tuple[frozenset[int], frozenset[int]]:
     bound: set[int] = set()
     copied: set[int] = set()
     letter, shift = ("I", 8) if frame.bits == 32 else ("Q", 32)
-    for table, size, words in ((DT_RELA, DT_RELASZ, 3), (DT_REL, DT_RELSZ, 2)):
+    for table, size, words in ((Tag.RELA, Tag.RELASZ, 3), (Tag.REL, Tag.RELSZ, 2)):
         place, count = frame.one(table), frame.one(size)
         if place is None or not count:
             continue

@@ -11,7 +11,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Sequence
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from stackproof.core import limits
 from stackproof.core.errors import Location, Reason, fail
@@ -155,7 +155,7 @@ class Closure(Struct, kw_only=True):
         elf = self.searcher.view.elf(file)
         more = Closure(
             searcher=self.searcher,
-            objects=[one.copy() for one in self.objects],
+            objects=[structs.replace(one, names={*one.names}) for one in self.objects],
             loader=self.loader,
             _numbers=dict(self._numbers),
             _indexed=self._indexed,

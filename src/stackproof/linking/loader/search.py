@@ -63,19 +63,6 @@ class MappedObject(Struct, kw_only=True):
         """Return its SONAME, or the name of its file without one."""
         return self.elf.soname or posixpath.basename(self.path)
 
-    def copy(self) -> MappedObject:
-        """Return the same object with names of its own."""
-        return MappedObject(
-            number=self.number,
-            path=self.path,
-            file=self.file,
-            elf=self.elf,
-            origin=self.origin,
-            by=self.by,
-            how=self.how,
-            names=set(self.names),
-        )
-
 
 class Fatal(Value):
     """A file that ends the program because it cannot be read as a library."""

@@ -31,7 +31,5 @@ def carrier(words: Words, pair: Pair) -> Carrier | None:
         return None
     first = fit[0].value.split()[0].split("/")[0]
     return Carrier(
-        name=f"UCX's `{fit[0].value}`",
-        medium=medium_of(first, pair.locality),
-        quote=fit[0].quote,
+        name=f"UCX's `{fit[0].value}`", medium=medium_of(first, pair.locality), quote=fit[0].quote
     )

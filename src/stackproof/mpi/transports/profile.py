@@ -130,10 +130,7 @@ def libfabric_of(bill: str) -> Libfabric:
         return Libfabric()
     version, providers = found.popitem()
     return Libfabric(
-        version=version,
-        providers=frozenset(providers),
-        without=frozenset(without),
-        gdrcopy=gdrcopy,
+        version=version, providers=frozenset(providers), without=frozenset(without), gdrcopy=gdrcopy
     )
 
 

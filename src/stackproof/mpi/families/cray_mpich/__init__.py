@@ -29,8 +29,7 @@ CRAY_MPICH = MpiFamily(
     gpu_switches=(GpuSwitch(name="MPICH_GPU_SUPPORT_ENABLED", since=(8, 1)),),
     made_of="mpich",
     marks=LibraryMarks(
-        path=re.compile(r"^/opt/cray/pe/mpich/(?P<release>[^/]+)/"),
-        maker="CRAY MPICH",
+        path=re.compile(r"^/opt/cray/pe/mpich/(?P<release>[^/]+)/"), maker="CRAY MPICH"
     ),
     variable_prefix="MPICH_",
     log=LogForms(

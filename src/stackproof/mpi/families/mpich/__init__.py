@@ -13,21 +13,13 @@ _PATHS = {
     # can leave the node.
     "shm": Forced(
         since=(4,),
-        set={
-            "MPIR_CVAR_NOLOCAL": "0",
-            "MPIR_CVAR_CH4_NETMOD": "ofi",
-            "FI_PROVIDER": "shm",
-        },
+        set={"MPIR_CVAR_NOLOCAL": "0", "MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "shm"},
     ),
     # Seen to send all traffic by the interface named: 4.3.1 and 5.0.2. The wheel of 3.4 is built on
     # ch3, which has no choice of interface.
     "tcp": Forced(
         since=(4,),
-        set={
-            "MPIR_CVAR_NOLOCAL": "1",
-            "MPIR_CVAR_CH4_NETMOD": "ofi",
-            "FI_PROVIDER": "tcp",
-        },
+        set={"MPIR_CVAR_NOLOCAL": "1", "MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp"},
     ),
     # 4.3 is the first whose sources were read for this; older ones mix up messages of cxi and
     # shared memory (known problem K53). docs.cscs.ch, "MPICH"; src/mpid/ch4 and pull request 6435

@@ -17,8 +17,7 @@ _PATHS = {
     # a peer than shared memory: another peer is an error. Leaving the libfabric and UCX components
     # out also makes the start several times faster.
     "shm": Forced(
-        since=(5,),
-        set={"OMPI_MCA_pml": "ob1", "OMPI_MCA_mtl": "^ofi", "OMPI_MCA_btl": "self,sm"},
+        since=(5,), set={"OMPI_MCA_pml": "ob1", "OMPI_MCA_mtl": "^ofi", "OMPI_MCA_btl": "self,sm"}
     ),
     # Seen to send all traffic by the interface named: 4.1.8, 5.0.8 and 5.0.11. It leaves the
     # provider out unless it is named, and asks libfabric for an interface that reaches other nodes.
@@ -30,8 +29,7 @@ _PATHS = {
     # 5 is the first whose sources were read for this; docs.cscs.ch, "OpenMPI".
     "cxi": Forced(since=(5,), set={**_BY_PROVIDER, _PROVIDER: "cxi", "FI_PROVIDER": "cxi"}),
     "lnx": Forced(
-        since=(5,),
-        set={**_BY_PROVIDER, "OMPI_MCA_mtl_ofi_av": "table", _PROVIDER: "{provider}"},
+        since=(5,), set={**_BY_PROVIDER, "OMPI_MCA_mtl_ofi_av": "table", _PROVIDER: "{provider}"}
     ),
 }
 
