@@ -21,8 +21,8 @@ from stackproof.compare import model as compare_model
 from stackproof.core import choices
 from stackproof.core.document import schema
 from stackproof.inject import container as inject_container
+from stackproof.inject.effects import artefact
 from stackproof.inject.effects import container as containers
-from stackproof.inject.effects import levels
 from stackproof.inject.findings import launcher
 from stackproof.knowledge import reference_curves
 from stackproof.linking.loader import machine
@@ -88,7 +88,7 @@ def test_help_imports_the_arguments_of_its_verb_only(command):
         (choices.CONTAINER_FORMS, (*inject_container.FORMS, *inject_container.HOOKS)),
         (choices.LEVELS, machine.LEVELS),
         ((choices.HOOK,), (containers.HOOK,)),
-        ((choices.ARTEFACT_FOLDER,), (levels.ARTEFACT_FOLDER,)),
+        ((choices.ARTEFACT_FOLDER,), (artefact.ARTEFACT_FOLDER,)),
         ((choices.MOST_NODES,), (cluster_model.MAX_NODES,)),
         ((choices.NODE_CPUS,), (SlurmSpec().cpus,)),
     ],

@@ -16,7 +16,8 @@ from need import need
 from packs import MOUNT, Stack
 from stackproof.core import noun
 from stackproof.core.errors import ExitCode, StackproofError
-from stackproof.inject import fabric, site_hook
+from stackproof.inject import site_hook
+from stackproof.inject.eessi import FABRIC_FOLDER
 from stackproof.inject.effects import override, staging
 from stackproof.inject.effects.staging import Injection
 from stackproof.inject.site_hook import Settings, folder_of, parse_settings, render_part, with_part
@@ -108,7 +109,7 @@ def test_libfabric_alone(eessi, capsys):
     outcome, after = eessi.loaded()
     assert outcome.answers["MPI_Init"] == "eessi/lib/libmpi.so.12"
     assert after["libmpi.so.12"] == f"{eessi.place}/lib/libmpi.so.12"
-    assert after["libfabric.so.1"] == f"{eessi.place}/{fabric.FOLDER}/libfabric.so.1"
+    assert after["libfabric.so.1"] == f"{eessi.place}/{FABRIC_FOLDER}/libfabric.so.1"
     assert after["libcxi.so.1"] == f"{eessi.place}/lib/fabric/private/libcxi.so.1"
     assert after["libz.so.1"] == eessi.path("eessi/lib/libz.so.1")
 
@@ -125,7 +126,7 @@ def test_libfabric_of_an_mpi(eessi, capsys):
         assert said in out
     outcome, after = eessi.loaded()
     assert outcome.answers["MPI_Init"] == "eessi/lib/libmpi.so.12"
-    assert after["libfabric.so.1"] == f"{eessi.place}/{fabric.FOLDER}/libfabric.so.1"
+    assert after["libfabric.so.1"] == f"{eessi.place}/{FABRIC_FOLDER}/libfabric.so.1"
 
 
 def test_an_older_libfabric_is_refused(eessi, capsys):

@@ -18,8 +18,7 @@ from msgspec import Struct, field
 
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.value import Value
-from stackproof.inject.delivery import Copied, Delivery
-from stackproof.inject.gathering import Gathered, find_beside, stays
+from stackproof.inject.delivery import Copied, Delivery, Gathered, find_beside, stays
 from stackproof.inject.hook_manifest import Compact, Replaced
 from stackproof.inject.program import configured_for
 from stackproof.inject.replacement import Main, Replacement, libraries_of, part_of

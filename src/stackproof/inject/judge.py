@@ -55,7 +55,6 @@ def gpu_findings(case: InjectionAttempt) -> Iterator[Finding]:
                 cause=Cause.GTL,
                 effect=Effect.NOTE,
                 message=f"`{gtls[runtime]}` is of Cray MPICH; this MPI does not use it",
-                file=case.after.program.path,
                 provider=gtls[runtime],
             )
         if not _knows(case, runtime):
@@ -64,7 +63,6 @@ def gpu_findings(case: InjectionAttempt) -> Iterator[Finding]:
                 effect=Effect.CANNOT_TELL,
                 message=f"the program uses {runtime}, and nothing in this MPI does: buffers in a "
                 "GPU's memory would crash it, buffers of the host work",
-                file=case.after.program.path,
                 provider=main.path,
                 remedy=f"inject an MPI built with {runtime}, unless all buffers are of the host",
             )
@@ -77,7 +75,6 @@ def _gtl_findings(case: InjectionAttempt, runtime: str, gtls: dict[str, str]) ->
             cause=Cause.GTL,
             effect=Effect.FAILS,
             message=f"the program uses {runtime}, and `{other}` is for other GPUs",
-            file=case.after.program.path,
             provider=other,
             remedy="load the GTL for the program's GPUs in its place",
         )
@@ -89,7 +86,6 @@ def _gtl_findings(case: InjectionAttempt, runtime: str, gtls: dict[str, str]) ->
             effect=Effect.STEP if brought else Effect.CANNOT_TELL,
             message=f"the program uses {runtime} and was not linked with Cray MPICH's GTL: buffers "
             "in a GPU's memory need it",
-            file=case.after.program.path,
             provider=brought[0] if brought else "",
             remedy=f"LD_PRELOAD={brought[0]} and MPICH_GPU_SUPPORT_ENABLED=1"
             if brought
@@ -209,7 +205,9 @@ def judge(view: FileView, program: str, replacement: Replacement, question: Ques
         family=main.family.name if main else "",
         way=case.way,
         environment=case.environment(relocated=relocated),
-        findings=tuple(sorted(found, key=_order)),
+        findings=tuple(
+            one if one.file else replace(one, file=program) for one in sorted(found, key=_order)
+        ),
         tree=tree_of(case.after, (replacement.prefix,)),
     )
 

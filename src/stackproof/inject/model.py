@@ -77,9 +77,9 @@ class InjectionVerdict(StrEnum):
 class Finding(Value):
     """One reason: where it shows, and what to do.
 
-    `file` is the object that asks, `provider` the one that should answer; `symbols` are names that
-    share the reason, `version` a version node. `before` says that it is so without the injection
-    already.
+    `file` is the object that asks, by default the program, `provider` the one that should answer;
+    `symbols` are names that share the reason, `version` a version node. `before` says that it is so
+    without the injection already.
     """
 
     cause: Cause

@@ -9,9 +9,8 @@ from collections.abc import Callable, Sequence
 
 from stackproof.core import noun
 from stackproof.inject.cli.words import EXIT_CODES, VERDICT_WORDS
-from stackproof.inject.effects import levels as inject_levels
-from stackproof.inject.effects.artefact import Made
-from stackproof.inject.effects.levels import Ranked
+from stackproof.inject.effects import artefact as artefacts
+from stackproof.inject.effects.artefact import Made, Ranked
 from stackproof.inject.levels import Level, safest
 from stackproof.inject.model import Finding, worst
 from stackproof.inject.options import ArtefactOptions
@@ -19,7 +18,7 @@ from stackproof.inject.options import ArtefactOptions
 
 def run_artefact(asked: ArtefactOptions) -> int:
     """Make an artefact, and print what is in it."""
-    artefact, made = inject_levels.make(asked)
+    artefact, made = artefacts.make(asked)
     output = os.path.abspath(asked.output.rstrip("/"))
     if asked.json:
         variants = [noun.to_data(one) for one in made]

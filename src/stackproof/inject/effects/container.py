@@ -12,10 +12,10 @@ from stackproof.image.container.effects import roots
 from stackproof.inject.artefact import folders_of
 from stackproof.inject.attempt import Question
 from stackproof.inject.container import ANNOTATION, HOOKS, Hook, plan_containing, render
-from stackproof.inject.effects import artefact, levels
+from stackproof.inject.effects import artefact
 from stackproof.inject.effects import named as inject_named
+from stackproof.inject.effects.artefact import Chosen
 from stackproof.inject.effects.check import judge_named, question_of
-from stackproof.inject.effects.levels import Chosen
 from stackproof.inject.effects.wanted import refuse
 from stackproof.inject.judge import judge
 from stackproof.inject.model import Cause, Judgement
@@ -70,7 +70,7 @@ def _asked(options: ContainerOptions) -> Chosen:
             hint="mount it where containers are started, and name that folder; or make a folder "
             f"of it, `unsquashfs -d DIR {options.replacement}`",
         )
-    return levels.choose(held, options.shs, options.level)
+    return artefact.choose(held, options.shs, options.level)
 
 
 def _programs(of: ProgramOptions, binds: Mapping[str, str]) -> list[str]:

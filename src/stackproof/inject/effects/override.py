@@ -15,7 +15,7 @@ from stackproof.core.effects.foreign import folder as foreign_folder
 from stackproof.core.effects.foreign.folder import OpenFolder
 from stackproof.core.errors import Location, Reason, fail
 from stackproof.core.value import Value, replace
-from stackproof.inject import fabric, levels, site_hook
+from stackproof.inject import eessi, levels, site_hook
 from stackproof.inject.attempt import Question
 from stackproof.inject.delivery import Delivery
 from stackproof.inject.eessi import (
@@ -28,9 +28,8 @@ from stackproof.inject.eessi import (
 )
 from stackproof.inject.effects import artefact as artefacts
 from stackproof.inject.effects import known_releases, named, staging, versions
-from stackproof.inject.effects import levels as inject_levels
+from stackproof.inject.effects.artefact import Chosen
 from stackproof.inject.effects.check import machine_of
-from stackproof.inject.effects.levels import Chosen
 from stackproof.inject.effects.staging import Injection
 from stackproof.inject.effects.wanted import Done, ProgramNow, load_programs, refuse
 from stackproof.inject.judge import judge
@@ -118,7 +117,7 @@ def fill_override(options: ApplyOptions) -> Done:
                 return replace(done, notes=(*done.notes, "it was so already: nothing was changed"))
             staged = staging.commit(keep, folder, record)
         taken = tuple(name for name in names if name in has)  # others stay, and were accepted
-        taken = (*taken, fabric.NAME) if offered.alone else taken
+        taken = (*taken, eessi.FABRIC) if offered.alone else taken
 
         def confirm() -> None:
             _verify(programs, taken, target.place, machine_of(options.isa))
@@ -161,7 +160,7 @@ def _offered(options: ApplyOptions) -> _Offered:
     """Return what is named by `--with`: a prefix, an image of ours, or an artefact."""
     text = options.replacement
     if named.is_artefact(text):
-        chosen = inject_levels.choose(artefacts.load(text), options.shs, options.level)
+        chosen = artefacts.choose(artefacts.load(text), options.shs, options.level)
         if chosen.level == "libcxi":
             raise fail(
                 Reason.UNSUPPORTED,
@@ -239,11 +238,11 @@ def _planned(
     machine, view = machine_of(options.isa), offered.view
     names = tuple(dict.fromkeys(name for one in programs for name in one.demand.names))
     if offered.alone:
-        path = fabric.find_fabric(view, offered.replacement, machine)
+        path = eessi.find_fabric(view, offered.replacement, machine)
         with _without(target.place) as bare:
             closures = {one.path: _load(bare, one.path, options) for one in programs}
-        main = fabric.main_of(closures)
-        return fabric.plan_fabric(view, path, main, machine, target.shown)
+        main = eessi.main_of(closures)
+        return eessi.plan_fabric(view, path, main, machine, target.shown)
     chosen = offered.chosen
     if chosen is None:
         carried = "" if offered.stays else target.shown
@@ -387,7 +386,7 @@ def _judged(
                 before=bare,
             )
             for one in programs:
-                below = fabric.FOLDER if offered.alone else ""
+                below = eessi.FABRIC_FOLDER if offered.alone else ""
                 replacement = find_replacement(view, posixpath.join(target.seen[one.path], below))
                 found.append(judge(view, one.path, replacement, question))
         refuse(found, accept_unknown=options.accept_unknown)
@@ -401,5 +400,5 @@ def _verify(
     """Raise `StackproofError` unless the programs take the new files."""
     for one in programs:
         closure = staging.load_again(one.path, machine)
-        asked = tuple(name for name in names if name in one.demand.names or name == fabric.NAME)
+        asked = tuple(name for name in names if name in one.demand.names or name == eessi.FABRIC)
         staging.verify_taken(closure, asked, place)

@@ -54,7 +54,6 @@ def packed_finding(view: FileView, program: MappedObject, cause: Cause) -> Findi
         cause=cause,
         effect=Effect.FAILS,
         message=f"`{folder}` is a pack of stackproof, and this is {what}: it keeps its MPI",
-        file=program.path,
         remedy=_REMEDY,
     )
 
@@ -68,7 +67,6 @@ def start_findings(case: InjectionAttempt) -> Iterator[Finding]:
             cause=Cause.STATIC,
             effect=Effect.FAILS,
             message="the program is linked statically: it runs as it is, with what it has inside",
-            file=program.path,
             remedy="to exchange its MPI, link it dynamically, or build it with the other MPI",
         )
         return
@@ -81,7 +79,6 @@ def start_findings(case: InjectionAttempt) -> Iterator[Finding]:
             effect=Effect.FAILS,
             message=f"the program is for {elf.machine}, and the replacement for {other}"
             + (f" with {bits} bits" if same else ""),
-            file=program.path,
             provider=case.replacement.prefix,
             remedy=f"take a build of the replacement for {elf.machine}",
         )
@@ -91,7 +88,6 @@ def start_findings(case: InjectionAttempt) -> Iterator[Finding]:
             cause=Cause.NO_LOADER,
             effect=Effect.FAILS,
             message=f"its loader `{elf.interpreter}` does not exist",
-            file=program.path,
             provider=elf.interpreter,
             remedy="check it in the root (container) that it is for, with --root",
         )
@@ -100,7 +96,6 @@ def start_findings(case: InjectionAttempt) -> Iterator[Finding]:
             cause=Cause.OTHER_C_LIBRARY,
             effect=Effect.FAILS,
             message="the program is for musl's loader; the replacement is for glibc",
-            file=program.path,
             provider=elf.interpreter,
             remedy="build the program, or its container, on glibc",
         )
@@ -138,7 +133,6 @@ def _no_mpi(closure: Closure) -> Finding:
             cause=Cause.NO_MPI,
             effect=Effect.FAILS,
             message="this is a library of an MPI itself",
-            file=program.path,
             remedy="name a program that uses it",
         )
     own = [name for name in ("MPI_Init", "MPI_Init_thread") if name in program.elf.exports]
@@ -148,7 +142,6 @@ def _no_mpi(closure: Closure) -> Finding:
             effect=Effect.FAILS,
             message="an MPI is linked into the program itself (it defines `MPI_Init`): it "
             "runs with that one",
-            file=program.path,
             symbols=("MPI_Init",),
             remedy="to exchange its MPI, link it with a shared one, or build it with the other MPI",
         )
@@ -167,7 +160,6 @@ def _no_mpi(closure: Closure) -> Finding:
         cause=Cause.NO_MPI,
         effect=Effect.FAILS,
         message="neither the program nor its libraries call MPI",
-        file=program.path,
         remedy="name the program that calls MPI; for a plug-in or a Python module, its `.so` file",
     )
 
@@ -185,7 +177,6 @@ def abi_findings(case: InjectionAttempt) -> Iterator[Finding]:
             cause=Cause.OTHER_ABI,
             effect=Effect.FAILS,
             message=f"parts of the program are compiled for different ABIs ({shown})",
-            file=case.after.program.path,
             remedy="build all of it with one MPI",
             before=True,
         )
@@ -205,7 +196,6 @@ def abi_findings(case: InjectionAttempt) -> Iterator[Finding]:
             effect=Effect.NOTE,
             message="nothing in its code shows the ABI; the name of its MPI library says "
             f"{family.abi}, which fits",
-            file=case.after.program.path,
         )
     elif (
         not demand.abis and family.abi == Abi.OPENMPI and takes_no_handle(case.before, demand.users)
@@ -216,7 +206,6 @@ def abi_findings(case: InjectionAttempt) -> Iterator[Finding]:
             message=f"the program is compiled for {_named(demand.promised)}: none of its files "
             f"takes a handle of Open MPI, which are data of its library; `{main.path}` is "
             f"{family.title} ({main.shown})",
-            file=case.after.program.path,
             provider=main.path,
             remedy=_OF_ITS_ABI,
         )
@@ -226,7 +215,6 @@ def abi_findings(case: InjectionAttempt) -> Iterator[Finding]:
             effect=Effect.CANNOT_TELL,
             message="nothing in its code shows for which ABI it is compiled, and the name of its "
             f"MPI library says {demand.promised or 'nothing'}, not {family.abi}",
-            file=case.after.program.path,
             provider=main.path,
             remedy="find out with which MPI it was built",
         )
@@ -328,7 +316,6 @@ def unjudged_findings(case: InjectionAttempt) -> Iterator[Finding]:
             cause=Cause.NOT_JUDGED,
             effect=Effect.NOTE,
             message=f"not judged: {shown}, which only some fabrics and launchers of an MPI do",
-            file=case.after.program.path,
             symbols=tuple(sorted(names)),
             remedy="try it: `inject prove`",
         )
@@ -336,13 +323,12 @@ def unjudged_findings(case: InjectionAttempt) -> Iterator[Finding]:
 
 def step_findings(case: InjectionAttempt) -> Iterator[Finding]:
     """Yield what must be done besides setting LD_LIBRARY_PATH."""
-    program, way = case.after.program.path, case.way
+    way = case.way
     for link, target in way.links.items():
         yield Finding(
             cause=Cause.ALIAS,
             effect=Effect.STEP,
             message=f"`{posixpath.basename(link)}` must lead to `{target}`",
-            file=program,
             provider=target,
             remedy=f"ln -s {target} {link}, or in another folder that comes first",
         )
@@ -352,7 +338,6 @@ def step_findings(case: InjectionAttempt) -> Iterator[Finding]:
             effect=Effect.STEP,
             message="LD_LIBRARY_PATH is taken away, or comes too late (a DT_RPATH is before it): "
             "only LD_PRELOAD reaches it",
-            file=program,
             remedy=f"LD_PRELOAD={':'.join(way.preload)}",
         )
     if way.name == "rpath":
@@ -363,7 +348,6 @@ def step_findings(case: InjectionAttempt) -> Iterator[Finding]:
             effect=Effect.NOTE,
             message="it asks for no MPI library: whoever opens it opens one first, and finds "
             f"`{way.opened[-1]}` by its name",
-            file=program,
             provider=way.opened[-1],
         )
     prefix = moved_from(case)
@@ -372,7 +356,6 @@ def step_findings(case: InjectionAttempt) -> Iterator[Finding]:
             cause=Cause.RELOCATED,
             effect=Effect.STEP,
             message=f"this Open MPI was configured for `{prefix}` and does not lie there",
-            file=program,
             provider=case.main.path if case.main else "",
             remedy=f"OPAL_PREFIX={case.replacement.home} (and PMIX_PREFIX, PRTE_PREFIX)",
         )
@@ -380,7 +363,6 @@ def step_findings(case: InjectionAttempt) -> Iterator[Finding]:
 
 def _rpath_findings(case: InjectionAttempt, way: Way) -> Iterator[Finding]:
     """Yield that a copy needs another DT_RPATH, and whether there can be such a one."""
-    program = case.after.program.path
     path = unnameable(way.rpath)
     if path:
         yield Finding(
@@ -388,7 +370,6 @@ def _rpath_findings(case: InjectionAttempt, way: Way) -> Iterator[Finding]:
             effect=Effect.FAILS,
             message=f"no list of the loader can name `{path}`: `:` and `;` separate folders, and "
             "something else is put in the place of `$LIB` and its like",
-            file=program,
             remedy="name a link to it, without such signs in its path",
         )
     if case.after.searcher.setting.secure:
@@ -397,14 +378,12 @@ def _rpath_findings(case: InjectionAttempt, way: Way) -> Iterator[Finding]:
             effect=Effect.NOTE,
             message="it is set-user-id, set-group-id or has capabilities: the loader drops "
             "LD_LIBRARY_PATH and LD_PRELOAD for all to whom that gives more rights",
-            file=program,
             remedy="a copy with another DT_RPATH has none of these rights, until they are given",
         )
     yield Finding(
         cause=Cause.RPATH,
         effect=Effect.STEP,
         message="no variable reaches it: the DT_RPATH of a copy must be changed",
-        file=program,
         remedy=f"patchelf --force-rpath --set-rpath {':'.join(way.rpath)}:OLD COPY",
     )
 
@@ -434,7 +413,6 @@ def audit_findings(case: InjectionAttempt) -> Iterator[Finding]:
             cause=Cause.AUDIT,
             effect=Effect.CANNOT_TELL,
             message=f"`{name}` audits the loader, and may have it load other files than these",
-            file=case.after.program.path,
             provider=name,
             remedy="look at what is loaded when it runs: LD_DEBUG=files, or /proc/PID/maps"
             if name in elf.audits

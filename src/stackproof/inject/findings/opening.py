@@ -156,7 +156,6 @@ def nothing_findings(case: InjectionAttempt) -> Iterator[Finding]:
             effect=Effect.FAILS,
             message=f"the program loads nothing of `{case.replacement.prefix}`"
             + (f": `{tool}` is a tool of MPI's profiling interface, and no MPI" if tool else ""),
-            file=case.after.program.path,
             remedy=f"preload it, and name the MPI: --with MPI --env LD_PRELOAD={tool}"
             if tool
             else "check which names it asks for: --tree shows them",
@@ -202,7 +201,6 @@ def _by_its_names(case: InjectionAttempt) -> Finding | None:
             cause=Cause.NOT_INJECTED,
             effect=Effect.FAILS,
             message=f"it opens `{name}` while it runs, and {where}",
-            file=program.path,
             provider=name,
             remedy="put a link of that name to the injected MPI into a folder that comes first"
             if "/" not in name

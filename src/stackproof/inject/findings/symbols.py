@@ -266,7 +266,6 @@ def copy_findings(case: InjectionAttempt) -> Iterator[Finding]:
                     effect=Effect.FAILS if size > copy.size else Effect.CANNOT_TELL,
                     message=f"`{copy.name}` has {copy.size} bytes in the program and {size} in "
                     f"`{loaded.path}`",
-                    file=program.path,
                     provider=loaded.path,
                     symbols=(copy.name,),
                     remedy="build the program against this release",
@@ -291,7 +290,6 @@ def block_findings(case: InjectionAttempt) -> Iterator[Finding]:
                     effect=Effect.NOTE,
                     message=f"the common block `{name}` has {program.elf.objects[name]} bytes in "
                     f"the program and {size} in `{loaded.path}`; only its address counts",
-                    file=program.path,
                     provider=loaded.path,
                     symbols=(name,),
                 )
