@@ -110,7 +110,7 @@ NAMED: dict[str, tuple[str, ...]] = {
         "report/test_report_paths.py::test_hostile_names_of_arms_stay_text",
         "bench/test_path_verdict.py::test_control_characters_are_not_quoted",
         "build/test_containerfile.py::test_hostile_files_arrive_as_they_are",
-        "inject/test_inject_wrapping.py::test_a_name_cannot_leave_the_comment",
+        "inject/test_inject_wrapper.py::test_a_name_cannot_leave_the_comment",
         "mount/test_inspect.py::test_text_of_the_image_does_not_command_the_terminal",
         "cli/test_harmless.py::test_names_of_others_in_what_verbs_say",
         "cli/test_harmless.py::test_a_terminal_gets_our_own_signs_only",

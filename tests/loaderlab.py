@@ -57,3 +57,9 @@ def compare(program, *words, env=None, cwd="/", calls=(), argv=(), secure=False)
     called = {name.removeprefix("via_") for name in calls}
     assert real.done == (not lazy & called), real.error
     return closure, real
+
+
+def checked(lab, *words, calls=(), env=None, cwd="/", name="bin/program", **more):
+    """Compile a program, and compare what is predicted of it with what it does."""
+    program = lab.program(name, calls=calls, **more)
+    return compare(program, *words, env=env, cwd=cwd, calls=calls)

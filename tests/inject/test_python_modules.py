@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from elflab import Lab
-from injectlab import USES_MPICH, USES_OPENMPI, causes, mpich, openmpi
+from injectlab import USES_MPICH, USES_OPENMPI, causes, links_made, mpich, openmpi
 from need import need
 from stackproof.inject import python_script
 from stackproof.inject.effects import check, python_modules
 from stackproof.inject.model import Cause, InjectionVerdict
 from stackproof.inject.options import CheckOptions, ProgramOptions
+from stackproof.inject.python_script import opened_by
 
 WORKS, UNKNOWN = InjectionVerdict.WORKS, InjectionVerdict.UNKNOWN
-FAILS = InjectionVerdict.FAILS
+STEPS, FAILS = InjectionVerdict.STEPS, InjectionVerdict.FAILS
 MODULES = {
     "MPI.mpich.cpython-311-x86_64-linux-gnu.so": USES_MPICH,
     "MPI.openmpi.cpython-311-x86_64-linux-gnu.so": USES_OPENMPI,
@@ -199,3 +202,80 @@ def test_names_of_extensions(name, module) -> None:
 )
 def test_the_script_of_a_command_line(words, expected) -> None:
     assert python_modules.script_in(words) == expected
+
+
+# --------------------------------------------------------------------------------------------------
+# Scripts that open an MPI with ctypes: which one, and what an injection makes of it.
+
+
+@pytest.mark.parametrize(
+    ("text", "opens"),
+    [
+        ("import ctypes\nctypes.CDLL('a', mode=ctypes.RTLD_GLOBAL)", ("a",)),
+        ("from ctypes import CDLL, cdll\nCDLL(None)\nCDLL('a')\ncdll.LoadLibrary('b')", ("a", "b")),
+        ("import ctypes, ctypes.util\nctypes.CDLL(ctypes.util.find_library('mpi'))\nctypes.CDLL('a')", ()),
+        ("import ctypes\nctypes.CDLL('lib' + 'mpi.so')", ()),
+        ("import ctypes\nctypes.CDLL('a')\nctypes.cdll['b']", ()),
+        ("import ctypes\nctypes.CDLL('a')\nctypes.cdll.b", ()),
+        ("import ctypes\nopens = ctypes.CDLL\nopens('b')\nctypes.CDLL('a')", ()),
+        ("from ctypes import CDLL, PyDLL as P\nP('b')\nCDLL('a')", ()),
+        ("import ctypes, mpi4py\nctypes.CDLL('a')", ()),
+        ("import ctypes\nfrom . import b\nctypes.CDLL('a')", ()),
+        ("import ctypes, os\nctypes.CDLL('a')\nos.execv('b', ['b'])", ()),
+        ("import ctypes\nctypes.CDLL('a')\nexec('b')", ()),
+        ("ctypes.CDLL('a'", ()),
+        ("CDLL('a')\0", ()),
+        ("-" * 60_000 + "1", ()),
+        ("'\\d'\nctypes.CDLL(name='a')", ()),
+    ],
+)  # fmt: skip
+def test_what_a_script_opens(text: str, opens: tuple[str, ...]) -> None:
+    assert opened_by(text) == opens
+
+
+SCRIPT = """#!{python}
+import ctypes
+
+mpi = ctypes.CDLL({name!r}, mode=ctypes.RTLD_GLOBAL)
+mpi.MPI_Init.restype = ctypes.c_char_p
+print(mpi.MPI_Init().decode())
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "verdict"),
+    [
+        ("libmpi.so.12", WORKS),
+        ("libmpich.so.12", STEPS),
+        ("OLD/libmpi.so.12", FAILS),
+        ("libmpi.so.40", FAILS),
+        ("libnone.so.1", UNKNOWN),
+    ],
+)
+@pytest.mark.parametrize("how", ["itself", "by a shell"])
+def test_a_script_with_an_mpi(
+    tmp_path: Path, name: str, verdict: InjectionVerdict, how: str
+) -> None:
+    need("gcc")
+    lab = Lab(tmp_path)
+    for folder in ("old", "new"):
+        mpich(lab, folder)
+    path = tmp_path / "script"
+    named = name.replace("OLD", lab.path("old/lib"))
+    path.write_text(SCRIPT.format(python=sys.executable, name=named))
+    path.chmod(0o755)
+    if how == "by a shell":
+        shell = tmp_path / "start"
+        shell.write_text(f'#!/bin/sh\nexec {path} "$@"\n')
+        shell.chmod(0o755)
+        path = shell
+    question = check.question_of(ProgramOptions(), CheckOptions())
+    of = ProgramOptions(programs=(str(path),))
+    ((_, found),) = check.judge_named(of, lab.path("new"), question)
+    assert found.verdict is verdict
+    assert (Cause.OPENED_LATER in causes(found)) is (verdict in {WORKS, STEPS})
+    done = subprocess.run(
+        [str(path)], env=links_made(lab, found), capture_output=True, text=True, timeout=600,
+        check=False,
+    )  # fmt: skip
+    assert (done.stdout == "new/lib/libmpi.so.12\n") is (verdict in {WORKS, STEPS})

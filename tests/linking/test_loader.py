@@ -228,7 +228,7 @@ def test_which_definition_a_plain_reference_takes(indexes, found):
 
 @pytest.mark.parametrize(("minor", "found"), [(None, False), (36, False), (40, False), (41, True)])
 def test_a_library_that_has_lost_its_versions(minor, found):
-    """Of glibc 2.36 and 2.41 the real loader shows it (tests/linking/test_loader_symbols.py)."""
+    """Of glibc 2.36 and 2.41 the real loader shows it (tests/linking/test_loader_real.py)."""
     closure = bound((NEED,), {"exports": {"f": 1}}, minor=minor)
     assert (not list(unbound(closure, Scope(closure)))) == found
     assert missing_nodes(closure) == ()

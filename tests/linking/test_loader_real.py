@@ -13,11 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from loaderlab import compare, predicted
+from loaderlab import checked, compare, predicted
 from need import as_unprivileged, need
+from stackproof.inject.tree import tree_of
 from stackproof.linking.effects.view import this_machine
 from stackproof.linking.loader import Scope, missing_nodes, unbound
 from stackproof.linking.loader.ldcache import parse
+
+
+def in_lib(lab):
+    return [f"-Wl,-rpath,{lab.path('lib')}"]
+
 
 COMBINATIONS = list(
     itertools.product(
@@ -53,8 +59,12 @@ def test_order_of_folders(lab, tag, variable, depth, origin):
 def test_subfolders_of_the_processor(lab, level):
     lab.library("lib/libwanted.so.1", defines=["wanted"])
     lab.library(f"lib/glibc-hwcaps/{level}/libwanted.so.1", defines=["wanted"])
-    program = lab.program(needs=["lib/libwanted.so.1"], calls=["wanted"])
-    compare(program, env={"LD_LIBRARY_PATH": lab.path("lib")}, calls=["wanted"])
+    checked(
+        lab,
+        needs=["lib/libwanted.so.1"],
+        calls=["wanted"],
+        env={"LD_LIBRARY_PATH": lab.path("lib")},
+    )
 
 
 @pytest.mark.parametrize("sub", ["tls", "x86_64", "tls/x86_64", "tls/x86_64/x86_64", "haswell"])
@@ -106,10 +116,7 @@ def test_tokens(lab, word):
     lib_token = predicted("/bin/sh").searcher.interpreter.library_token
     for folder in ("lib", lib_token):
         lab.library(f"{folder}/libwanted.so", defines=["wanted"])
-    program = lab.program(
-        needs=["lib/libwanted.so"], calls=["wanted"], flags=[f"-Wl,-rpath,{word}"]
-    )
-    compare(program, calls=["wanted"])
+    checked(lab, needs=["lib/libwanted.so"], calls=["wanted"], flags=[f"-Wl,-rpath,{word}"])
 
 
 def test_first_soname_wins(lab):
@@ -130,16 +137,24 @@ def test_absolute_need_gives_two_of_one_soname(lab):
     lab.library("a/libsame.so.1", defines=["same"], soname="")
     lab.library("b/libsame.so.1", defines=["same"])
     # Without a SONAME the linker writes down the path that it was given.
-    program = lab.program(needs=["a/libsame.so.1", "b/libsame.so.1"], calls=["same"])
-    compare(program, env={"LD_LIBRARY_PATH": lab.path("b")}, calls=["same"])
+    checked(
+        lab,
+        needs=["a/libsame.so.1", "b/libsame.so.1"],
+        calls=["same"],
+        env={"LD_LIBRARY_PATH": lab.path("b")},
+    )
 
 
 def test_one_file_under_two_names(lab):
     lab.library("lib/libone.so", defines=["one"], soname="libone.so")
     os.symlink("libone.so", lab.path("lib/libtwo.so"))
     lab.library("stub/libtwo.so", defines=["one"], soname="libtwo.so")
-    program = lab.program(needs=["lib/libone.so", "stub/libtwo.so"], calls=["one"])
-    closure, _ = compare(program, env={"LD_LIBRARY_PATH": lab.path("lib")}, calls=["one"])
+    closure, _ = checked(
+        lab,
+        needs=["lib/libone.so", "stub/libtwo.so"],
+        calls=["one"],
+        env={"LD_LIBRARY_PATH": lab.path("lib")},
+    )
     assert (
         sum(
             "lib/lib" in loaded.path and str(lab.folder) in loaded.path
@@ -153,9 +168,7 @@ def test_one_file_under_two_names(lab):
 def test_preload(lab, preload):
     good = lab.library("pre/libpre.so", defines=["wanted"])
     lab.library("lib/libwanted.so", defines=["wanted"])
-    program = lab.program(
-        needs=["lib/libwanted.so"], calls=["wanted"], flags=[f"-Wl,-rpath,{lab.path('lib')}"]
-    )
+    program = lab.program(needs=["lib/libwanted.so"], calls=["wanted"], flags=in_lib(lab))
     words = {"good": good, "missing": "/nowhere/libx.so", "both": f"/nowhere/libx.so:{good}"}
     compare(program, env={"LD_PRELOAD": words[preload]}, calls=["wanted"])
 
@@ -215,8 +228,7 @@ def test_runpath_is_not_handed_on_and_rpath_is(lab):
     lab.library("lib/libmiddle.so", needs=["lib/libleaf.so"], imports=["leaf"])
     for tag, found in (("--enable-new-dtags", False), ("--disable-new-dtags", True)):
         flags = [f"-Wl,{tag},-rpath,{lab.path('lib')}"]
-        program = lab.program(needs=["lib/libmiddle.so"], calls=["via_leaf"], flags=flags)
-        closure, _ = compare(program, calls=["via_leaf"])
+        closure, _ = checked(lab, needs=["lib/libmiddle.so"], calls=["via_leaf"], flags=flags)
         assert bool(closure.missing) is not found
 
 
@@ -229,15 +241,13 @@ def test_runpath_of_a_library_hides_the_rpath_above(lab):
         flags=["-Wl,--enable-new-dtags,-rpath,/nowhere"],
     )
     flags = [f"-Wl,--disable-new-dtags,-rpath,{lab.path('lib')}"]
-    program = lab.program(needs=["lib/libmiddle.so"], calls=["via_leaf"], flags=flags)
-    closure, _ = compare(program, calls=["via_leaf"])
+    closure, _ = checked(lab, needs=["lib/libmiddle.so"], calls=["via_leaf"], flags=flags)
     assert closure.missing
 
 
 def test_no_default_libraries(lab):
     """`-z nodefaultlib`: neither the default folders nor what the cache has of them."""
-    program = lab.program(flags=["-Wl,-z,nodefaultlib"])
-    closure, _ = compare(program)
+    closure, _ = checked(lab, flags=["-Wl,-z,nodefaultlib"])
     assert closure.missing
 
 
@@ -259,7 +269,7 @@ def test_program_with_the_rights_of_another_user(lab):
         "bin/absolute",
         needs=["lib/libwanted.so"],
         calls=["wanted"],
-        flags=[f"-Wl,-rpath,{lab.path('lib')}"],
+        flags=in_lib(lab),
     )
     for path in (program, with_origin, absolute):
         os.chmod(path, 0o4755)
@@ -371,3 +381,134 @@ def test_cache_of_this_machine():
     real = sorted((row.split(" ", 1)[0], row.rsplit("=> ", 1)[1]) for row in rows)
     found = parse(cache.read_bytes(), file=str(cache))
     assert sorted((name, e.path) for name, entries in found.items() for e in entries) == real
+
+
+# --------------------------------------------------------------------------------------------------
+# Functions, variables and versions.
+
+
+@pytest.mark.parametrize("called", [False, True])
+@pytest.mark.parametrize("now", [False, True])
+def test_function_that_nothing_defines(lab, called, now):
+    lab.library("lib/libwanted.so", defines=["here"])
+    stub = lab.library("stub/libwanted.so", defines=["here", "gone"])
+    flags = in_lib(lab)
+    calls = ["here", "gone"] if called else ["here"]
+    declarations = (
+        ""
+        if called
+        else "const char *gone(void); const char *use(int n) { return n ? gone() : 0; }\n"
+    )
+    program = lab.program(needs=[stub], calls=calls, flags=flags, declarations=declarations)
+    env = {}
+    if now:
+        flags = [*flags, "-Wl,-z,now"]
+        source = lab.program(
+            "bin/now",
+            needs=[stub],
+            calls=calls,
+            flags=["-Wl,-z,now", flags[0]],
+            declarations=declarations,
+        )
+        program = source
+    compare(program, env=env, calls=calls)
+
+
+def test_variable_that_nothing_defines(lab):
+    lab.library("lib/libwanted.so", defines=["here"])
+    stub = lab.library("stub/libwanted.so", defines=["here"], data=[("gone", 4)])
+    declarations = "extern int gone[]; int *use(void) { return gone; }\n"
+    flags = in_lib(lab)
+    closure, _ = checked(lab, needs=[stub], calls=["here"], flags=flags, declarations=declarations)
+    assert [entry.name for entry in unbound(closure, Scope(closure))] == ["gone"]
+
+
+def test_weak_reference(lab):
+    lab.library("lib/libwanted.so", defines=["here"])
+    declarations = (
+        "const char *gone(void) __attribute__((weak)); int use(void) { return gone != 0; }\n"
+    )
+    flags = in_lib(lab)
+    checked(lab, needs=["lib/libwanted.so"], calls=["here"], flags=flags, declarations=declarations)
+
+
+OLD = "V_1 { global: here; local: *; };"
+NEW = "V_1 { global: here; local: *; }; V_2 { global: more; } V_1;"
+
+
+@pytest.mark.parametrize("installed", ["old", "new", "none"])
+@pytest.mark.parametrize("uses", [["here"], ["here", "more"]])
+def test_version_nodes(lab, installed, uses):
+    stub = lab.library("stub/libwanted.so", defines=["here", "more"], script=NEW)
+    scripts = {"old": OLD, "new": NEW, "none": None}
+    defines = ["here"] if installed == "old" else ["here", "more"]
+    lab.library("lib/libwanted.so", defines=defines, script=scripts[installed])
+    checked(lab, needs=[stub], calls=uses, flags=in_lib(lab))
+
+
+def test_unversioned_reference_to_a_versioned_library(lab):
+    lab.library("stub/libwanted.so", defines=["here"])
+    lab.library("lib/libwanted.so", defines=["here", "more"], script=NEW)
+    checked(lab, needs=["stub/libwanted.so"], calls=["here"], flags=in_lib(lab))
+
+
+def test_node_moves_to_another_library(lab):
+    """A version need names its library; the symbol may come from any that has the node."""
+    stub = lab.library("stub/libwanted.so", defines=["here", "more"], script=NEW)
+    lab.library(
+        "lib/libwanted.so", defines=["here"], script="V_1 { global: here; local: *; }; V_2 { } V_1;"
+    )
+    lab.library("lib/libmoved.so", defines=["more"], script="V_2 { global: more; local: *; };")
+    checked(lab, needs=[stub, "lib/libmoved.so"], calls=["here", "more"], flags=in_lib(lab))
+
+
+def test_first_definition_wins(lab):
+    lab.library("lib/libone.so", defines=["both"])
+    lab.library("lib/libtwo.so", defines=["both"])
+    for needs in (["lib/libone.so", "lib/libtwo.so"], ["lib/libtwo.so", "lib/libone.so"]):
+        _, real = checked(lab, needs=needs, calls=["both"], flags=in_lib(lab))
+        assert real.answers["both"] == needs[0]
+
+
+@pytest.mark.parametrize(
+    "kind", ["good", "needs-missing", "needs-node", "symbol-gone", "uses-program's"]
+)
+def test_plugins(lab, kind):
+    base = lab.library("lib/libbase.so", defines=["here"], script=OLD)
+    lab.library("stub/libbase.so", defines=["here", "more"], script=NEW)
+    lab.library("stub/libgone.so", defines=["gone"])
+    needs, imports = {
+        "good": (["lib/libbase.so"], ["here"]),
+        "needs-missing": (["stub/libgone.so"], ["gone"]),
+        "needs-node": (["stub/libbase.so"], ["more"]),
+        "symbol-gone": ([], ["nowhere_defined"]),
+        "uses-program's": ([], ["here"]),
+    }[kind]
+    plugin = lab.library("plug/plugin.so", needs=needs, imports=imports, flags=["-Wl,-z,now"])
+    closure, real = checked(
+        lab, plugin, needs=[base], calls=["here"], flags=in_lib(lab), opens=True
+    )
+    opened = closure.opened(plugin, 0)
+    known = len(closure.objects)
+    mine = [e for e in unbound(opened, Scope(opened)) if e.by.number >= known and e.eager]
+    nodes = [m for m in missing_nodes(opened) if m.by.number >= known]
+    assert real.opened == (not (opened.missing or nodes or mine),)
+
+
+@pytest.mark.parametrize("flag", ["-F", "-f"])
+@pytest.mark.parametrize("there", ["before it", "not yet", "after it", "missing"])
+def test_a_filter_stands_behind_what_it_filters(lab, flag, there):
+    """A library may name others whose functions are to be found before its own."""
+    behind = lab.library("lib/libbehind.so", defines=["wanted"], needs=[])
+    if there == "missing":
+        (lab.folder / "lib/libbehind.so").unlink()
+    own = [f"-Wl,{flag},libbehind.so", f"-Wl,-rpath,{lab.path('lib')}"]
+    front = lab.library("lib/libfront.so", defines=["wanted", "other"], flags=own)
+    needs = {"before it": [behind, front], "after it": [front, behind]}.get(there, [front])
+    flags = in_lib(lab)
+    closure, real = checked(lab, needs=needs, calls=["wanted", "other"], flags=flags)
+    if real.started:
+        shown = [line.path for line in tree_of(closure, ()) if not line.again]
+        assert shown.count(lab.path("lib/libbehind.so")) == (there != "missing")
+        by = Path(Scope(closure).provider("wanted").path).name
+        assert by == ("libfront.so" if there == "missing" else "libbehind.so")

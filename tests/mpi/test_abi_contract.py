@@ -36,13 +36,6 @@ PROGRAMS = {
 
 
 @each_family
-def test_attributes(family):
-    assert abi.FAMILIES[family.name] is family
-    assert family.title
-    assert family.abi in set(Abi)
-
-
-@each_family
 def test_its_library_is_told_from_all_others(family):
     for name, library in LIBRARIES.items():
         found = abi.family_of(library)

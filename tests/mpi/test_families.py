@@ -2,9 +2,20 @@ from pathlib import Path
 
 import pytest
 
+from stackproof.core.command import EnvPatch
 from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.noun import from_data, to_data
 from stackproof.mpi import families, transports
 from stackproof.mpi.families import record
+
+COVERS = (
+    "mpi/families/cray_mpich/__init__.py",
+    "mpi/families/intel_mpi/__init__.py",
+    "mpi/families/mpich/__init__.py",
+    "mpi/families/openmpi/__init__.py",
+    "mpi/families/mvapich/__init__.py",
+    "mpi/families/record.py",
+)
 
 CAPTURES = Path(__file__).parents[1] / "captures" / "launch"
 
@@ -63,7 +74,9 @@ def test_only_its_own_family_knows_a_library(family, version):
     assert families.identify(text) == (family, version)
 
 
-@pytest.mark.parametrize("text", ["", "LAM/MPI Version: 7.1", "based on MPICH Version: 3.4"])
+@pytest.mark.parametrize(
+    "text", ["", "\x00\xff nonsense\n", "LAM/MPI Version: 7.1", "based on MPICH Version: 3.4"]
+)
 def test_foreign_library_is_nobodys(text):
     assert families.identify(text) is None
 
@@ -152,3 +165,25 @@ def test_environment_puts_the_tree_before_everything_else():
     env = patch.apply({"PATH": "/usr/bin", "LD_LIBRARY_PATH": "/usr/local/lib"})
     assert env["PATH"] == "/opt/stack/bin:/usr/bin"
     assert env["LD_LIBRARY_PATH"] == "/opt/stack/lib:/usr/local/lib"
+
+
+# --------------------------------------------------------------------------------------------------
+# What every MPI family keeps.
+
+FAMILIES = list(families.REGISTRY.values())
+each_family = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+
+
+@each_family
+def test_an_exact_version_is_asked_for_exactly(family):
+    assert {r.specifier for r in family.wheels("1.2.3")} <= {"==1.2.3"}
+
+
+@each_family
+def test_environment_names_the_prefix_and_nothing_else_absolute(family):
+    patch = family.environment("/mnt/stack")
+    values = [*patch.set.values(), *(e for es in patch.prepend.values() for e in es)]
+    assert values
+    assert all(v == "/mnt/stack" or v.startswith("/mnt/stack/") for v in values)
+    assert "/mnt/stack/bin" in patch.prepend["PATH"]
+    assert from_data(EnvPatch, to_data(patch)) == patch
