@@ -93,7 +93,7 @@ def root_of(lab):
     """Make the folder `root` a place where programs of this machine start; return its path."""
     root = lab.path("root")
     program = lab.program("any", calls=[])
-    closure = load_program(RootView(), program, machine=this_machine(), setting=LoaderSettings())
+    closure = load_program(RootView(), program, machine=this_machine())
     for path in (closure.program.elf.interpreter, *(one.path for one in closure.objects[1:])):
         os.makedirs(root + os.path.dirname(path), exist_ok=True)
         shutil.copy(os.path.realpath(path), root + path)

@@ -81,7 +81,7 @@ def test_what_facts_tell():
         machine="x86_64", level="x86-64-v4", nodes={"LIBCXI": "LIBCXI_1.10", "EFA": "EFA_1.2"},
         asks={"LIBCXI": "/a", "EFA": "/b"}, libraries={"libcxi.so.1": "/a", "libefa.so.1": "/b"},
     )  # fmt: skip
-    releases = Releases(meanings={"LIBCXI_1.10": "Slingshot host software 14.0.0"}, sources={})
+    releases = Releases(meanings={"LIBCXI_1.10": "Slingshot host software 14.0.0"})
     known = Target(name="s", architecture="x86_64", level="x86-64-v3",
                    nodes={"LIBCXI": "LIBCXI_1.8"}, present=frozenset({"libcxi.so.1"}))  # fmt: skip
     found = lacks(needs, known, releases)

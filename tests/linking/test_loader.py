@@ -183,7 +183,7 @@ def test_a_program_that_needs_itself_in_circles():
 def test_musl_is_noticed():
     path = "/lib/ld-musl-x86_64.so.1"
     view = Files({"/bin/p": elf(interpreter=path), path: elf()})
-    closure = load_program(view, "/bin/p", machine=X86, setting=LoaderSettings())
+    closure = load_program(view, "/bin/p", machine=X86)
     assert not closure.searcher.interpreter.glibc
 
 

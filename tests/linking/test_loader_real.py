@@ -266,10 +266,7 @@ def test_program_with_the_rights_of_another_user(lab):
         flags=["-Wl,-rpath,$ORIGIN/../lib"],
     )
     absolute = lab.program(
-        "bin/absolute",
-        needs=["lib/libwanted.so"],
-        calls=["wanted"],
-        flags=in_lib(lab),
+        "bin/absolute", needs=["lib/libwanted.so"], calls=["wanted"], flags=in_lib(lab)
     )
     for path in (program, with_origin, absolute):
         os.chmod(path, 0o4755)

@@ -5,8 +5,9 @@ import pytest
 from stackproof.core.command import EnvPatch
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.core.noun import from_data, to_data
-from stackproof.mpi import families, transports
+from stackproof.mpi import families
 from stackproof.mpi.families import record
+from stackproof.mpi.transports import support
 
 COVERS = (
     "mpi/families/cray_mpich/__init__.py",
@@ -98,8 +99,8 @@ def test_mvapich_takes_a_transport_as_mpich_does_from_release_4_on():
     assert {name: path.set for name, path in mvapich.items()} == {
         name: mpich[name].set for name in ("shm", "tcp", "cxi")
     }
-    assert transports.get("tcp").supports("mvapich", "4.1")
-    assert not transports.get("tcp").supports("mvapich", "2.3.7")
+    assert support.forced("tcp", "mvapich", "4.1")
+    assert not support.forced("tcp", "mvapich", "2.3.7")
 
 
 @pytest.mark.parametrize(

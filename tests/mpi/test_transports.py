@@ -249,6 +249,12 @@ PLACEMENTS = {
 each_transport = pytest.mark.parametrize("name", list(transports.REGISTRY))
 
 
+def can(name, family, version):
+    """Return whether a release of a family can be forced to a transport."""
+    paths = {"matched": ("cxi", "matched"), "auto": ()}.get(name, (name,))
+    return name == "auto" or any(support.forced(path, family, version) for path in paths)
+
+
 def test_unknown_transport_is_unsupported():
     with pytest.raises(StackproofError) as caught:
         transports.get("pigeon")
@@ -275,7 +281,7 @@ def test_a_profile_or_an_error_that_says_which_can(name, family, placement, fabr
         libfabric=CAN_ALL, fabric=fabric, xpmem=False,
     )  # fmt: skip
     cannot = (
-        not transport.supports(family, setup.version)
+        not can(name, family, setup.version)
         or (name == "shm" and placement == "inter")
         or (name == "lnx" and fabric == FabricType.ETHERNET)  # this libfabric cannot, 2.1 can
         or (name in WITHOUT_SLINGSHOT and fabric == FabricType.ETHERNET)
@@ -294,11 +300,6 @@ def test_a_profile_or_an_error_that_says_which_can(name, family, placement, fabr
     # A forced path has settings; only the MPI's own choice may have none.
     assert profile.env.set or name == "auto"
     assert transport.profile(setup) == profile
-
-
-@each_transport
-def test_unknown_family_is_supported_by_auto_alone(name):
-    assert transports.get(name).supports("lam", "7.1") is (name == "auto")
 
 
 @each_transport

@@ -20,7 +20,6 @@ from stackproof.inject.replacement import Main, Replacement, libraries_of, part_
 from stackproof.linking.loader import (
     Closure,
     FileView,
-    LoaderSettings,
     Machine,
     MappedObject,
     elf_at,
@@ -136,7 +135,7 @@ def gather(
     """Return what files and all that they need are, down to glibc; `own` are SONAMEs among them."""
     gathered = Gathered(stays=stays)
     for path in paths:
-        closure = load_program(view, path, machine=machine, setting=LoaderSettings())
+        closure = load_program(view, path, machine=machine)
         # What is copied beside it is found there: Intel's libraries name no folder themselves.
         gathered.take(closure, own)
     return gathered
@@ -221,7 +220,7 @@ def _needs_of_plugin(
     """Return the libraries that a plug-in brings, and why it cannot be taken, empty if it can."""
     more: dict[str, MappedObject] = {}
     try:
-        closure = load_program(view, path, machine=machine, setting=LoaderSettings())
+        closure = load_program(view, path, machine=machine)
     except StackproofError as error:
         return more, error.problems[0].message
     if why := gathered.missing(closure):
@@ -287,7 +286,7 @@ def find_fabric(view: FileView, replacement: Replacement, machine: Machine) -> s
     if FABRIC in replacement.names:
         return replacement.names[FABRIC]
     for main in replacement.mains:
-        closure = load_program(view, main.path, machine=machine, setting=LoaderSettings())
+        closure = load_program(view, main.path, machine=machine)
         found = closure.named(FABRIC)
         if found is not None and found.path.startswith(f"{replacement.prefix}/"):
             return found.path

@@ -71,36 +71,26 @@ class Compact(Value):
 
 def render(compact: Compact) -> str:
     """Return the text; raises `StackproofError` (INVALID_VALUE) for what no line can hold."""
-    text = "".join(f"{line}\n" for line in _lines(compact))
-    return f"{text}crc {zlib.crc32(text.encode()):08x}\n"
-
-
-def _lines(compact: Compact) -> Iterator[str]:
-    yield _HEAD
-    yield _line("name", compact.name)
-    yield _line("place", compact.place)
-    yield _line("machine", str(compact.machine))
-    for key in ("isa", "shs"):
-        if value := getattr(compact, key):
-            yield _line(key, value)
-    for one in compact.replaces:
-        yield _line("replace", one.level, one.name, one.file)
-    for name, abi in compact.abis.items():
-        yield _line("abi", name, abi)
-    yield from _lists("lacks", compact.lacks)
-    yield from _lists("provides", compact.provides)
-    for name in compact.parts:
-        yield _line("part", name)
-    yield from _lists("needs", compact.needs)
+    lines = [_HEAD, *(_line(*row) for row in _rows(compact))]
     for level, values in compact.environment.items():
         for name, value in values.items():
             if not _TEXT.fullmatch(value):
                 raise _unfit(value)
-            yield f"{_line('env', level, name)} {value}"
+            lines.append(f"{_line('env', level, name)} {value}")
+    text = "".join(f"{line}\n" for line in lines)
+    return f"{text}crc {zlib.crc32(text.encode()):08x}\n"
 
 
-def _lists(key: str, lists: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
-    return (_line(key, name, *words) for name, words in lists.items())
+def _rows(compact: Compact) -> Iterator[tuple[str, ...]]:
+    """Yield the words of all lines but those of variables."""
+    single = {key: str(getattr(compact, key)) for key in ("name", "place", "machine", "isa", "shs")}
+    yield from ((key, value) for key, value in single.items() if value or key in {"name", "place"})
+    yield from (("replace", one.level, one.name, one.file) for one in compact.replaces)
+    yield from (("abi", *pair) for pair in compact.abis.items())
+    yield from (("lacks", name, *words) for name, words in compact.lacks.items())
+    yield from (("provides", name, *nodes) for name, nodes in compact.provides.items())
+    yield from (("part", name) for name in compact.parts)
+    yield from (("needs", name, *nodes) for name, nodes in compact.needs.items())
 
 
 def _line(*words: str) -> str:
@@ -136,23 +126,21 @@ def parse(text: str, *, file: str) -> Compact:
         return {name: tuple(words) for name, *words in rows.get(key, ())}
 
     try:
-        single = {key: rows[key][0][0] for key in ("name", "place", "machine")}
         optional = {key: rows[key][0][0] for key in ("isa", "shs") if key in rows}
         environment: dict[str, dict[str, str]] = {}
         for level, name, *words in rows.get("env", ()):
             environment.setdefault(level, {})[name] = " ".join(words)
-        replaces = [
-            Replaced(level=level, name=name, file=path)
-            for level, name, path in rows.get("replace", ())
-        ]
         return Compact(
-            name=single["name"],
-            place=single["place"],
-            machine=int(single["machine"]),
+            name=rows["name"][0][0],
+            place=rows["place"][0][0],
+            machine=int(rows["machine"][0][0]),
             **optional,
             abis={name: words[0] for name, words in lists("abi").items()},
             lacks=lists("lacks"),
-            replaces=tuple(replaces),
+            replaces=tuple(
+                Replaced(level=level, name=name, file=path)
+                for level, name, path in rows.get("replace", ())
+            ),
             provides=lists("provides"),
             parts=tuple(name for (name,) in rows.get("part", ())),
             needs=lists("needs"),

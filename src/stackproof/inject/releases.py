@@ -29,7 +29,6 @@ class Releases(Value):
     """
 
     meanings: dict[str, str]
-    sources: dict[str, str]
     values: tuple[KnownValue, ...] = ()
     systems: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
@@ -113,20 +112,18 @@ def parse_releases(document: Document) -> Releases:
     if found:
         raise StackproofError(*found)
     meanings = {}
-    sources = {}
     for library in document.data["libraries"]:
         for entry in library["nodes"]:
             meanings[entry["node"]] = f"{library['name']} {entry['release']}"
-            sources[entry["node"]] = document.data["sources"][library["source"]]["url"]
     systems = {
         (name, entry["release"]): entry["glibc"]
         for family in document.data.get("systems", ())
         for name in family["names"]
         for entry in family["glibc"]
     }
-    return Releases(meanings=meanings, sources=sources, systems=systems)
+    return Releases(meanings=meanings, systems=systems)
 
 
 def nothing_known() -> Releases:
     """Return what those know who have no document at hand: no node has a meaning."""
-    return Releases(meanings={}, sources={})
+    return Releases(meanings={})

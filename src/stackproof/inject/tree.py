@@ -83,7 +83,8 @@ def render(lines: Sequence[TreeLine]) -> list[str]:
     letters: dict[str, str] = {}
     for line in lines:
         if line.root and line.root not in letters:
-            letters[line.root] = _letter(len(letters))
+            number = len(letters)
+            letters[line.root] = chr(ord("A") + number) if number < 26 else f"#{number}"
     rows = []
     for line in lines:
         mark = letters.get(line.root, "!")
@@ -97,7 +98,3 @@ def _short(how: str) -> str:
     """Return the reason with the bare name of the object that it is about."""
     reason, found, path = how.partition(" of ")
     return f"{reason} of {posixpath.basename(path)}" if found else how
-
-
-def _letter(number: int) -> str:
-    return chr(ord("A") + number) if number < 26 else f"#{number}"

@@ -37,7 +37,7 @@ from stackproof.inject.options import ApplyOptions
 from stackproof.inject.replacement import Main, Replacement, find_replacement
 from stackproof.inject.site_hook import Settings
 from stackproof.linking.effects.view import RootView
-from stackproof.linking.loader import Closure, LoaderSettings, Machine, load_program
+from stackproof.linking.loader import Machine, load_program
 from stackproof.mpi import abi
 
 _LOCK_S = 10.0
@@ -240,7 +240,7 @@ def _planned(
     if offered.alone:
         path = eessi.find_fabric(view, offered.replacement, machine)
         with _without(target.place) as bare:
-            closures = {one.path: _load(bare, one.path, options) for one in programs}
+            closures = {one.path: load_program(bare, one.path, machine=machine) for one in programs}
         main = eessi.main_of(closures)
         return eessi.plan_fabric(view, path, main, machine, target.shown)
     chosen = offered.chosen
@@ -273,10 +273,6 @@ def _without(place: str) -> Iterator[RootView]:
     """Give a view in which an override folder is empty, as without any injection."""
     with tempfile.TemporaryDirectory(prefix="stackproof-empty-") as empty:
         yield RootView("/", {place: empty})
-
-
-def _load(view: RootView, path: str, options: ApplyOptions) -> Closure:
-    return load_program(view, path, machine=machine_of(options.isa), setting=LoaderSettings())
 
 
 def _settings(

@@ -15,7 +15,7 @@ from stackproof.inject.model import Judgement
 from stackproof.inject.options import ApplyOptions
 from stackproof.inject.program import Demand, demand_of
 from stackproof.linking.effects.view import RootView
-from stackproof.linking.loader import Closure, LoaderSettings, load_program
+from stackproof.linking.loader import Closure, load_program
 
 
 class ProgramNow(Value):
@@ -49,9 +49,7 @@ def load_programs(options: ApplyOptions) -> list[ProgramNow]:
             )
         view = RootView()
         for path in named.programs_of(place, view):
-            closure = load_program(
-                view, path, machine=machine_of(options.isa), setting=LoaderSettings()
-            )
+            closure = load_program(view, path, machine=machine_of(options.isa))
             found.append(ProgramNow(path=path, closure=closure, demand=demand_of(view, closure)))
     return found
 

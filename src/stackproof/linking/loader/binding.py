@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stackproof.core.value import Value
-from stackproof.linking.elf import HIDDEN, ElfFile, Import, VersionNeed
+from stackproof.linking.elf import HIDDEN, ElfFile, VersionNeed
 from stackproof.linking.loader.closure import Closure
 from stackproof.linking.loader.search import MappedObject
 
@@ -172,13 +172,9 @@ def unbound_of(loaded: MappedObject, scope: Scope) -> Iterator[Unbound]:
                 by=loaded,
                 name=wanted.name,
                 version=need.name if need else "",
-                eager=_is_eager(loaded.elf, wanted),
+                eager=wanted.eager or loaded.elf.bind_now,
                 other_versions=scope.all_with(wanted.name),
             )
     for copy in loaded.elf.copies:
         if scope.source_of_copy(copy.name) is None:
             yield Unbound(by=loaded, name=copy.name, version="", eager=True)
-
-
-def _is_eager(elf: ElfFile, wanted: Import) -> bool:
-    return wanted.eager or elf.bind_now

@@ -229,10 +229,13 @@ def _put_before(loaded: MappedObject, found: MappedObject | None, order: list[in
     order.insert(order.index(loaded.number) + (loaded.number == 0), found.number)
 
 
+_WITHOUT_VARIABLES = LoaderSettings()
+
+
 def load_program(
-    view: FileView, path: str, *, machine: Machine, setting: LoaderSettings
+    view: FileView, path: str, *, machine: Machine, setting: LoaderSettings = _WITHOUT_VARIABLES
 ) -> Closure:
-    """Return what a program loads when it is started with `setting`.
+    """Return what a program loads when it is started with `setting`, by default without variables.
 
     A library in the place of a program is taken as one, with the machine's usual loader. Raises
     `StackproofError`: FILE_MISSING, NOT_ELF, ELF_DAMAGED, TOO_LARGE.

@@ -18,7 +18,7 @@ from msgspec import Struct, field
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.core.value import Value
 from stackproof.linking.elf import ElfFile
-from stackproof.linking.loader.ldcache import CacheEntry, File, FileView
+from stackproof.linking.loader.ldcache import File, FileView
 from stackproof.linking.loader.machine import Interpreter, Machine, hwcaps
 
 _TOKEN = re.compile(r"\$(?:\{(ORIGIN|LIB|PLATFORM)\}|(ORIGIN|LIB|PLATFORM)(?![A-Za-z0-9_]))")
@@ -174,20 +174,13 @@ class Searcher(Value):
         entries = self.view.cache(self.interpreter.cache).get(name, ())
         flags = _CACHE_FLAGS.get(self.machine.architecture)
         fit = [e for e in entries if flags is None or e.flags in {flags, 1}]
-        usable = [e for e in fit if not e.hwcap and self._uses(e)]
-        usable.sort(key=lambda entry: self._rank(entry.subfolder))
-        if not usable:
+        order = (*hwcaps(self.machine), "")
+        usable = [e for e in fit if not e.hwcap and e.subfolder in order]
+        best = min(usable, key=lambda entry: order.index(entry.subfolder), default=None)
+        if best is None:
             return ""
-        path = usable[0].path
-        inside = posixpath.dirname(path) in self.interpreter.folders
-        return "" if without_defaults and inside else path
-
-    def _uses(self, entry: CacheEntry) -> bool:
-        return not entry.subfolder or entry.subfolder in hwcaps(self.machine)
-
-    def _rank(self, subfolder: str) -> int:
-        order = hwcaps(self.machine)
-        return order.index(subfolder) if subfolder in order else len(order)
+        inside = posixpath.dirname(best.path) in self.interpreter.folders
+        return "" if without_defaults and inside else best.path
 
     def _open(self, path: str, how: str) -> Hit | Fatal | None:
         """Return what opening a path gives: a library, nothing, or the end of the program."""

@@ -84,14 +84,13 @@ def _profile_matched(setup: Setup) -> Profile:
 
 
 CXI = Transport(
-    name=_CXI, title="Slingshot", profile=_profile_cxi, judge=judge_cxi, paths=(_CXI,)
+    name=_CXI, title="Slingshot", profile=_profile_cxi, judge=judge_cxi,
 )  # fmt: skip
 MATCHED = Transport(
     name=_MATCHED,
     title="Slingshot with the vendor's settings",
     profile=_profile_matched,
     judge=judge_cxi,
-    paths=(_CXI, _MATCHED),
 )
 
 

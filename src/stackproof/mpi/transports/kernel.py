@@ -63,9 +63,7 @@ def judge_shm(found: Traffic, _: Case) -> tuple[State, str]:
     return State.UNKNOWN, "there was other traffic"
 
 
-SHM = Transport(
-    name="shm", title="shared memory", profile=_profile_shm, judge=judge_shm, paths=("shm",)
-)
+SHM = Transport(name="shm", title="shared memory", profile=_profile_shm, judge=judge_shm)
 
 
 def _profile_tcp(setup: Setup) -> Profile:
@@ -106,7 +104,7 @@ def judge_tcp(found: Traffic, case: Case) -> tuple[State, str]:
     return (State.BAD, fault) if fault else (State.OK, "TCP")
 
 
-TCP = Transport(name="tcp", title="TCP", profile=_profile_tcp, judge=judge_tcp, paths=("tcp",))
+TCP = Transport(name="tcp", title="TCP", profile=_profile_tcp, judge=judge_tcp)
 
 
 def _fault(found: Traffic, placement: Placement) -> str | None:

@@ -84,13 +84,7 @@ def _judge(found: Traffic, case: Case) -> tuple[State, str]:
     return state, what
 
 
-LNX = Transport(
-    name="lnx",
-    title="lnx (shared memory and network)",
-    profile=_profile,
-    judge=_judge,
-    paths=("lnx",),
-)
+LNX = Transport(name="lnx", title="lnx (shared memory and network)", profile=_profile, judge=_judge)
 
 
 def _links(network: str, nics: int, release: tuple[int, ...]) -> str:

@@ -21,22 +21,13 @@ class Transport(Value):
     `profile` gives the variables that force it, and what shows that it was taken; it raises
     `StackproofError` (UNSUPPORTED) when versions, fabric, memory or placement cannot do it, and
     says which can. `judge` answers, with words, whether messages took it, by the bytes that were
-    counted; None where any path is right. `paths` are its names in records of families.
+    counted; None where any path is right.
     """
 
     name: str
     title: str
     profile: Callable[[Setup], Profile]
     judge: Callable[[Traffic, Case], tuple[State, str]] | None = None
-    paths: tuple[str, ...] = ()
-
-    def supports(self, family: str, version: str) -> bool:
-        """Return whether this release of a family was seen to obey, or is newer than one that was.
-
-        Every MPI has a choice of its own.
-        """
-        found = any(forced(path, family, version) for path in self.paths)
-        return found or self.judge is None
 
     def check(self, output: Output, case: Case) -> Check:
         """Return whether the messages took the path, by the bytes that were counted."""
