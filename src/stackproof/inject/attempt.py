@@ -1,4 +1,4 @@
-"""What is asked of an injection, and one attempt at it: what findings are about."""
+"""A question about an injection, and one attempt at it: the subject of findings."""
 
 from __future__ import annotations
 

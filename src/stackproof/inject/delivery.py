@@ -1,4 +1,4 @@
-"""What is put into a folder for an injection: for programs on disk, for EESSI, for an artefact.
+"""The content of a folder for an injection: for programs on disk, for EESSI, for an artefact.
 
 A judgement becomes the files that start a program with its replacement: a script, links, a copy.
 """
@@ -36,7 +36,7 @@ class Copied(Value):
 
 
 class Delivery(Value):
-    """What a folder is filled with, by paths below it.
+    """The content of a folder, by paths below it.
 
     `links` maps a path to the text of the link, `scripts` to the text of a program, `trees` to
     files and folders that are copied as they are. `left` are names that stay those of the program's

@@ -47,7 +47,7 @@ def seal(
     ]  # fmt: skip
     for options in filter(None, calls):
         run.check(Command(argv=("patchelf", *options, path), timeout_s=_TOOL_TIMEOUT_S))
-    wanted = replace(
+    expected = replace(
         before,
         soname=soname or before.soname,
         needed=(*([asks] if asks else []), *(new.get(name, name) for name in before.needed)),
@@ -59,7 +59,7 @@ def seal(
         runpath=None,
     )
     after = read(path)
-    if any(getattr(wanted, word) != getattr(after, word) for word in _KEPT):
+    if any(getattr(expected, word) != getattr(after, word) for word in _KEPT):
         raise fail(
             Reason.BUILD_FAILED,
             "patchelf changed more, or less, than names and the search path",

@@ -63,7 +63,7 @@ class FileView(Protocol):
 
 
 def elf_at(view: FileView, path: str) -> ElfFile | None:
-    """Return what an ELF file at a path says, None where nothing or no such file is there."""
+    """Return the ELF file at a path, None where nothing or no such file is there."""
     file = view.look(path)
     try:
         return view.elf(file) if file else None
