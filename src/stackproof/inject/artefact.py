@@ -18,7 +18,7 @@ from msgspec import Struct, field
 
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.value import Value
-from stackproof.inject.delivery import Copied, Delivery, Gathered, find_beside, stays
+from stackproof.inject.delivery import Copied, Gathered, InjectionDelivery, find_beside, stays
 from stackproof.inject.hook_manifest import Compact, Replaced
 from stackproof.inject.program import configured_for
 from stackproof.inject.replacement import Main, Replacement, libraries_of, part_of
@@ -73,7 +73,7 @@ class ArtefactRequest(Value):
 
 def plan_artefact(
     view: FileView, replacement: Replacement, wish: ArtefactRequest
-) -> tuple[Delivery, Compact]:
+) -> tuple[InjectionDelivery, Compact]:
     """Return how a prefix becomes a variant of an artefact, and what a hook is told of that.
 
     Raises `StackproofError` with all that is in the way: NO_FABRIC when the prefix has nothing that
@@ -106,7 +106,7 @@ def plan_artefact(
         environment["libfabric"] = {"FI_PROVIDER_PATH": f"{wish.place}/provider"}
         told["FI_PROVIDER_PATH"] = f"{wish.place}/{PRIVATE}/provider"
     environment = {level: values for level, values in environment.items() if level in have}
-    delivery = Delivery(
+    delivery = InjectionDelivery(
         copies=parts,
         trees=trees,
         left=tuple(sorted(work.gathered.left)),

@@ -35,7 +35,7 @@ class Copied(Value):
     asks: str = ""
 
 
-class Delivery(Value):
+class InjectionDelivery(Value):
     """The content of a folder, by paths below it.
 
     `links` maps a path to the text of the link, `scripts` to the text of a program, `trees` to
@@ -53,7 +53,9 @@ class Delivery(Value):
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-def plan_wrapping(judgement: Judgement, place: str, old_rpath: str) -> tuple[str, Delivery]:
+def plan_wrapping(
+    judgement: Judgement, place: str, old_rpath: str
+) -> tuple[str, InjectionDelivery]:
     """Return what is started in the place of a program, and what the folder `place` gets for it.
 
     `old_rpath` is what the program has. It is copied where no variable reaches it. Lists that are
@@ -74,7 +76,7 @@ def plan_wrapping(judgement: Judgement, place: str, old_rpath: str) -> tuple[str
         rpath = ":".join((*folders, *((old,) if old else ())))
         copies = (Copied(source=program, target=target, rpath=rpath),)
         program = posixpath.join(place, target)
-    return program, Delivery(
+    return program, InjectionDelivery(
         copies=copies,
         links={
             posixpath.join("aliases", posixpath.basename(link)): target

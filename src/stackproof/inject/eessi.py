@@ -14,7 +14,14 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
-from stackproof.inject.delivery import Copied, Delivery, Gathered, find_beside, problem, stays
+from stackproof.inject.delivery import (
+    Copied,
+    Gathered,
+    InjectionDelivery,
+    find_beside,
+    problem,
+    stays,
+)
 from stackproof.inject.program import configured_for
 from stackproof.inject.replacement import Main, Replacement, libraries_of, part_of
 from stackproof.linking.loader import (
@@ -90,7 +97,7 @@ def plan_filling(
     names: Sequence[str],
     machine: Machine,
     carried: str = "",
-) -> Delivery:
+) -> InjectionDelivery:
     """Return which files an override folder gets, and where; `names` are what programs ask for.
 
     Every library of the MPI is taken: one that stays behind would meet one of another release.
@@ -119,7 +126,7 @@ def plan_filling(
     ]
     copies = (*_copies(got.found, own), *plugins, *starters)
     environment = _environment(view, replacement, got.found, carried)
-    return Delivery(
+    return InjectionDelivery(
         copies=tuple(sorted(copies, key=lambda one: one.target)),
         links={"lib64": "lib", **aliases(view, replacement, names)},
         trees=_read(view, replacement.home) if carried and environment else {},
@@ -327,7 +334,7 @@ def main_of(closures: Mapping[str, Closure]) -> MappedObject:
 
 def plan_fabric(
     view: FileView, path: str, main: MappedObject, machine: Machine, carried: str
-) -> Delivery:
+) -> InjectionDelivery:
     """Return what an override folder gets for the libfabric at a path; `carried` is that folder.
 
     Raises `StackproofError` (INJECTION_FAILS) with all that is in the way.
@@ -352,7 +359,7 @@ def plan_fabric(
     looks = ":".join(("$ORIGIN/fabric", *_own_folders(main)))
     copies.append(Copied(source=main.file.path, target=f"lib/{name}", rpath=looks, asks=FABRIC))
     provider = f"{carried}/{FABRIC_FOLDER}/{PRIVATE}/libfabric"
-    return Delivery(
+    return InjectionDelivery(
         copies=tuple(sorted((*copies, *plugins), key=lambda one: one.target)),
         links={"lib64": "lib"},
         left=tuple(sorted(got.left)),

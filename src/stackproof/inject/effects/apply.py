@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from stackproof.core.errors import Location, Reason, fail
 from stackproof.inject.attempt import Question
-from stackproof.inject.delivery import Delivery, plan_wrapping
+from stackproof.inject.delivery import InjectionDelivery, plan_wrapping
 from stackproof.inject.effects import known_releases, named, override, staging, versions
 from stackproof.inject.effects.check import machine_of
 from stackproof.inject.effects.staging import Injection
@@ -77,7 +77,7 @@ def _wrapped(options: ApplyOptions, scripts: str) -> Done:
     question = Question(machine=machine_of(options.isa), releases=known_releases.load_releases)
     judgements = [judge(view, one.path, replacement, question) for one in programs]
     refuse(judgements, accept_unknown=options.accept_unknown)
-    wrapped: list[tuple[str, Delivery]] = []
+    wrapped: list[tuple[str, InjectionDelivery]] = []
     for one, judgement in zip(programs, judgements, strict=True):
         main = one.closure.program
         if judgement.way.rpath and main.file.set_id:
@@ -119,7 +119,9 @@ def _injected(judgement: Judgement, replacement: Replacement) -> frozenset[str]:
 
 
 def _verify_wrapped(
-    wrapped: Sequence[tuple[str, Delivery]], wanted: Sequence[frozenset[str]], machine: Machine
+    wrapped: Sequence[tuple[str, InjectionDelivery]],
+    wanted: Sequence[frozenset[str]],
+    machine: Machine,
 ) -> None:
     """Raise `StackproofError` unless the loader takes what was said to be taken."""
     for (program, delivery), files_wanted in zip(wrapped, wanted, strict=True):

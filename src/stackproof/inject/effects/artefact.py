@@ -19,7 +19,7 @@ from stackproof.image.effects import image_file
 from stackproof.inject import hook_manifest
 from stackproof.inject.artefact import ArtefactRequest, is_machines, plan_artefact
 from stackproof.inject.attempt import Question
-from stackproof.inject.delivery import Delivery
+from stackproof.inject.delivery import InjectionDelivery
 from stackproof.inject.effects import named, versions
 from stackproof.inject.effects import staging as inject_staging
 from stackproof.inject.effects.check import machine_of
@@ -116,7 +116,7 @@ def _found(view: RootView, place: NamedPath) -> Replacement:
 
 def _plan(
     view: RootView, replacement: Replacement, wish: ArtefactRequest
-) -> tuple[Delivery, Compact]:
+) -> tuple[InjectionDelivery, Compact]:
     """Return the plan; private names hold a hash of all that is copied."""
     delivery, _ = plan_artefact(view, replacement, wish)
     total = hashlib.sha256()
@@ -135,7 +135,7 @@ def _copy_bill(view: RootView, places: Sequence[str], folder: str) -> None:
             return
 
 
-def _libcxi(view: RootView, delivery: Delivery) -> str:
+def _libcxi(view: RootView, delivery: InjectionDelivery) -> str:
     """Return the newest node of the libcxi that a variant is made with."""
     for part in delivery.copies:
         if os.path.basename(part.source).startswith("libcxi.so"):
@@ -144,7 +144,7 @@ def _libcxi(view: RootView, delivery: Delivery) -> str:
     return ""
 
 
-def _verify(folder: str, wish: ArtefactRequest, delivery: Delivery) -> None:
+def _verify(folder: str, wish: ArtefactRequest, delivery: InjectionDelivery) -> None:
     """Raise `StackproofError` unless everything is found, and in the artefact."""
     view = RootView()
     for part in delivery.copies:
@@ -163,7 +163,7 @@ def _verify(folder: str, wish: ArtefactRequest, delivery: Delivery) -> None:
                 raise _lacks(path, f"the loader takes `{found}` for `{name}`")
 
 
-def _tag(delivery: Delivery) -> str:
+def _tag(delivery: InjectionDelivery) -> str:
     """Return the tag of the private names; a text that no name has where there is none."""
     for part in delivery.copies:
         head, found, tail = os.path.basename(part.target).rpartition("-sp")

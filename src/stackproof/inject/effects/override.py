@@ -17,7 +17,7 @@ from stackproof.core.errors import Location, Reason, fail
 from stackproof.core.value import Value, replace
 from stackproof.inject import eessi, levels, site_hook
 from stackproof.inject.attempt import Question
-from stackproof.inject.delivery import Delivery
+from stackproof.inject.delivery import InjectionDelivery
 from stackproof.inject.eessi import (
     HOME,
     PRIVATE,
@@ -233,7 +233,7 @@ def _target(software: str, family: str, variant: str, programs: Sequence[Program
 
 def _planned(
     options: ApplyOptions, offered: _Offered, programs: Sequence[ProgramNow], target: _Target
-) -> Delivery:
+) -> InjectionDelivery:
     """Return what the folder is filled with."""
     machine, view = machine_of(options.isa), offered.view
     names = tuple(dict.fromkeys(name for one in programs for name in one.demand.names))
@@ -251,14 +251,14 @@ def _planned(
         return replace(filling, environment=told)
     parts = {"lib": "mpi", "private": "private", HOME: HOME}
     trees = {below: os.path.join(chosen.folder, name) for below, name in parts.items()}
-    return Delivery(
+    return InjectionDelivery(
         trees={below: folder for below, folder in trees.items() if view.listing(folder)},
         links={"lib64": "lib", **aliases(view, offered.replacement, names)},
         environment=levels.environment_in(chosen.compact, target.shown),
     )
 
 
-def _providers(filling: Delivery, shown: str) -> dict[str, str]:
+def _providers(filling: InjectionDelivery, shown: str) -> dict[str, str]:
     """Return where a libfabric that was moved finds its plug-ins: it looks nowhere beside itself.
 
     EESSI's module may name the folder of its own libfabric, whose plug-ins are of another release.
@@ -276,7 +276,7 @@ def _without(place: str) -> Iterator[RootView]:
 
 
 def _settings(
-    options: ApplyOptions, offered: _Offered, filling: Delivery, target: _Target
+    options: ApplyOptions, offered: _Offered, filling: InjectionDelivery, target: _Target
 ) -> Settings:
     """Return what the site's hook sets when the MPI's module is loaded."""
     paths: tuple[str, ...] = ()
@@ -322,12 +322,12 @@ def _read_hook(folder: OpenFolder, name: str) -> tuple[str, int]:
     return content.decode(errors="surrogateescape"), mode
 
 
-def _listed(filling: Delivery) -> tuple[str, ...]:
+def _listed(filling: InjectionDelivery) -> tuple[str, ...]:
     copies = {one.target: one.source for one in filling.copies} | dict(filling.trees)
     return tuple(f"{target} <- {source}" for target, source in sorted(copies.items()))
 
 
-def _notes(filling: Delivery, offered: _Offered, options: ApplyOptions) -> tuple[str, ...]:
+def _notes(filling: InjectionDelivery, offered: _Offered, options: ApplyOptions) -> tuple[str, ...]:
     notes = []
     if offered.alone:
         notes.append(

@@ -22,7 +22,7 @@ from stackproof.core import limits, noun
 from stackproof.core.effects import files
 from stackproof.core.errors import Location, Reason, fail
 from stackproof.core.value import Value, replace
-from stackproof.inject.delivery import Delivery
+from stackproof.inject.delivery import InjectionDelivery
 from stackproof.inject.effects import named, versions
 from stackproof.inject.effects.versions import Before, Keep
 from stackproof.linking.effects import runpath
@@ -60,7 +60,7 @@ class Staged(Value):
     record: Injection
 
 
-def fill(delivery: Delivery, folder: str, view: RootView) -> Mapping[str, str]:
+def fill(delivery: InjectionDelivery, folder: str, view: RootView) -> Mapping[str, str]:
     """Fill a folder, and return the digests of what was copied, by where to.
 
     The copies are read again: but for names that were asked for, their names, needs and exports
