@@ -37,7 +37,7 @@ from registries import OwnRegistry  # noqa: E402 - as above
 LABEL = "tiny/1:v1@here%zen2"
 REMOTE = f"deploy::{LABEL}"
 COPIES = 500
-"""So many copies of one program are checked."""
+"""So many programs are checked, which differ in their last bytes alone."""
 _RECIPES = ROOT / "recipes" / "stackinator"
 FOLDER = (f"{_RECIPES}/arbor-dev", "--site", f"{_RECIPES}/sites/hohgant.yaml")
 
@@ -121,6 +121,8 @@ def _with_programs(place: Place) -> None:
         first = lab.program("bin/0", needs=["own/lib/libmpi.so.12"], calls=["MPI_Init"])
         for number in range(1, COPIES):
             shutil.copy(first, place.folder / "bin" / str(number))
+            with (place.folder / "bin" / str(number)).open("ab") as program:
+                program.write(b"%d" % number)
 
 
 COMMANDS: dict[str, tuple[Callable[[Place], None], tuple[str, ...]]] = {
