@@ -38,6 +38,18 @@ LABEL = "tiny/1:v1@here%zen2"
 REMOTE = f"deploy::{LABEL}"
 COPIES = 500
 """So many programs are checked, which differ in their last bytes alone."""
+_LOG = """\
+srun: job 4711 queued and waiting for resources
+srun: job 4711 has been allocated resources
+Loading openmpi/5.0.8
+rank 0 of 128 on nid001234
+reading input.nml
+step 1 of 100
+[nid001235:2112] mca_btl_tcp_proc: Unable to find reachable pairing
+[nid001235:2112] *** An error occurred in MPI_Barrier
+[nid001235:2112] *** MPI_ERR_INTERN: internal error
+srun: error: nid001235: task 64: Exited with exit code 17
+"""
 _RECIPES = ROOT / "recipes" / "stackinator"
 FOLDER = (f"{_RECIPES}/arbor-dev", "--site", f"{_RECIPES}/sites/hohgant.yaml")
 
@@ -125,6 +137,10 @@ def _with_programs(place: Place) -> None:
                 program.write(b"%d" % number)
 
 
+def _with_log(place: Place) -> None:
+    (place.folder / "job.log").write_text(_LOG)
+
+
 COMMANDS: dict[str, tuple[Callable[[Place], None], tuple[str, ...]]] = {
     "--version": (_nothing, ("--version",)),
     "--help": (_nothing, ("--help",)),
@@ -151,6 +167,7 @@ COMMANDS: dict[str, tuple[Callable[[Place], None], tuple[str, ...]]] = {
         _with_programs,
         ("inject", "check", "bin", "--with", "new", "--library-path", "own/lib", "--json"),
     ),
+    "doctor": (_with_log, ("doctor", "--log", "job.log")),
     "check folder": (_nothing, ("check", *FOLDER)),
     "plan folder": (_nothing, ("plan", *FOLDER)),
 }  # fmt: skip
