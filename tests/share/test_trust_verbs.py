@@ -138,6 +138,9 @@ def test_whose_key_it_is(place: Place, tmp_path: Path) -> None:
     assert place.reasons() == []
     found = signing.verify(place.image, trusted.signers())
     assert found.good[0].signed.until == 4_070_908_800
+    with pytest.raises(StackproofError) as caught:  # what is no key
+        signing.sign(place.image, signing.state(place.image, FULL), trusted.signers())
+    assert caught.value.reason is Reason.NOT_PERMITTED
 
 
 def test_a_signature_of_tomorrow(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,24 +6,29 @@ for anything else is none of an image. Nothing needs a network.
 
 from __future__ import annotations
 
+import base64
 import os
+import re
+import tempfile
 import time
 from pathlib import Path
 
-from stackproof.core.effects import ssh_keys
+from stackproof.core import limits
+from stackproof.core.command import Completed
+from stackproof.core.effects import files, ssh_keys
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.core.value import Value
 from stackproof.share.effects import attachments, measuring
 from stackproof.share.effects.attachments import FoundSignature
-from stackproof.share.trust import statement
-from stackproof.share.trust.effects import seals
-from stackproof.share.trust.effects.seals import Sealed
+from stackproof.share.trust import sshsig, statement
 from stackproof.share.trust.policy import SignedLabel
+from stackproof.share.trust.sshsig import SshCertificate
 from stackproof.share.trust.statement import META, ImageStatement
 
 NAMESPACE = "stackproof-image"
 BELIEVE = 'echo "$USER namespaces=\\"stackproof-image\\" $(cat {key})" >> ~/.ssh/allowed_signers'
 """The command line that lets a user believe a key, by its public file (ssh-keygen(1))."""
+_GOOD = re.compile(r'Good "[^"]*" signature for (?P<who>.+) with \S+ key (?P<key>\S+)')
 _SKEW_S = 300
 _KEYS = ("id_ed25519", "id_ecdsa", "id_ed25519_sk", "id_ecdsa_sk", "id_rsa")
 
@@ -80,7 +85,19 @@ def sign(image: str, said: ImageStatement, key: str) -> Path:
     TOOL_MISSING, NOT_PERMITTED with what ssh-keygen says, and what writing raises.
     """
     text = statement.render(said)
-    seal = seals.make(text, key, namespace=NAMESPACE, what=image)
+    with tempfile.TemporaryDirectory(prefix="stackproof-sign-") as folder:
+        path = Path(folder, "text")
+        path.write_bytes(text)
+        fault = ssh_keys.sign(path, key, NAMESPACE)
+        if fault is not None:
+            raise fail(
+                Reason.NOT_PERMITTED,
+                f"`{image}` could not be signed",
+                detail=fault or None,
+                hint=f"try `{ssh_keys.TOOL} -y -f {key}`",
+                where=Location(file=key),
+            )
+        seal = path.with_name("text.sig").read_bytes()
     return attachments.put_signature(image, text, seal)
 
 
@@ -140,18 +157,53 @@ def unsigned(image: str) -> Problem:
 
 
 def check(found: FoundSignature, said: ImageStatement, signers: str) -> VerifiedSignature:
-    """Return a signature that holds; raises `StackproofError` with the reason why it does not."""
-    sealed = Sealed(text=found.statement, seal=found.seal, file=found.file, namespace=NAMESPACE)
-    holder = seals.holder(sealed, signers)
+    """Return a signature that holds by a file of allowed signers.
+
+    A certificate is good as far as it says itself, and for the name that it is for: ssh-keygen asks
+    that of those of an authority only, and none about options that are critical. Raises
+    `StackproofError`: SIGNATURE_INVALID, WRONG_SIGNER, KEY_EXPIRED, CLOCK_SKEW for a key or
+    signature that is not good yet, TOOL_MISSING, and what reading the file raises.
+    """
+    key = sshsig.key_of(found.seal)
+    certificate, signer, shown = _holder(found, key, signers)
+    lines = files.read_bounded(signers, limits.DOCUMENT).decode(errors="replace")
+    times = [sshsig.until(lines, base64.b64encode(key).decode())]
+    if certificate is not None:
+        times += [certificate.until, sshsig.until(lines, certificate.authority)]
     if said.date > time.time() + _SKEW_S:
         raise fail(
             Reason.CLOCK_SKEW,
-            f"the signature of `{holder.signer}` is of a time that has not come yet",
+            f"the signature of `{signer}` is of a time that has not come yet",
             where=Location(file=found.file),
             hint="the clock of this machine, or of the one where it was signed, is wrong",
         )
-    signed = SignedLabel(label=said.label, signer=holder.signer, until=holder.until)
-    return VerifiedSignature(file=found.file, said=said, signed=signed, key=holder.key)
+    until = min(filter(None, times), default=0)
+    signed = SignedLabel(label=said.label, signer=signer, until=until)
+    return VerifiedSignature(file=found.file, said=said, signed=signed, key=shown)
+
+
+def _holder(
+    found: FoundSignature, key: bytes, signers: str
+) -> tuple[SshCertificate | None, str, str]:
+    """Return the certificate that signed, the signer's name among those allowed, and the key."""
+    with tempfile.TemporaryDirectory(prefix="stackproof-verify-") as folder:
+        text, seal = Path(folder, "text"), Path(folder, "seal")
+        text.write_bytes(found.statement)
+        seal.write_bytes(found.seal)
+        words = ("-n", NAMESPACE, "-s", str(seal))
+        known = ssh_keys.ask(text, "check-novalidate", *words)
+        if known.returncode:
+            raise _broken(found.file, known)
+        certificate = _certificate(found.file, key)
+        done = ssh_keys.ask(text, "find-principals", "-s", str(seal), "-f", signers)
+        names = [line.strip() for line in done.stdout.decode(errors="replace").splitlines()]
+        for name in filter(None, names if not done.returncode else ()):
+            done = ssh_keys.ask(text, "verify", "-f", signers, "-I", name, *words)
+            match = _GOOD.search(done.stdout.decode(errors="replace"))
+            mine = certificate is None or name in certificate.principals
+            if not done.returncode and match is not None and mine:
+                return certificate, name, match["key"]
+    raise _wrong_key(found.file, done, signers)
 
 
 def _changed(image: str) -> StackproofError:
@@ -179,4 +231,77 @@ def _other_meta(image: str) -> StackproofError:
         f"the folder `meta` beside `{image}` is not the one that was signed",
         where=Location(file=image),
         hint="uenv takes variables from it: remove the image, and pull or add it again",
+    )
+
+
+def _certificate(file: str, key: bytes) -> SshCertificate | None:
+    """Return the certificate that made a seal, None for a plain key.
+
+    Raises `StackproofError` for one that is none of a user, not good now, or restricted.
+    """
+    try:
+        found = sshsig.certificate(key)
+    except ValueError as error:
+        raise fail(
+            Reason.SIGNATURE_INVALID,
+            f"a signature, or its certificate, cannot be read: {error}",
+            where=Location(file=file),
+            hint="sign again, with a key or a certificate of ssh-keygen",
+        ) from None
+    if found is None:
+        return None
+    now, reason, why = time.time(), Reason.WRONG_SIGNER, ""
+    if not found.is_of_user:
+        why = "is one of a machine"
+    elif found.critical:
+        why = f"is restricted by `{found.critical[0]}`"
+    elif found.after > now:
+        reason, why = Reason.CLOCK_SKEW, "is not good yet"
+    elif 0 < found.until <= now:
+        reason, why = Reason.KEY_EXPIRED, "is no longer good"
+    if not why:
+        return found
+    raise fail(
+        reason,
+        f"the certificate of this signature {why}",
+        where=Location(file=file),
+        hint="sign again, with a certificate of a user that is good now and has no critical option",
+    )
+
+
+def _wrong_key(file: str, done: Completed, signers: str) -> StackproofError:
+    said = done.stderr.decode(errors="replace")
+    where = Location(file=file)
+    if "not yet valid" in said:
+        return fail(
+            Reason.CLOCK_SKEW,
+            f"the key of this signature is not good yet, by `{signers}`",
+            detail=said.strip(),
+            where=where,
+            hint="the clock of this machine may be wrong",
+        )
+    if "expired" in said:
+        return fail(
+            Reason.KEY_EXPIRED,
+            f"the key of this signature is no longer good, by `{signers}`",
+            detail=said.strip(),
+            where=where,
+            hint="whoever answers for it signs it again, with a newer key",
+        )
+    return fail(
+        Reason.WRONG_SIGNER,
+        f"the key of this signature is nobody's in `{signers}`, or not for `{NAMESPACE}`",
+        detail=said.strip() or None,
+        where=where,
+        hint="put the key into it if you trust its owner: `NAME KEY`, see ssh-keygen(1)",
+    )
+
+
+def _broken(file: str, done: Completed) -> StackproofError:
+    return fail(
+        Reason.SIGNATURE_INVALID,
+        "a signature is not one of what is beside it",
+        detail=done.stderr.decode(errors="replace").strip() or None,
+        where=Location(file=file),
+        hint="that was changed after it was signed, or the signature is damaged",
     )

@@ -1,1 +1,0 @@
-"""Seals made and looked at: what of trust reaches the machine by itself."""
