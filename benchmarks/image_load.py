@@ -20,6 +20,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from stackproof.core.mountlist import MountRequest
 from stackproof.mount.effects import mount_exec
 from turns import in_turns, show
 
@@ -105,7 +106,7 @@ def main() -> None:
         if child:  # the mounts end with the child; the folders are removed here
             _, status = os.waitpid(child, 0)
             sys.exit(os.waitstatus_to_exitcode(status))
-        mount_exec.attach([mount_exec.Wanted(str(image), MOUNT)], how=args.how)
+        mount_exec.attach([MountRequest(image=str(image), mount_point=MOUNT)], how=args.how)
         roots = {"/dev/shm": f"{memory}/tree", "image": MOUNT, "disk": str(tree)}  # noqa: S108 - the file system that is measured
         for name, argvs in programs(roots, memory).items():
             print(f"{name}:")

@@ -19,12 +19,12 @@ from stackproof.core.cli import streams
 from stackproof.mount import undo
 from stackproof.mount.effects import job_mpi
 from stackproof.mount.effects.activation import activated, check_names
+from stackproof.mount.effects.entering import wrong
 
 TYPE_CHECKING = False  # `typing`, msgspec and errors take longer to import than all the rest
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from stackproof.core.errors import StackproofError
     from stackproof.mount.options import ActivateOptions
 
 _PROTOCOL = "stackproof-activate 1"
@@ -39,7 +39,7 @@ def run(asked: ActivateOptions) -> int:
     if asked.images == choices.NO_IMAGES:
         job_mpi.requested(mpi)
         if names or mpi.path or mpi.inject:
-            raise _usage("`none` has no views, no transport and no injection")
+            raise wrong("usage", "`none` has no views, no transport and no injection")
         mounts, labels, after = "", "", before
     else:
         mounts, labels, after = activated(asked, before, _note)
@@ -75,12 +75,6 @@ def _quoted(value: str) -> str:
     import shlex  # noqa: PLC0415 - not for the plug-in
 
     return "\\\\".join(shlex.quote(part) if part else "" for part in value.split("\\")) or "''"
-
-
-def _usage(message: str) -> StackproofError:
-    from stackproof.core.errors import Reason, fail  # noqa: PLC0415 - see above
-
-    return fail(Reason.USAGE, message)
 
 
 def _write_records(mounts: str, to_set: Mapping[str, str], to_unset: Sequence[str]) -> None:

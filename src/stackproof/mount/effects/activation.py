@@ -10,10 +10,14 @@ import os
 
 from stackproof.core import mountlist
 from stackproof.core.mountlist import MountRequest
-from stackproof.image import activate
 from stackproof.image.effects.image_file import load_described
-from stackproof.mount import undo
 from stackproof.mount.effects import job_mpi
+from stackproof.mount.effects.entering import (
+    EntryRequest,
+    bad_place,
+    changed_environment,
+    wrong,
+)
 
 TYPE_CHECKING = False  # `typing`, msgspec and errors take longer to import than all the rest
 if TYPE_CHECKING:
@@ -57,31 +61,11 @@ def activated(
                 if image
             ]
         )
-    has_views = [options.views is not None and injected is not request for request in requests]
-    placed = _placed(requests, images, has_views, say)
-    own = images[:-1] if injected else images
-    known = tuple(image for image in own if image)
-    permitted = options.permit(before)
-    views = (
-        ()
-        if options.views is None
-        else activate.choose_views(known, options.views, permitted=permitted)
-    )
-    if injected and images[-1]:
-        activate.choose_views((images[-1],), (), permitted=permitted)
-    activate.forced_transport(known, views, mpi.path)
-    patch = activate.combined(views, environment=before)
-    last = (images[-1], placed[-1].mount_point or "") if injected else (None, "")
-    part = job_mpi.part_of(mpi, *last)
-    if part:
-        points = [request.mount_point or "" for request in placed]
-        together = list(zip(known, points, strict=False))
-        around = patch.apply(before)
-        patch = patch.then(job_mpi.injection(mpi, together, part, around).all)
-    if mpi.path:
-        patch = patch.then(job_mpi.transport(mpi, known, part, say))
-    asked = ",".join(labels) if any(labels) else ""
-    return mountlist.render(placed), asked, undo.entered(before, patch)
+    placed = _placed(requests, images)
+    points = [request.mount_point or "" for request in placed]
+    request = EntryRequest((), say, injected=injected is not None)
+    environment, _ = changed_environment(options, images, points, request, before)
+    return mountlist.render(placed), ",".join(labels) if any(labels) else "", environment
 
 
 def _load(
@@ -110,40 +94,21 @@ def _load(
 
 
 def _placed(
-    requests: Sequence[MountRequest],
-    images: Sequence[Described | None],
-    has_views: Sequence[bool],
-    say: Callable[[str], None],
+    requests: Sequence[MountRequest], images: Sequence[Described | None]
 ) -> list[MountRequest]:
     """Return the images with absolute paths and every mount point; raises BAD_MOUNT_POINT."""
     placed: list[MountRequest] = []
     problems: list[Problem] = []
-    for request, image, views in zip(requests, images, has_views, strict=True):
+    for request, image in zip(requests, images, strict=True):
         wanted = request.mount_point or (image.mount if image else "")
-        if why := mountlist.bad_mount_point(wanted):
-            problems.append(_bad_place(wanted, why, request.image))
+        if fault := bad_place(wanted, request.image):
+            problems += fault.problems
             continue
-        if views and image and wanted != image.mount and image.views:
-            say(
-                f"`{image.name}` was built for {image.mount}; its views name that path, "
-                f"not {wanted}"
-            )
         path = os.path.abspath(request.image)
         placed.append(MountRequest(image=path, mount_point=mountlist.normal(wanted)))
     problems += mountlist.clashes(placed)
     _raise(problems)
     return placed
-
-
-def _bad_place(wanted: str, why: str, image: str) -> Problem:
-    from stackproof.core.errors import Location, Problem, Reason  # noqa: PLC0415 - see above
-
-    return Problem(
-        reason=Reason.BAD_MOUNT_POINT,
-        message=f"`{wanted}` cannot be a mount point: {why}",
-        where=Location(file=image),
-        hint="name another one: IMAGE:MOUNT",
-    )
 
 
 def _error() -> type[StackproofError]:
@@ -163,10 +128,8 @@ def check_names(to_set: Mapping[str, str]) -> None:
     """Raise `StackproofError` (IMAGE_NO_META) for what cannot be the name of a variable."""
     bad = [name for name in to_set if not name or "=" in name]
     if bad:
-        from stackproof.core.errors import Reason, fail  # noqa: PLC0415 - see above
-
-        raise fail(
-            Reason.IMAGE_NO_META,
+        raise wrong(
+            "image-no-meta",
             f"a view sets what cannot be the name of a variable: `{bad[0]}`",
             hint="build the image again with another name",
         )

@@ -10,6 +10,7 @@ import os
 from stackproof.core import mountlist
 from stackproof.core.effects.foreign import squash
 from stackproof.core.effects.libc import MountFailure
+from stackproof.core.mountlist import MountRequest
 from stackproof.image import activate, described, view_variables
 from stackproof.mount import undo
 from stackproof.mount.effects import methods, mount_exec
@@ -19,8 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from stackproof.core.errors import StackproofError
+    from stackproof.image.activate import AnyView
     from stackproof.image.described import Described
-    from stackproof.mount.options import MpiOptions, StartOptions
+    from stackproof.mount.options import ActivateOptions, MpiOptions, StartOptions
 
 
 _OF_MPI = (
@@ -87,7 +89,7 @@ def enter(
     users should know. Raises `StackproofError`; this process is then good for nothing but to end.
     """
     if options.how == "helper" and options.join == "yes":
-        raise _wrong(
+        raise wrong(
             "usage",
             "`--how helper` and `--join yes` exclude each other",
             hint="ranks that the helper has mounted for reach each other as they are",
@@ -105,17 +107,14 @@ def enter(
             from stackproof.share.effects import naming  # noqa: PLC0415 - see above
 
             requests = naming.images(requests)
-        wanted = [
-            mount_exec.Wanted(item.image, item.mount_point or "", item.label)
-            for item in (*requests, *((injected,) if injected else ()))
-        ]
+        wanted = (*requests, *((injected,) if injected else ()))
         if options.join != "yes" and methods.may_need_helper(options.how):
             entered = _by_helper(options, wanted, asked)
             if entered:
                 return entered
         return _by_itself(options, wanted, asked)
     except MountFailure as failure:
-        raise _wrong(failure.reason, failure.message, hint=failure.hint) from None
+        raise wrong(failure.reason, failure.message, hint=failure.hint) from None
 
 
 class EntryRequest:
@@ -130,11 +129,11 @@ class EntryRequest:
 
 
 def _by_itself(
-    options: StartOptions | PlainOptions, wanted: Sequence[mount_exec.Wanted], asked: EntryRequest
+    options: StartOptions | PlainOptions, wanted: Sequence[MountRequest], asked: EntryRequest
 ) -> Entered:
     places: list[tuple[Described, str]] = []
 
-    def place(item: mount_exec.Wanted, meta: bytes | None, size: int) -> str:
+    def place(item: MountRequest, meta: bytes | None, size: int) -> str:
         bare = _may_be_silent(options, asked, len(places), len(wanted))
         image = _described(item, meta, size, bare=bare)
         places.append((image, _mount_point(item, image)))
@@ -148,8 +147,8 @@ def _by_itself(
     say = asked.say if options.verbose else lambda _: None
     mounted = mount_exec.attach(wanted, how=options.how, place=place, say=say, join=join)
     images = [image for image, _ in places]
-    points = [item.mount_point for item in mounted]
-    changed, words = _environment(options, images, points, asked, mounted=True)
+    points = [item.mount_point or "" for item in mounted]
+    changed, words = changed_environment(options, images, points, asked, os.environ, mounted=True)
     if asked.words and asked.words[0] in _OF_MPI and any(image.mpi for image in images):
         _tell_of_others(asked, points, changed.get("PATH", ""))
     environment = mount_exec.with_marker(mounted, changed)
@@ -169,7 +168,7 @@ def _tell_of_others(asked: EntryRequest, points: Sequence[str], path: str) -> No
 
 
 def _by_helper(
-    options: StartOptions | PlainOptions, wanted: Sequence[mount_exec.Wanted], asked: EntryRequest
+    options: StartOptions | PlainOptions, wanted: Sequence[MountRequest], asked: EntryRequest
 ) -> Entered | None:
     """Return the way by the helper; None where it cannot serve and nobody insists on it."""
     from stackproof.mount.effects import helper  # noqa: PLC0415 - see above
@@ -204,7 +203,7 @@ def _by_helper(
     if options.verbose:
         asked.say(f"mounting by {methods.WAYS['helper']}, `{program}`")
     places = [(image.path, point) for image, point in zip(images, points, strict=True)]
-    environment, words = _environment(options, images, points, asked, mounted=False)
+    environment, words = changed_environment(options, images, points, asked, os.environ)
     environment = helper.forwarded(environment)
     labels = [item.label for item in wanted] if mount_exec.has_policy() else ()
     start = helper.argv(program, places, labels, verbose=options.verbose)
@@ -212,52 +211,52 @@ def _by_helper(
     return Entered(images, mounts, environment, words, start)
 
 
-def _environment(
-    options: StartOptions | PlainOptions,
-    images: Sequence[Described],
+def changed_environment(
+    options: StartOptions | PlainOptions | ActivateOptions,
+    images: Sequence[Described | None],
     points: Sequence[str],
     asked: EntryRequest,
+    before: Mapping[str, str],
     *,
-    mounted: bool,
+    mounted: bool = False,
 ) -> tuple[dict[str, str], Sequence[str]]:
-    """Return the environment with the views, and the words of the command.
+    """Return an environment with the views, and the words of the command.
 
-    Tells of images that are not at their own place.
+    None is an image that is not on this machine. Tells of images that are not at their own place.
     """
+    last = (images[-1], points[-1]) if asked.injected else (None, "")
     own = images[:-1] if asked.injected else images
-    permitted = options.permit(os.environ)
-    views = (
-        ()
-        if options.views is None
-        else activate.choose_views(own, options.views, permitted=permitted)
-    )
-    if asked.injected:
-        activate.choose_views(images[-1:], (), permitted=permitted)
-    activate.forced_transport(own, views, options.mpi.path)
-    for image, point in zip(own, points, strict=False):
-        if point != image.mount and image.views and options.views is not None:
+    placed = [(image, point) for image, point in zip(own, points, strict=False) if image]
+    known = [image for image, _ in placed]
+    for image, point in placed if options.views is not None else ():
+        if point != image.mount and image.views:
             asked.say(
                 f"`{image.name}` was built for {image.mount}; its views name that path, not {point}"
             )
-    change = activate.combined(views, environment=os.environ)
-    words = asked.words
-    if options.mpi.inject or options.mpi.path:
-        from stackproof.mount.effects import job_mpi  # noqa: PLC0415 - see above
+    permitted = options.permit(before)
+    views: Sequence[AnyView] = ()
+    if options.views is not None:
+        views = activate.choose_views(known, options.views, permitted=permitted)
+    if last[0]:
+        activate.choose_views((last[0],), (), permitted=permitted)
+    activate.forced_transport(known, views, options.mpi.path)
+    change = activate.combined(views, environment=before)
+    if not (options.mpi.inject or options.mpi.path):
+        return undo.entered(before, change), asked.words
+    from stackproof.mount.effects import job_mpi  # noqa: PLC0415 - see above
 
-        last = (images[-1], points[-1]) if asked.injected else (None, "")
-        injected = job_mpi.part_of(options.mpi, *last)
-        if injected:
-            placed = list(zip(own, points, strict=False))
-            before = change.apply(os.environ)
-            job = job_mpi.injection(
-                options.mpi, placed, injected, before, words=words, mounted=mounted
-            )
-            change = change.then(job.all)
-        if options.mpi.path:
-            change = change.then(job_mpi.transport(options.mpi, own, injected, asked.say))
-        environment = undo.entered(os.environ, change)
-        return environment, job.command(words, environment) if injected else words
-    return undo.entered(os.environ, change), words
+    job = None
+    injected = job_mpi.part_of(options.mpi, *last)
+    if injected:
+        around = change.apply(before)
+        job = job_mpi.injection(
+            options.mpi, placed, injected, around, words=asked.words, mounted=mounted
+        )
+        change = change.then(job.all)
+    if options.mpi.path:
+        change = change.then(job_mpi.transport(options.mpi, known, injected, asked.say))
+    environment = undo.entered(before, change)
+    return environment, job.command(asked.words, environment) if job else asked.words
 
 
 def _may_be_silent(
@@ -267,16 +266,14 @@ def _may_be_silent(
     return options.views is None or 0 < place < count - request.injected
 
 
-def _described(
-    wanted: mount_exec.Wanted, meta: bytes | None, size: int, *, bare: bool
-) -> Described:
+def _described(wanted: MountRequest, meta: bytes | None, size: int, *, bare: bool) -> Described:
     """Return the facts of an image; one of others has none, and is mounted where it is told."""
     path = wanted.image
     if meta is not None:
         return _for_here(described.parse(meta, path=path, size=size))
     if bare and wanted.mount_point:
         return described.silent(path, size)
-    raise _wrong(
+    raise wrong(
         "image-no-meta",
         f"image `{path}` has no `{described.META}`, so nothing tells what is in it",
         file=path,
@@ -290,7 +287,7 @@ def _for_here(image: Described) -> Described:
     here = os.uname().machine
     if image.architecture in {"", here}:
         return image
-    raise _wrong(
+    raise wrong(
         "unsupported",
         f"the image is for {image.architecture}, and this machine is {here}",
         file=image.path,
@@ -298,22 +295,25 @@ def _for_here(image: Described) -> Described:
     )
 
 
-def _mount_point(wanted: mount_exec.Wanted, image: Described) -> str:
+def _mount_point(wanted: MountRequest, image: Described) -> str:
     point = wanted.mount_point or image.mount
     # A link may lead to a place that must not be hidden.
-    real = os.path.realpath(point) if point.startswith("/") else point
-    for path in (point, real):
-        if why := mountlist.bad_mount_point(path):
-            raise _wrong(
-                "bad-mount-point",
-                f"`{path}` cannot be a mount point: {why}",
-                file=image.path,
-                hint="name another one: IMAGE:MOUNT",
-            )
+    for path in (point, os.path.realpath(point) if point.startswith("/") else point):
+        if fault := bad_place(path, image.path):
+            raise fault
     return point
 
 
-def _wrong(reason: str, message: str, *, file: str = "", hint: str = "") -> StackproofError:
+def bad_place(point: str, image: str) -> StackproofError | None:
+    """Return the error for what cannot be a mount point; None for any other."""
+    if why := mountlist.bad_mount_point(point):
+        text = f"`{point}` cannot be a mount point: {why}"
+        return wrong("bad-mount-point", text, file=image, hint="name another one: IMAGE:MOUNT")
+    return None
+
+
+def wrong(reason: str, message: str, *, file: str = "", hint: str = "") -> StackproofError:
+    """Return an error; what it is made of is imported now."""
     from stackproof.core.errors import Location, Reason, fail  # noqa: PLC0415 - see above
 
     where = Location(file=file) if file else None

@@ -19,7 +19,7 @@ A failure is one line, `error: [reason] message`, perhaps with a line `hint: …
 values of `stackproof.core.errors.Reason`. Exit codes: 126 and 127 as env(1) for a command that
 cannot be executed or found, 2 for wrong usage, 4 and 6 as the other verbs.
 
-This file and those it needs (`libc`, `methods`, `confine`, `helper` and `join`) import
+This file and those it needs (`libc`, `mountlist`, `methods`, `helper` and `join`) import
 nothing else of ours and little of the standard library, because they also run by themselves on
 nodes and before every benchmark launch; where a site has a policy of signatures, what holds to it
 is imported too. docs/explanation/mounting.md has the why.
@@ -41,6 +41,7 @@ if __name__ == "__main__":  # run by its path, with `-I`: the package is around 
 from stackproof.core import harmless, limits
 from stackproof.core.effects import libc, locale
 from stackproof.core.effects.libc import MountFailure
+from stackproof.core.mountlist import MountRequest
 from stackproof.mount.effects import methods
 
 TYPE_CHECKING = False  # `typing` takes longer to import than an image to mount
@@ -60,41 +61,15 @@ _ROOM = "mode=0755,size=4m"
 _RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MPI_LOCALRANKID")
 
 
-class Wanted:
-    """An image, where to mount it, and the label that it was asked for, empty for none.
-
-    An empty mount point is asked of `place`.
-    """
-
-    __slots__ = ("image", "label", "mount_point")
-
-    def __init__(self, image: str, mount_point: str = "", label: str = "") -> None:
-        self.image = image
-        self.mount_point = mount_point
-        self.label = label
-
-
-class Mounted:
-    """A mounted image; `meta` is its meta/env.json, None without one, `size` is in bytes."""
-
-    __slots__ = ("image", "meta", "mount_point", "size")
-
-    def __init__(self, image: str, mount_point: str, meta: bytes | None, size: int) -> None:
-        self.image = image
-        self.mount_point = mount_point
-        self.meta = meta
-        self.size = size
-
-
 def attach(
-    wanted: Sequence[Wanted],
+    wanted: Sequence[MountRequest],
     *,
     how: str = "auto",
-    place: Callable[[Wanted, bytes | None, int], str] | None = None,
+    place: Callable[[MountRequest, bytes | None, int], str] | None = None,
     say: Callable[[str], None] = lambda _: None,
     join: bool = False,
     own_shm: bool = False,
-) -> tuple[Mounted, ...]:
+) -> tuple[MountRequest, ...]:
     """Mount images in a new mount namespace of this process, which must have one thread.
 
     `how` is `auto`, `kernel` or `fuse`. With `join` the namespace of a process that has these
@@ -144,10 +119,10 @@ def _admit(images: Sequence[methods.OpenImage], labels: Sequence[str]) -> None:
 
 
 def _join_or_mount(
-    wanted: Sequence[Wanted], images: Sequence[methods.OpenImage], way: str,
-    place: Callable[[Wanted, bytes | None, int], str] | None, say: Callable[[str], None],
+    wanted: Sequence[MountRequest], images: Sequence[methods.OpenImage], way: str,
+    place: Callable[[MountRequest, bytes | None, int], str] | None, say: Callable[[str], None],
     finish: Callable[[Callable[[str], None]], None],
-) -> list[Mounted]:  # fmt: skip
+) -> list[MountRequest]:  # fmt: skip
     lines = [finish.__name__]
     lines += [
         f"{image.identity()} {item.mount_point}" for item, image in zip(wanted, images, strict=True)
@@ -164,7 +139,7 @@ def _join_or_mount(
         if points is None:
             result = _mount_all(wanted, images, way, place, say)
             finish(say)
-            meeting.record([mounted.mount_point for mounted in result])
+            meeting.record([mounted.mount_point or "" for mounted in result])
             return result
     say("joining the mounts of another process")
     result = []
@@ -172,7 +147,7 @@ def _join_or_mount(
         meta = _read_meta(point, image)
         if place:
             place(item, meta, image.size)
-        result.append(Mounted(image.path, point, meta, image.size))
+        result.append(MountRequest(image=image.path, mount_point=point))
         os.close(image.descriptor)
     return result
 
@@ -189,9 +164,9 @@ def _cover_shm(say: Callable[[str], None]) -> None:
 
 
 def _mount_all(
-    wanted: Sequence[Wanted], images: Sequence[methods.OpenImage], way: str,
-    place: Callable[[Wanted, bytes | None, int], str] | None, say: Callable[[str], None],
-) -> list[Mounted]:  # fmt: skip
+    wanted: Sequence[MountRequest], images: Sequence[methods.OpenImage], way: str,
+    place: Callable[[MountRequest, bytes | None, int], str] | None, say: Callable[[str], None],
+) -> list[MountRequest]:  # fmt: skip
     say(f"mounting by {methods.WAYS[way]}")
     if way == "fuse":
         methods.prepare_fuse(images, say)
@@ -203,10 +178,10 @@ def _mount_all(
         slot = stage.slot(number)
         methods.mount(image, slot, way)
         meta = _read_meta(slot, image)
-        point = place(item, meta, image.size) if place else item.mount_point
-        result.append(Mounted(image.path, point, meta, image.size))
+        point = place(item, meta, image.size) if place else item.mount_point or ""
+        result.append(MountRequest(image=image.path, mount_point=point))
         os.close(image.descriptor)
-    stage.publish([(mounted.image, mounted.mount_point) for mounted in result])
+    stage.publish([(mounted.image, mounted.mount_point or "") for mounted in result])
     return result
 
 
@@ -373,9 +348,9 @@ def become(argv: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
     )
 
 
-def with_marker(mounted: Sequence[Mounted], environment: Mapping[str, str]) -> dict[str, str]:
+def with_marker(mounted: Sequence[MountRequest], environment: Mapping[str, str]) -> dict[str, str]:
     """Return an environment that says what is mounted, after what was mounted around it."""
-    texts = [f"{item.image}:{item.mount_point}" for item in mounted]
+    texts = [str(item) for item in mounted]
     outer = environment.get(MARKER)
     return {**environment, MARKER: ",".join([outer, *texts] if outer else texts)}
 
@@ -425,7 +400,7 @@ def _return_to(folder: str) -> None:
         os.chdir("/")
 
 
-def parse_wire(text: str) -> list[Wanted]:
+def parse_wire(text: str) -> list[MountRequest]:
     """Return the images of a list in which each one names its mount point.
 
     Raises `MountFailure` (usage). `stackproof.core.mountlist` has the whole grammar.
@@ -437,7 +412,7 @@ def parse_wire(text: str) -> list[Wanted]:
             raise MountFailure(
                 "usage", f"`{entry}` is not IMAGE:MOUNT with an absolute MOUNT", exit_code=2
             )
-        result.append(Wanted(image, f"/{below}"))
+        result.append(MountRequest(image=image, mount_point=f"/{below}"))
     return result
 
 
@@ -479,13 +454,13 @@ def main(words: list[str]) -> int:
 
 
 def _become_helper(
-    wanted: Sequence[Wanted], argv: Sequence[str], *, how: str, verbose: bool
+    wanted: Sequence[MountRequest], argv: Sequence[str], *, how: str, verbose: bool
 ) -> None:
     """Become the helper, which then mounts and becomes the command; return where it cannot."""
     from stackproof.mount.effects import helper  # noqa: PLC0415 - the kernel needs none
 
     program = helper.choose(how, os.environ)
-    places = [(item.image, item.mount_point) for item in wanted]
+    places = [(item.image, item.mount_point or "") for item in wanted]
     if program and (how == "helper" or helper.can_reach([place for _, place in places])):
         start = helper.argv(program, places, verbose=verbose)
         become([*start, *argv], helper.forwarded(os.environ))
