@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 
 from stackproof.core.errors import Problem, Reason
 from stackproof.core.value import Value
-from stackproof.mount import without_mount
+from stackproof.mount.without_mount import add_pack
 
 
 class MountFacts(Value):
@@ -30,86 +30,62 @@ class MountFacts(Value):
     helper_mounts: bool = False
 
 
-def _kernel_problems(facts: MountFacts) -> Iterator[Problem]:
-    if not facts.kernel_mounts:
-        yield Problem(
-            reason=Reason.NOT_PERMITTED,
-            message="only root, outside of user namespaces, may mount by the kernel, and only "
-            "where /dev/loop-control is to be had",
-            hint="mount with squashfuse instead",
-        )
-
-
-def _helper_problems(facts: MountFacts) -> Iterator[Problem]:
-    if facts.helper is None:
-        yield Problem(
-            reason=Reason.TOOL_MISSING,
-            message="`stackproof-mount` is not installed",
-            hint="let the administrator install it, or mount with squashfuse instead",
-        )
-    elif not facts.helper_mounts:
-        yield Problem(
-            reason=Reason.NOT_PERMITTED,
-            message=f"`{facts.helper}` has no right to mount that it could lend here",
-            hint="let the administrator install it setuid root or with file capabilities",
-        )
-
-
-def _fuse_problems(facts: MountFacts) -> Iterator[Problem]:
-    if facts.squashfuse is None:
-        yield Problem(
-            reason=Reason.TOOL_MISSING,
-            message="`squashfuse` is not installed",
-            hint=without_mount.add_pack("install it, for example: apt-get install squashfuse"),
-        )
-    if not facts.fuse:
-        yield Problem(
-            reason=Reason.NO_FUSE,
-            message="/dev/fuse is missing or not readable and writable for you",
-            hint=without_mount.add_pack(
-                "let the administrator load the `fuse` module and set mode 0666"
-            ),
-        )
-    if not (facts.mounts or facts.user_namespaces):
-        yield Problem(
-            reason=Reason.NO_USER_NAMESPACES,
-            message="this machine does not let you make a user namespace",
-            hint=without_mount.add_pack(
-                "let the administrator look at the sysctls user.max_user_namespaces, "
-                "kernel.unprivileged_userns_clone (Debian) and "
-                "kernel.apparmor_restrict_unprivileged_userns (Ubuntu)"
-            ),
-        )
-
-
-class Mounter(Value):
-    """One way to mount an image.
-
-    `name` is also a value of `--how`, `title` stands behind `mounted by`, and `find_problems` gives
-    everything that keeps a user from mounting this way.
-    """
-
-    name: str
-    title: str
-    find_problems: Callable[[MountFacts], Iterable[Problem]]
-
-    def problems(self, facts: MountFacts) -> tuple[Problem, ...]:
-        """Return everything that keeps a user from mounting this way."""
-        return tuple(self.find_problems(facts))
-
-
-_ROWS = (
-    ("kernel", "the kernel, over a loop device", _kernel_problems),
-    ("helper", "stackproof-mount", _helper_problems),
-    ("fuse", "squashfuse", _fuse_problems),
-)
-"""A loop device that the kernel releases by itself when the mount is gone; the kernel for users
-without rights, at mount points that the site permits; a process for each mount."""
-REGISTRY = {
-    name: Mounter(name=name, title=title, find_problems=find) for name, title, find in _ROWS
+TITLES = {
+    "kernel": "the kernel, over a loop device",
+    "helper": "stackproof-mount",
+    "fuse": "squashfuse",
 }
+"""What stands behind `mounted by` for each value of `--how`, the best first.
+
+A loop device that the kernel releases by itself when the mount is gone; the kernel for users
+without rights, at mount points that the site permits; a process for each mount.
+"""
 
 
-def first(facts: MountFacts) -> Mounter | None:
+_NO_KERNEL = (
+    "only root, outside of user namespaces, may mount by the kernel, and only where "
+    "/dev/loop-control is to be had"
+)
+_NAMESPACES = (
+    "let the administrator look at the sysctls user.max_user_namespaces, "
+    "kernel.unprivileged_userns_clone (Debian) and kernel.apparmor_restrict_unprivileged_userns "
+    "(Ubuntu)"
+)
+
+
+def find_problems(way: str, facts: MountFacts) -> tuple[Problem, ...]:
+    """Return everything that keeps a user from mounting in a way."""
+    return tuple(
+        Problem(reason=reason, message=message, hint=hint)
+        for fine, reason, message, hint in _ROWS[way](facts)
+        if not fine
+    )
+
+
+_Row = tuple[bool, Reason, str, str]
+_ROWS: dict[str, Callable[[MountFacts], tuple[_Row, ...]]] = {
+    "kernel": lambda facts: (
+        (facts.kernel_mounts, Reason.NOT_PERMITTED, _NO_KERNEL,
+         "mount with squashfuse instead"),
+    ),
+    "helper": lambda facts: (
+        (facts.helper is not None, Reason.TOOL_MISSING, "`stackproof-mount` is not installed",
+         "let the administrator install it, or mount with squashfuse instead"),
+        (facts.helper is None or facts.helper_mounts, Reason.NOT_PERMITTED,
+         f"`{facts.helper}` has no right to mount that it could lend here",
+         "let the administrator install it setuid root or with file capabilities"),
+    ),
+    "fuse": lambda facts: (
+        (facts.squashfuse is not None, Reason.TOOL_MISSING, "`squashfuse` is not installed",
+         add_pack("install it, for example: apt-get install squashfuse")),
+        (facts.fuse, Reason.NO_FUSE, "/dev/fuse is missing or not readable and writable for you",
+         add_pack("let the administrator load the `fuse` module and set mode 0666")),
+        (facts.mounts or facts.user_namespaces, Reason.NO_USER_NAMESPACES,
+         "this machine does not let you make a user namespace", add_pack(_NAMESPACES)),
+    ),
+}  # fmt: skip
+
+
+def first(facts: MountFacts) -> str | None:
     """Return the way that `--how auto` takes on a machine, None if there is none."""
-    return next((way for way in REGISTRY.values() if not way.problems(facts)), None)
+    return next((way for way in TITLES if not find_problems(way, facts)), None)

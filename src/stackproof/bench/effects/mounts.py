@@ -30,7 +30,7 @@ def find_problems(arms: Arms, place: LaunchNodes) -> list[Problem]:
         facts = replace(facts, helper_mounts=False)  # the helper has no right there to lend
     if methods.first(facts) is not None:
         return []
-    cause = methods.REGISTRY["fuse"].problems(facts)[0]
+    cause = methods.find_problems("fuse", facts)[0]
     names = ", ".join(f"`{name}`" for name in mounts)
     message = f"cannot mount the images of {names} here: {cause.message}"
     return [replace(cause, message=message, hint=f"{cause.hint}; {_PACKS}")]

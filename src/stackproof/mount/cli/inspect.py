@@ -23,7 +23,6 @@ from stackproof.mount.effects.facts import load_mount_facts
 from stackproof.mount.options import InspectOptions
 from stackproof.share.effects import judging, naming, signing, verdicts
 from stackproof.share.effects.verdicts import AttachedFacts, VerdictFile
-from stackproof.share.trust.policy import TrustAction, TrustDecision
 from stackproof.share.verdict import AttestedVerdict
 
 # ------------------ What `inspect` shows of what is beside an image: what was measured, who signed
@@ -43,10 +42,10 @@ def attached_rows(found: AttachedFacts) -> list[tuple[str, str]]:
         for one in found.signatures
     ]
     nobody = "by nobody who is known here" if found.problems else "by nobody"
-    lines += _under("signed", signed or [nobody])
+    lines += _listed("signed", signed or [nobody])
     lines += [("", _why(problem, "a signature")) for problem in found.problems]
     if found.decision is not None:
-        lines.append(("policy", _policy(found.decision)))
+        lines.append(("policy", judging.policy_text(found.decision)))
     return lines
 
 
@@ -68,32 +67,8 @@ def attached_parts(path: str) -> tuple[str, ...]:
         return ()
 
 
-def listed(names: Sequence[str]) -> str:
-    """Return the first of several names, and how many more there are."""
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
-
-
-def _under(word: str, texts: Sequence[str]) -> list[tuple[str, str]]:
-    return [(word if not number else "", text) for number, text in enumerate(texts)]
-
-
-def _by(one: VerdictFile) -> str:
-    return f"signed by {', '.join(one.signers)}" if one.signers else "not signed"
-
-
 def _why(problem: Problem, what: str) -> str:
     return f"{what} does not count: {problem.message} [{problem.reason}]"
-
-
-def _policy(decision: TrustDecision) -> str:
-    return (
-        "as this site asks" if decision.reason is None else f"{_action(decision)}: {decision.text}"
-    )
-
-
-def _action(decision: TrustDecision) -> str:
-    return (TrustAction.ALLOW if decision.reason is None else decision.action).value
 
 
 def _measured(one: VerdictFile, said: AttestedVerdict) -> list[tuple[str, str]]:
@@ -102,26 +77,18 @@ def _measured(one: VerdictFile, said: AttestedVerdict) -> list[tuple[str, str]]:
     where = " ".join(said.machine[key] for key in ("cpu", "fabric") if said.machine.get(key))
     text = f"{said.verdict} beside {said.baseline or 'what it does not say'}"
     about = "; ".join(filter(None, (said.date, where, said.trust)))
-    return [("measured", f"{text}; points: {points or 'none'}; {_by(one)}"), ("", about)]
+    by = f"signed by {', '.join(one.signers)}" if one.signers else "not signed"
+    return [("measured", f"{text}; points: {points or 'none'}; {by}"), ("", about)]
 
 
 def attached_data(found: AttachedFacts) -> dict[str, object]:
     """Return the verdicts beside an image, and who signed it, as JSON."""
-    decision = found.decision
     return {
         "verdicts": [_verdict(one) for one in found.verdicts],
-        "signatures": [
-            {
-                "label": one.said.label, "signer": one.signed.signer, "key": one.key,
-                "date": judging.date_text(one.said.date), "until": one.signed.until or None,
-            }
-            for one in found.signatures
-        ],
+        "signatures": judging.signatures_data(found.signatures),
         "problems": _problems(found.problems),
-        "policy": None if decision is None else {
-            "action": _action(decision), "reason": decision.reason, "text": decision.text,
-        },
-    }  # fmt: skip
+        "policy": judging.policy_data(found.decision),
+    }
 
 
 def _problems(problems: Iterable[Problem]) -> list[object]:
@@ -178,7 +145,11 @@ def run(asked: InspectOptions) -> int:
         text = "" if known is None else known.sha256
         said = f"{text}, as found" if asked.tree is not None else text
         print(render(image, head, facts, verified=verified, labels=labels, tree_text=said))
-        rows = [("parts", listed(parts)), *(attached_rows(beside) if beside else ())]
+        more = f" and {len(parts) - _SHOWN} more" if len(parts) > _SHOWN else ""
+        rows = [
+            ("parts", ", ".join(parts[:_SHOWN]) + more),
+            *(attached_rows(beside) if beside else ()),
+        ]
         print(_lined(rows), end="\n" if parts or beside else "")
     return 0
 
@@ -253,8 +224,8 @@ def _data(
     known: TreeDigest | None = None,
 ) -> dict[str, object]:
     ways = {
-        name: [problem.message for problem in way.problems(facts)]
-        for name, way in methods.REGISTRY.items()
+        way: [problem.message for problem in methods.find_problems(way, facts)]
+        for way in methods.TITLES
     }
     return {
         **noun.to_data(image),
@@ -281,18 +252,17 @@ def render(
     way = methods.first(facts)
     rows = [
         ("file", f"{image.path}"),
-        *_listed("labels", list(labels)),
+        *_listed("labels", labels),
         ("size", f"{image.size} bytes, {head.compressor}, {head.inodes} files and folders"),
         ("machine", image.architecture),
         ("mount point", image.mount),
     ]
     if why := mountlist.bad_mount_point(image.mount):
         rows.append(("", f"this cannot be a mount point: {why}"))
-    reasons = [
-        problem for mounter in methods.REGISTRY.values() for problem in mounter.problems(facts)
-    ]
+    reasons = [one for name in methods.TITLES for one in methods.find_problems(name, facts)]
     rows += _listed(
-        "mounted by", [way.title] if way else [f"not here: {p.message}" for p in reasons]
+        "mounted by",
+        [methods.TITLES[way]] if way else [f"not here: {one.message}" for one in reasons],
     )
     if image.mpi:
         mpi = image.mpi
@@ -331,5 +301,5 @@ def _view_text(image: Image, name: str) -> str:
     return f"{text} (default)" if name == image.default_view else text
 
 
-def _listed(label: str, texts: list[str]) -> list[tuple[str, str]]:
+def _listed(label: str, texts: Sequence[str]) -> list[tuple[str, str]]:
     return [(label if not number else "", text) for number, text in enumerate(texts)]

@@ -15,7 +15,6 @@ from stackproof.share import labels
 from stackproof.share.effects import judging, naming, signing
 from stackproof.share.effects.judging import ImageJudgement
 from stackproof.share.options import ImageSignOptions, ImageVerifyOptions
-from stackproof.share.trust.policy import TrustAction
 
 
 def run_sign(asked: ImageSignOptions) -> int:
@@ -103,29 +102,18 @@ def _print(one: ImageJudgement, *, as_json: bool) -> None:
         print(f"  {said.label}  signed by {good.signed.signer}, {date}, {good.key}")
     decision = one.decision
     if decision is not None:
-        asked = decision.reason is None
-        text = "as this site asks" if asked else f"{decision.action.value}: {decision.text}"
-        print(f"  policy: {text}", file=sys.stdout if asked else sys.stderr)
+        file = sys.stdout if decision.reason is None else sys.stderr
+        print(f"  policy: {judging.policy_text(decision)}", file=file)
     for name in one.records:
         print(f"  recorded: {name}")
 
 
 def _data(one: ImageJudgement) -> dict[str, object]:
-    decision = one.decision
     return {
         "path": one.image, "asked": one.label or None,
-        "signatures": [
-            {
-                "label": good.said.label, "signer": good.signed.signer, "key": good.key,
-                "date": judging.date_text(good.said.date), "until": good.signed.until or None,
-            }
-            for good in one.good
-        ],
+        "signatures": judging.signatures_data(one.good),
         "problems": [problem.data("note") for problem in one.problems],
         "notes": list(one.notes),
-        "policy": None if decision is None else {
-            "action": (TrustAction.ALLOW if decision.reason is None else decision.action).value,
-            "reason": decision.reason, "text": decision.text,
-        },
+        "policy": judging.policy_data(one.decision),
         "records": list(one.records),
     }  # fmt: skip

@@ -12,8 +12,7 @@ from collections.abc import Callable
 from stackproof.core.effects.libc import MountFailure
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.share.effects import attachments, signing, trusted
-from stackproof.share.trust import policy
-from stackproof.share.trust.policy import TrustAction, TrustDecision
+from stackproof.share.trust.policy import TrustDecision
 
 
 def judge(
@@ -24,13 +23,13 @@ def judge(
     `label` is what it was asked for, empty for none. None where the site asks for nothing. Raises
     what reading the policy and the image raises.
     """
-    rules = trusted.rules()
-    if rules is None:
+    if trusted.rules() is None:
         return None
-    now = trusted.now()
     signed, changed = trusted.recorded(descriptor)
-    decision = policy.decide(rules, signed, now=now, asked=label)
+    decision = trusted.decide(signed, label)
     problems = (changed,) if changed is not None else ()
+    if decision is None:
+        return None
     if decision.reason is None or not attachments.signatures(image):
         return decision, problems
     try:
@@ -38,8 +37,7 @@ def judge(
     except StackproofError as error:
         return decision, (*problems, *error.problems)
     good = tuple(one.signed for one in found.good)
-    decision = policy.decide(rules, (*good, *signed), now=now, asked=label)
-    return decision, (*problems, *found.problems)
+    return trusted.decide((*good, *signed), label) or decision, (*problems, *found.problems)
 
 
 def admit(image: str, descriptor: int, say: Callable[[str], None], *, label: str = "") -> None:
@@ -55,19 +53,13 @@ def admit(image: str, descriptor: int, say: Callable[[str], None], *, label: str
     if found is None:
         return
     decision, problems = found
-    if decision.reason is None or decision.action is TrustAction.ALLOW:
-        return
     why = problems[0] if problems and decision.reason is Reason.UNSIGNED else None
-    text = why.message if why else decision.text
-    if decision.action is TrustAction.WARN:
-        say(f"`{image}` is not signed as this site asks: {text}")
-        return
-    reason = why.reason if why else decision.reason
-    raise MountFailure(
-        reason.value,
-        f"this site does not let `{image}` be mounted: {text}",
-        (why.hint if why else None) or "`stackproof image verify IMAGE` says more",
-    )
+    if refused := trusted.refusal(decision, why, image, say):
+        raise MountFailure(
+            refused[0].value,
+            f"this site does not let `{image}` be mounted: {refused[1]}",
+            (why.hint if why else None) or "`stackproof image verify IMAGE` says more",
+        )
 
 
 def require(image: str, label: str) -> None:

@@ -22,8 +22,8 @@ from stackproof.share.effects.attachments import FoundSignature
 from stackproof.share.effects.oci import OciRegistry
 from stackproof.share.effects.pulling import RemoteImage
 from stackproof.share.manifests import OciDescriptor, OciManifest
-from stackproof.share.trust import policy, statement
-from stackproof.share.trust.policy import SignedLabel, TrustAction
+from stackproof.share.trust import statement
+from stackproof.share.trust.policy import SignedLabel
 
 SIGNATURE = manifests.SIGNATURE
 _STATEMENT = "application/vnd.in-toto+json"
@@ -166,32 +166,11 @@ def admit(image: RemoteImage, carried: Carried, say: Callable[[str], None]) -> N
 
     Raises `StackproofError` with the reason why not, and what reading the policy raises.
     """
-    rules = trusted.rules()
-    if rules is None:
+    if trusted.rules() is None:
         return
-    good, problems = _judged(image, carried)
-    decision = policy.decide(rules, good, now=trusted.now(), asked=str(image.listed.remote))
-    if decision.reason is None or decision.action is TrustAction.ALLOW:
-        return
-    why = problems[0] if problems and not good else None
-    text = why.message if why else decision.text
-    where = str(image.listed.remote)
-    if decision.action is TrustAction.WARN:
-        say(f"`{where}` is not signed as this site asks: {text}")
-        return
-    raise fail(
-        why.reason if why else decision.reason,
-        f"this site does not let `{where}` be used: {text}",
-        where=Location(file=where),
-        hint="ask who answers for it to sign it, and to push it again",
-    )
-
-
-def _judged(
-    image: RemoteImage, carried: Carried
-) -> tuple[tuple[SignedLabel, ...], tuple[Problem, ...]]:
     good: list[SignedLabel] = []
     problems: list[Problem] = []
+    where = str(image.listed.remote)
     for one in carried.signatures:
         try:
             said = statement.parse(one.statement, file=one.file)
@@ -200,7 +179,15 @@ def _judged(
             good.append(signing.check(one, said, trusted.signers()).signed)
         except StackproofError as error:
             problems += error.problems
-    return tuple(good), tuple(problems)
+    decision = trusted.decide(good, where)
+    why = problems[0] if problems and not good else None
+    if refused := decision and trusted.refusal(decision, why, where, say):
+        raise fail(
+            refused[0],
+            f"this site does not let `{where}` be used: {refused[1]}",
+            where=Location(file=where),
+            hint="ask who answers for it to sign it, and to push it again",
+        )
 
 
 def put(path: str, carried: Carried) -> None:

@@ -55,10 +55,6 @@ def judge(image: str, signers: str, *, label: str = "") -> ImageJudgement:
     if not good:
         raise StackproofError(*problems)
     rules = trusted.rules()
-    signed = tuple(one.signed for one in found.good)
-    decision = (
-        None if rules is None else policy.decide(rules, signed, now=trusted.now(), asked=label)
-    )
     return ImageJudgement(
         image=image,
         label=label,
@@ -69,7 +65,7 @@ def judge(image: str, signers: str, *, label: str = "") -> ImageJudgement:
             *_verdicts(image, good),
             *_without_key(rules or (), signers),
         ),
-        decision=decision,
+        decision=trusted.decide([one.signed for one in found.good], label),
     )
 
 
@@ -154,6 +150,33 @@ def _verdicts(image: str, good: Sequence[VerifiedSignature]) -> tuple[str, ...]:
 def date_text(seconds: int) -> str:
     """Return a time as people read it, in UTC."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def signatures_data(good: Iterable[VerifiedSignature]) -> list[dict[str, object]]:
+    """Return signatures that hold as JSON has them."""
+    return [
+        {
+            "label": one.said.label, "signer": one.signed.signer, "key": one.key,
+            "date": date_text(one.said.date), "until": one.signed.until or None,
+        }
+        for one in good
+    ]  # fmt: skip
+
+
+def policy_data(decision: TrustDecision | None) -> dict[str, object] | None:
+    """Return a decision of the policy as JSON has it; None for none."""
+    if decision is None:
+        return None
+    return {
+        "action": decision.action.value, "reason": decision.reason, "text": decision.text,
+    }  # fmt: skip
+
+
+def policy_text(decision: TrustDecision) -> str:
+    """Return a decision of the policy in words."""
+    if decision.reason is None:
+        return "as this site asks"
+    return f"{decision.action.value}: {decision.text}"
 
 
 def record(found: ImageJudgement) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ import contextlib
 import os
 import stat
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from stackproof.core import limits
@@ -18,7 +19,7 @@ from stackproof.core.effects.foreign.folder import real_path
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.share.effects.measuring import Measured
 from stackproof.share.trust import policy, records
-from stackproof.share.trust.policy import SignedLabel, TrustRule
+from stackproof.share.trust.policy import SignedLabel, TrustAction, TrustDecision, TrustRule
 from stackproof.share.trust.records import FileIdentity, TrustRecord
 
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
@@ -60,6 +61,31 @@ def rules() -> tuple[TrustRule, ...] | None:
             hint="until it is right, no image is mounted",
         ) from None
     return policy.parse(text, file=str(path))
+
+
+def decide(signed: Sequence[SignedLabel], asked: str) -> TrustDecision | None:
+    """Return what the policy says of an image asked for as a label; None where there is none.
+
+    Raises as `rules`.
+    """
+    found = rules()
+    return None if found is None else policy.decide(found, signed, now=now(), asked=asked)
+
+
+def refusal(
+    decision: TrustDecision, why: Problem | None, shown: str, say: Callable[[str], None]
+) -> tuple[Reason, str] | None:
+    """Return reason and words for an image that is refused, those of `why` if that is known.
+
+    `say` hears a warning of the policy.
+    """
+    if decision.reason is None or decision.action is TrustAction.ALLOW:
+        return None
+    text = why.message if why else decision.text
+    if decision.action is TrustAction.REFUSE:
+        return why.reason if why else decision.reason, text
+    say(f"`{shown}` is not signed as this site asks: {text}")
+    return None
 
 
 def check(path: Path, *, folder: bool = False) -> None:

@@ -13,7 +13,6 @@ from stackproof.core.value import Value
 from stackproof.share import verdict as share_verdict
 from stackproof.share.effects import attachments, measuring, signing, trusted
 from stackproof.share.effects.signing import VerifiedSignature
-from stackproof.share.trust import policy
 from stackproof.share.trust.policy import TrustDecision
 from stackproof.share.verdict import AttestedVerdict
 
@@ -65,10 +64,7 @@ def look(image: str, signers: str, *, label: str = "") -> AttachedFacts | None:
             problems = error.problems
     decision = None
     try:
-        rules = trusted.rules()
-        if rules is not None:
-            signed = tuple(each.signed for each in good)
-            decision = policy.decide(rules, signed, now=trusted.now(), asked=label)
+        decision = trusted.decide([each.signed for each in good], label)
     except StackproofError as error:
         problems = (*problems, *error.problems)
     return AttachedFacts(
