@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import random
 import shutil
@@ -246,11 +247,23 @@ def test_indexes_that_are_none(content):
 
 def test_tags():
     blobs = tuple(
-        oci.BlobReference(digest=f"sha256:{n}", tag=tag, architecture=machine)
-        for n, (tag, machine) in enumerate(
-            [("one", "x86_64"), ("one", "aarch64"), ("registry/two:v2", "x86_64")]
+        oci.parse_index(
+            json.dumps(
+                {
+                    "manifests": [
+                        {
+                            "digest": f"sha256:{n:064}", "platform": {"architecture": machine},
+                            "annotations": {"org.opencontainers.image.ref.name": tag},
+                        }
+                        for n, (tag, machine) in enumerate(
+                            [("one", "amd64"), ("one", "arm64"), ("registry/two:v2", "amd64")]
+                        )
+                    ]
+                }
+            ).encode(),
+            file="f",
         )
-    )
+    )  # fmt: skip
     assert oci.chosen(blobs, "one", "aarch64", file="f") is blobs[1]
     assert oci.chosen(blobs, "v2", "aarch64", file="f") is blobs[2]
     for tag in ("", "three"):
@@ -273,10 +286,8 @@ def test_a_manifest_of_too_many_layers():
 
 
 def read_sif(content: bytes):
-    table = container_roots.parse_header(content[:512], file_size=len(content), file="f")
-    rows = content[table.offset : table.offset + table.entries * container_roots.DESCRIPTOR_BYTES]
-    found = container_roots.parse_partitions(rows, file_size=len(content), file="f")
-    return container_roots.root_partition(found, file="f")
+    stream = io.BytesIO(content)
+    return container_roots.find_partition(stream, file_size=len(content), file="f")
 
 
 def test_sif():

@@ -140,18 +140,28 @@ class _Reader:
     def environment(self, values: dict[str, Any], what: str) -> Change:
         lists = self.mapping(values.get("list"), f"`list` of {what}")
         scalars = self.mapping(values.get("scalar"), f"`scalar` of {what}")
-        changes = _Changes()
+        told: dict[str, str] = {}
+        unset: list[str] = []
+        before: dict[str, tuple[str, ...]] = {}
+        after: dict[str, tuple[str, ...]] = {}
         for name, operations in lists.items():
             self.variable(name, what)
-            if name not in scalars:  # of a variable that is both, the scalar counts
-                changes.add(name, self.operations(operations, f"`{name}` of {what}"))
+            if name in scalars:  # of a variable that is both, the scalar counts
+                continue
+            first, fixed, last = _folded(self.operations(operations, f"`{name}` of {what}"))
+            if fixed and any(fixed):
+                told[name] = ":".join(fixed)
+            elif fixed is not None:
+                unset.append(name)
+            before |= {name: first} if first else {}
+            after |= {name: last} if last else {}
         for name, value in scalars.items():
             self.variable(name, what)
             if value is None:
-                changes.unset[name] = None
+                unset.append(name)
             else:
-                changes.set[name] = self.text(value, f"`{name}` of {what}", empty=True)
-        return changes.patch()
+                told[name] = self.text(value, f"`{name}` of {what}", empty=True)
+        return Change(set=told, unset=tuple(unset), prepend=before, append=after)
 
     def transports(self, value: Any, views: dict[str, DescribedView]) -> tuple[str, ...]:
         if value is None:
@@ -187,44 +197,27 @@ class _Reader:
         return {key: self.text(data.get(key), f"`mpi.{key}`") for key in keys}
 
 
-class _Changes:
-    """Collects what becomes one `Change`."""
+def _folded(
+    operations: list[tuple[str, tuple[str, ...]]],
+) -> tuple[tuple[str, ...], tuple[str, ...] | None, tuple[str, ...]]:
+    """Return what operations put before a list, make it, and put behind it.
 
-    def __init__(self) -> None:
-        self.set: dict[str, str] = {}
-        self.unset: dict[str, None] = {}
-        self.prepend: dict[str, tuple[str, ...]] = {}
-        self.append: dict[str, tuple[str, ...]] = {}
-
-    def add(self, name: str, operations: list[tuple[str, tuple[str, ...]]]) -> None:
-        """Fold the operations on one list variable."""
-        before: tuple[str, ...] = ()
-        after: tuple[str, ...] = ()
-        fixed: tuple[str, ...] | None = None  # None: what the environment had
-        for operation, entries in operations:
-            match operation:
-                case "prepend":
-                    before = (*entries, *before)
-                case "append":
-                    after = (*after, *entries)
-                case "set":
-                    before, after, fixed = (), (), entries
-                case _:
-                    before, after, fixed = (), (), ()
-        if fixed is not None:
-            if any(fixed):
-                self.set[name] = ":".join(fixed)
-            else:
-                self.unset[name] = None
-        if before:
-            self.prepend[name] = before
-        if after:
-            self.append[name] = after
-
-    def patch(self) -> Change:
-        return Change(
-            set=self.set, unset=tuple(self.unset), prepend=self.prepend, append=self.append
-        )
+    None in the middle is what the environment had.
+    """
+    before: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+    fixed: tuple[str, ...] | None = None
+    for operation, entries in operations:
+        match operation:
+            case "prepend":
+                before = (*entries, *before)
+            case "append":
+                after = (*after, *entries)
+            case "set":
+                before, after, fixed = (), (), entries
+            case _:
+                before, after, fixed = (), (), ()
+    return before, fixed, after
 
 
 def _bad(path: str, why: str) -> StackproofError:

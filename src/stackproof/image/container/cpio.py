@@ -10,9 +10,8 @@ import stat
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from stackproof.core import limits
-from stackproof.core.errors import Location, Reason, StackproofError, fail
-from stackproof.image.container.tar import Stream
+from stackproof.image.container import tar
+from stackproof.image.container.tar import Stream, damaged_archive
 
 _MAGICS = (b"070701", b"070702")
 _HEAD = 110
@@ -45,19 +44,20 @@ def entries(stream: Stream) -> Iterator[CpioMember]:
     while True:
         head = stream.read(_HEAD)
         if len(head) < _HEAD:
-            raise _damaged(stream, f"it ends within an entry, at byte {stream.tell()}")
+            raise damaged_archive(stream, f"it ends within an entry, at byte {stream.tell()}")
         if head[:6] not in _MAGICS:
-            raise _damaged(stream, f"there is no entry before byte {stream.tell()}")
+            raise damaged_archive(stream, f"there is no entry before byte {stream.tell()}")
         inode, mode, _, _, names, _, size, _, _, _, _, length, _ = _numbers(stream, head)
-        if not 1 < length <= limits.TAR_NAME.bytes:
-            raise _too_long(stream, length)
+        if length < 2:
+            raise damaged_archive(stream, f"an entry before byte {stream.tell()} has no name")
+        tar.check_length(stream, length)
         name = _text(stream, length)
         _align(stream)
         if name == _END:
             return
         kind = _KINDS.get(stat.S_IFMT(mode), "other")
-        if kind == "symlink" and size > limits.TAR_NAME.bytes:
-            raise _too_long(stream, size)
+        if kind == "symlink":
+            tar.check_length(stream, size)
         start = stream.tell()
         link = _text(stream, size) if kind == "symlink" else ""
         yield CpioMember(
@@ -69,38 +69,17 @@ def entries(stream: Stream) -> Iterator[CpioMember]:
 
 def _numbers(stream: Stream, head: bytes) -> tuple[int, ...]:
     fields = [head[at : at + 8] for at in range(6, _HEAD, 8)]
-    if not all(field.isalnum() for field in fields):
-        raise _damaged(stream, f"a number before byte {stream.tell()} is none")
-    try:
-        return tuple(int(field, 16) for field in fields)
-    except ValueError:
-        raise _damaged(stream, f"a number before byte {stream.tell()} is none") from None
+    if any(field.strip(b"0123456789ABCDEFabcdef") for field in fields):
+        raise damaged_archive(stream, f"a number before byte {stream.tell()} is none")
+    return tuple(int(field, 16) for field in fields)
 
 
 def _text(stream: Stream, length: int) -> str:
     content = stream.read(length)
     if len(content) < length:
-        raise _damaged(stream, "it ends within a name")
-    return content.split(b"\0", 1)[0].decode("utf-8", "surrogateescape")
+        raise damaged_archive(stream, "it ends within a name")
+    return tar.text(content)
 
 
 def _align(stream: Stream) -> None:
     stream.skip(-stream.tell() % 4)
-
-
-def _damaged(stream: Stream, message: str) -> StackproofError:
-    return fail(
-        Reason.IMAGE_UNREADABLE,
-        f"the archive is damaged: {message}",
-        where=Location(file=stream.name),
-        hint="copy or save it again",
-    )
-
-
-def _too_long(stream: Stream, length: int) -> StackproofError:
-    return fail(
-        Reason.TOO_LARGE,
-        f"the archive has a path of {length} characters",
-        where=Location(file=stream.name),
-        hint="no file system takes it: save it again",
-    )

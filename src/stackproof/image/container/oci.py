@@ -7,11 +7,11 @@ Formats: OCI image specification 1.1 (image layout, index, manifest, configurati
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Annotated, TypeVar
 
-from msgspec import field
+import msgspec
+from msgspec import Meta, field
 
 from stackproof.core import limits
 from stackproof.core.errors import Location, Reason, StackproofError, fail
@@ -19,7 +19,6 @@ from stackproof.core.value import Value
 from stackproof.image.container.tar import damaged
 
 LAYOUT, INDEX, DOCKER = "oci-layout", "index.json", "manifest.json"
-_DIGEST = re.compile(r"sha(?:256:[0-9a-f]{64}|512:[0-9a-f]{128})")
 _INDEX_TYPES = {
     "application/vnd.oci.image.index.v1+json",
     "application/vnd.docker.distribution.manifest.list.v2+json",
@@ -27,16 +26,41 @@ _INDEX_TYPES = {
 _TAG = "org.opencontainers.image.ref.name"
 _FULL_NAME = "io.containerd.image.name"
 ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64", "ppc64le": "ppc64", "riscv64": "riscv"}
+_Text = Annotated[str, Meta(pattern=r"^[^\0]*\Z")]
+_Digest = Annotated[str, Meta(pattern=r"^sha(?:256:[0-9a-f]{64}|512:[0-9a-f]{128})\Z")]
+"""It becomes part of a path."""
+_Texts = tuple[_Text, ...] | None
+_T = TypeVar("_T")
 
 
-class BlobReference(Value):
+class _Platform(Value):
+    architecture: str = ""
+
+
+class BlobReference(Value, rename="camel"):
     """A part of an image by its digest (`sha256:…`), with its size in bytes where that is said."""
 
-    digest: str
-    size: int | None = None
-    tag: str = ""
-    architecture: str = ""
-    is_index: bool = False
+    digest: _Digest
+    size: Annotated[int, Meta(ge=0)] | None = None
+    media_type: str = ""
+    platform: _Platform | None = None
+    annotations: Mapping[str, _Text] | None = None
+
+    @property
+    def tag(self) -> str:
+        """The name that the image has, empty for none."""
+        notes = self.annotations or {}
+        return notes.get(_FULL_NAME) or notes.get(_TAG) or ""
+
+    @property
+    def architecture(self) -> str:
+        """The machine that it is for, empty where that is not said."""
+        return ARCHITECTURES.get(self.platform.architecture, "") if self.platform else ""
+
+    @property
+    def is_index(self) -> bool:
+        """True for a list of images."""
+        return self.media_type in _INDEX_TYPES
 
 
 class ImageConfig(Value):
@@ -50,66 +74,82 @@ class ImageConfig(Value):
     architecture: str = ""
 
 
-class Archived(Value):
+class Archived(Value, rename="pascal"):
     """An image in an archive of `docker save`: names of files in it."""
 
-    config: str
-    layers: tuple[str, ...]
-    tags: tuple[str, ...] = ()
+    config: _Text
+    layers: tuple[_Text, ...]
+    repo_tags: _Texts = ()
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The names that the image has."""
+        return self.repo_tags or ()
+
+
+class _Index(Value):
+    manifests: tuple[BlobReference, ...]
+
+
+class _Manifest(Value):
+    config: BlobReference
+    layers: tuple[BlobReference, ...]
+
+
+class _Run(Value, rename="pascal"):
+    env: _Texts = ()
+    entrypoint: _Texts = ()
+    cmd: _Texts = ()
+    working_dir: _Text | None = None
+    labels: Mapping[str, _Text] | None = None
+
+
+class _Root(Value):
+    diff_ids: tuple[_Digest, ...] | None = ()
+
+
+class _Config(Value):
+    architecture: _Text | None = ""
+    config: _Run | None = None
+    rootfs: _Root | None = None
 
 
 def parse_index(content: bytes, *, file: str) -> tuple[BlobReference, ...]:
     """Return the images, or further indexes, of `index.json`."""
-    data = _mapping(_json(content, file), file)
-    return tuple(_blob(entry, file) for entry in _list(data.get("manifests"), file))
+    return _parsed(content, _Index, file).manifests
 
 
 def parse_manifest(content: bytes, *, file: str) -> tuple[BlobReference, tuple[BlobReference, ...]]:
     """Return the configuration and the layers of an image manifest, the lowest layer first."""
-    data = _mapping(_json(content, file), file)
-    layers = _list(data.get("layers"), file)
-    if len(layers) > limits.DESCRIPTION.count:
-        raise damaged(file, f"it has {len(layers)} layers; {limits.DESCRIPTION.count} is the most")
-    return _blob(data.get("config"), file), tuple(_blob(entry, file) for entry in layers)
+    data = _parsed(content, _Manifest, file)
+    _check_count(data.layers, file)
+    return data.config, data.layers
 
 
 def parse_archived(content: bytes, *, file: str) -> tuple[Archived, ...]:
     """Return the images that `manifest.json` of `docker save` lists."""
-    found = []
-    for entry in _list(_json(content, file), file):
-        data = _mapping(entry, file)
-        layers = _list(data.get("Layers"), file)
-        if len(layers) > limits.DESCRIPTION.count:
-            raise damaged(
-                file, f"it has {len(layers)} layers; {limits.DESCRIPTION.count} is the most"
-            )
-        found.append(
-            Archived(
-                config=_text(data.get("Config"), file),
-                layers=tuple(_text(layer, file) for layer in layers),
-                tags=tuple(_text(tag, file) for tag in _list(data.get("RepoTags") or [], file)),
-            )
-        )
-    return tuple(found)
+    data = _parsed(content, tuple[Archived, ...], file)
+    for one in data:
+        _check_count(one.layers, file)
+    return data
+
+
+def _check_count(layers: Sequence[object], file: str) -> None:
+    if len(layers) > limits.DESCRIPTION.count:
+        raise damaged(file, f"it has {len(layers)} layers; {limits.DESCRIPTION.count} is the most")
 
 
 def parse_config(content: bytes, *, file: str) -> ImageConfig:
     """Return the facts in the configuration of an image."""
-    data = _mapping(_json(content, file), file)
-    run = _mapping(data.get("config") or {}, file)
-    words = [_text(word, file) for word in _list(run.get("Env") or [], file)]
-    entry = _list(run.get("Entrypoint") or [], file) + _list(run.get("Cmd") or [], file)
-    labels = _mapping(run.get("Labels") or {}, file)
-    rootfs = _mapping(data.get("rootfs") or {}, file)
+    data = _parsed(content, _Config, file)
+    run, root, machine = data.config or _Run(), data.rootfs or _Root(), data.architecture or ""
     return ImageConfig(
-        environment=dict(word.split("=", 1) for word in words if "=" in word),
-        command=tuple(_text(word, file) for word in entry),
-        folder=_text(run.get("WorkingDir") or "/", file),
-        labels={key: _text(value, file) for key, value in labels.items()},
-        diff_ids=tuple(_digest(word, file) for word in _list(rootfs.get("diff_ids") or [], file)),
-        architecture=ARCHITECTURES.get(
-            _text(data.get("architecture") or "", file), str(data.get("architecture") or "")
-        ),
+        environment=dict(word.split("=", 1) for word in run.env or () if "=" in word),
+        command=(*(run.entrypoint or ()), *(run.cmd or ())),
+        folder=run.working_dir or "/",
+        labels=run.labels or {},
+        diff_ids=root.diff_ids or (),
+        architecture=ARCHITECTURES.get(machine, machine),
     )
 
 
@@ -151,51 +191,11 @@ def _not_one(tags: list[str], tag: str, file: str) -> StackproofError:
     )
 
 
-def _json(content: bytes, file: str) -> Any:
+def _parsed(content: bytes, kind: type[_T], file: str) -> _T:
     try:
-        return json.loads(content)
+        return msgspec.convert(json.loads(content), kind)
+    except msgspec.ValidationError as error:
+        text = f"a description in it is not what the image specification says: {error}"
     except (ValueError, RecursionError) as error:
-        raise damaged(file, f"a description in it is no JSON ({type(error).__name__})") from None
-
-
-def _wrong(file: str) -> StackproofError:
-    return damaged(file, "a description in it is not what the image specification says")
-
-
-def _mapping(value: Any, file: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise _wrong(file)
-    return value
-
-
-def _list(value: Any, file: str) -> list[Any]:
-    if not isinstance(value, list):
-        raise _wrong(file)
-    return value
-
-
-def _text(value: Any, file: str) -> str:
-    if not isinstance(value, str) or "\0" in value:
-        raise _wrong(file)
-    return value
-
-
-def _digest(value: Any, file: str) -> str:
-    text = _text(value, file)
-    if not _DIGEST.fullmatch(text):  # it becomes part of a path
-        raise damaged(file, "a digest in it is none of SHA-256 or SHA-512")
-    return text
-
-
-def _blob(value: Any, file: str) -> BlobReference:
-    data = _mapping(value, file)
-    size = data.get("size")
-    platform = _mapping(data.get("platform") or {}, file)
-    notes = _mapping(data.get("annotations") or {}, file)
-    return BlobReference(
-        digest=_digest(data.get("digest"), file),
-        size=size if isinstance(size, int) and size >= 0 else None,
-        tag=_text(notes.get(_FULL_NAME) or notes.get(_TAG) or "", file),
-        architecture=ARCHITECTURES.get(str(platform.get("architecture")), ""),
-        is_index=data.get("mediaType") in _INDEX_TYPES,
-    )
+        text = f"a description in it is no JSON ({type(error).__name__})"
+    raise damaged(file, text)

@@ -70,14 +70,19 @@ class ArchiveMember(NamedTuple):
     mode: int
 
 
-def damaged(name: str, message: str) -> StackproofError:
-    """Return the error for an image whose parts do not fit together."""
+def damaged(name: str, message: str, what: str = "image") -> StackproofError:
+    """Return the error for an image, or an archive, whose parts do not fit together."""
     return fail(
         Reason.IMAGE_UNREADABLE,
-        f"the image is damaged: {message}",
+        f"the {what} is damaged: {message}",
         where=Location(file=name),
         hint="copy or save it again",
     )
+
+
+def damaged_archive(stream: Stream, message: str) -> StackproofError:
+    """Return the error for an archive that is read."""
+    return damaged(stream.name, message, "archive")
 
 
 def looks_like_tar(head: bytes) -> bool:
@@ -97,7 +102,7 @@ def entries(stream: Stream) -> Iterator[ArchiveMember]:
         if not head or head == bytes(BLOCK):
             return
         if len(head) < BLOCK:
-            raise _damaged(stream, f"it ends within an entry, at byte {stream.tell()}")
+            raise damaged_archive(stream, f"it ends within an entry, at byte {stream.tell()}")
         _verify(stream, head)
         kind, size = head[156:157], _number(stream, head[124:136])
         if kind in {b"L", b"K", b"x", b"g"}:
@@ -105,7 +110,7 @@ def entries(stream: Stream) -> Iterator[ArchiveMember]:
             if kind == b"x":
                 extensions.update(_pax(stream, content))
             elif kind != b"g":  # what holds for all entries is a comment, in practice
-                extensions["path" if kind == b"L" else "linkpath"] = _text(content)
+                extensions["path" if kind == b"L" else "linkpath"] = text(content)
             continue
         if kind == b"S" or any(key.startswith("GNU.sparse.") for key in extensions):
             raise fail(
@@ -128,18 +133,12 @@ def _entry(
 ) -> ArchiveMember:
     name = extensions.get("path")
     if name is None:
-        name = _text(head[:100])
-        prefix = _text(head[345:500]) if head[257:263] == b"ustar\x00" else ""
+        name = text(head[:100])
+        prefix = text(head[345:500]) if head[257:263] == b"ustar\x00" else ""
         name = f"{prefix}/{name}" if prefix else name
-    link = extensions.get("linkpath", _text(head[157:257]))
-    for word in (name, link):
-        if len(word) > limits.TAR_NAME.bytes:
-            raise fail(
-                Reason.TOO_LARGE,
-                f"the archive has a path of {len(word)} characters",
-                where=Location(file=stream.name),
-                hint="no file system takes it: save it again",
-            )
+    link = extensions.get("linkpath", text(head[157:257]))
+    check_length(stream, len(name))
+    check_length(stream, len(link))
     if "size" in extensions:
         size = _pax_size(stream, extensions["size"])
     is_file = kind in {b"0", b"\0", b"7"}
@@ -152,6 +151,17 @@ def _entry(
     return ArchiveMember(name, what, size if has_content else 0, link, mode)
 
 
+def check_length(stream: Stream, length: int) -> None:
+    """Raise `StackproofError` (TOO_LARGE) for a path that no file system takes."""
+    if length > limits.TAR_NAME.bytes:
+        raise fail(
+            Reason.TOO_LARGE,
+            f"the archive has a path of {length} characters",
+            where=Location(file=stream.name),
+            hint="no file system takes it: save it again",
+        )
+
+
 def _verify(stream: Stream, head: bytes) -> None:
     """Raise unless the checksum of a header is right."""
     total = sum(head) - sum(head[148:156]) + 8 * 32
@@ -160,14 +170,14 @@ def _verify(stream: Stream, head: bytes) -> None:
     except ValueError:
         said = -1
     if said != total:
-        raise _damaged(stream, f"the entry before byte {stream.tell()} has a wrong checksum")
+        raise damaged_archive(stream, f"the entry before byte {stream.tell()} has a wrong checksum")
 
 
 def _number(stream: Stream, field: bytes) -> int:
     """Return a number: octal digits, or GNU's base 256."""
     if field[0] & 0x80:
         if field[0] & 0x40:
-            raise _damaged(stream, f"a size before byte {stream.tell()} is negative")
+            raise damaged_archive(stream, f"a size before byte {stream.tell()} is negative")
         return int.from_bytes(bytes([field[0] & 0x3F]) + field[1:], "big")
     digits = field.split(b"\0", 1)[0].strip()
     try:
@@ -175,7 +185,7 @@ def _number(stream: Stream, field: bytes) -> int:
     except ValueError:
         number = -1
     if number < 0:
-        raise _damaged(stream, f"a number before byte {stream.tell()} is none")
+        raise damaged_archive(stream, f"a number before byte {stream.tell()} is none")
     return number
 
 
@@ -189,7 +199,7 @@ def _extension(stream: Stream, size: int) -> bytes:
         )
     content = stream.read(size)
     if len(content) < size:
-        raise _damaged(stream, "it ends within a name")
+        raise damaged_archive(stream, "it ends within a name")
     stream.skip(-size % BLOCK)
     return content
 
@@ -203,29 +213,21 @@ def _pax(stream: Stream, content: bytes) -> dict[str, str]:
         length = int(digits) if digits.isdigit() else 0
         record = content[at : at + length]
         if not space or length <= len(digits) + 1 or len(record) < length or record[-1:] != b"\n":
-            raise _damaged(stream, "an extended header is no list of records")
+            raise damaged_archive(stream, "an extended header is no list of records")
         key, equals, value = record[len(digits) + 1 : -1].partition(b"=")
         if not equals:
-            raise _damaged(stream, "an extended header has a record without `=`")
-        found[_text(key)] = _text(value)
+            raise damaged_archive(stream, "an extended header has a record without `=`")
+        found[text(key)] = text(value)
         at += length
     return found
 
 
-def _pax_size(stream: Stream, text: str) -> int:
-    if not text.isascii() or not text.isdigit() or len(text) > 20:
-        raise _damaged(stream, "an extended header has a size that is no number")
-    return int(text)
+def _pax_size(stream: Stream, digits: str) -> int:
+    if not digits.isascii() or not digits.isdigit() or len(digits) > 20:
+        raise damaged_archive(stream, "an extended header has a size that is no number")
+    return int(digits)
 
 
-def _text(field: bytes) -> str:
+def text(field: bytes) -> str:
+    """Return a name as Python shows it, up to its NUL."""
     return field.split(b"\0", 1)[0].decode("utf-8", "surrogateescape")
-
-
-def _damaged(stream: Stream, message: str) -> StackproofError:
-    return fail(
-        Reason.IMAGE_UNREADABLE,
-        f"the archive is damaged: {message}",
-        where=Location(file=stream.name),
-        hint="copy or save it again",
-    )

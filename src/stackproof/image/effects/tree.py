@@ -11,7 +11,7 @@ from stackproof.core.effects import cache_kinds, files
 from stackproof.core.effects.foreign import unpack as foreign_unpack
 from stackproof.core.effects.foreign.tree import ForeignTree
 from stackproof.core.effects.foreign.unpack import Packed, UnpackRules
-from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.core.errors import Location, Reason, fail
 from stackproof.core.links import LinkRules
 from stackproof.image.effects import image_file, tree_digest
 from stackproof.image.model import NOT_IN_TREE, TREE_RECORD, TreeDigest
@@ -73,18 +73,14 @@ def verified(image: str, wanted: str = "") -> TreeDigest:
     found = of_image(image, record.without if record else NOT_IN_TREE)
     for origin, digest in (("recorded", record.sha256 if record else ""), ("wanted  ", wanted)):
         if digest and digest != found.sha256:
-            raise _differs(image, f"{origin} {digest}\nfound    {found.sha256}")
+            raise fail(
+                Reason.IMAGE_DAMAGED,
+                f"the tree of `{image}` is another one",
+                detail=f"{origin} {digest}\nfound    {found.sha256}",
+                where=Location(file=image),
+                hint="copy or build it again",
+            )
     return found
-
-
-def _differs(image: str, detail: str) -> StackproofError:
-    return fail(
-        Reason.IMAGE_DAMAGED,
-        f"the tree of `{image}` is another one",
-        detail=detail,
-        where=Location(file=image),
-        hint="copy or build it again",
-    )
 
 
 def unpack(image: str, target: Path, mount: str = "") -> ForeignTree:

@@ -89,18 +89,19 @@ def whole(path: str) -> Blob:
 
 
 class _Unpacker(Protocol):
-    """What `lzma` and `bz2` unpack with."""
+    """What `zlib`, `lzma` and `bz2` unpack with."""
 
     @property
     def eof(self) -> bool: ...
 
     @property
-    def needs_input(self) -> bool: ...
-
-    @property
     def unused_data(self) -> bytes: ...
 
-    def decompress(self, data: bytes, max_length: int) -> bytes: ...
+    def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
+
+
+def _gzip() -> _Unpacker:
+    return zlib.decompressobj(wbits=31)
 
 
 def _xz() -> lzma.LZMADecompressor:
@@ -200,44 +201,25 @@ def _chunks(stream: FileStream, digest: hashlib._Hash) -> Iterator[bytes]:
         yield content
 
 
-def _inflated(chunks: Iterator[bytes], name: str) -> Iterator[bytes]:
-    """Yield the bytes that gzip packed; several members may follow one another (RFC 1952)."""
-    inflater = zlib.decompressobj(wbits=31)
-    try:
-        for chunk in chunks:
-            content, full = chunk, False
-            while content or full:
-                if inflater.eof:
-                    if not content.strip(b"\0"):  # padding
-                        break
-                    inflater = zlib.decompressobj(wbits=31)
-                plain = inflater.decompress(content, _CHUNK)
-                full = len(plain) == _CHUNK
-                yield plain
-                content = inflater.unused_data if inflater.eof else inflater.unconsumed_tail
-                full = full and not inflater.eof
-    except zlib.error:
-        raise tar.damaged(name, "a compressed layer cannot be unpacked") from None
-    if not inflater.eof:
-        raise tar.damaged(name, "a compressed layer ends too early")
-
-
 def _unpacked(
     chunks: Iterator[bytes], name: str, opener: Callable[[], _Unpacker]
 ) -> Iterator[bytes]:
-    """Yield the bytes that xz or bzip2 packed; several streams may follow one another."""
+    """Yield the bytes that gzip, xz or bzip2 packed; several members may follow one another."""
     unpacker = opener()
     try:
         for chunk in chunks:
-            content = chunk
-            while content or not (unpacker.needs_input or unpacker.eof):
+            content, plain = chunk, b""
+            while content or len(plain) == _CHUNK:
                 if unpacker.eof:
                     if not content.strip(b"\0"):  # padding
                         break
                     unpacker = opener()
-                yield unpacker.decompress(content, _CHUNK)
-                content = unpacker.unused_data if unpacker.eof else b""
-    except (lzma.LZMAError, OSError, EOFError):
+                plain = unpacker.decompress(content, _CHUNK)
+                yield plain
+                # `lzma` and `bz2` keep what they have not unpacked yet.
+                rest = getattr(unpacker, "unconsumed_tail", b"")
+                content = unpacker.unused_data if unpacker.eof else rest
+    except (zlib.error, lzma.LZMAError, OSError, EOFError):
         raise tar.damaged(name, "a compressed layer cannot be unpacked") from None
     if not unpacker.eof:
         raise tar.damaged(name, "a compressed layer ends too early")
@@ -269,7 +251,7 @@ def plain(blob: Blob, packed_digest: hashlib._Hash, folder: str) -> Iterator[_Pl
             head = FileStream(blob.path, stream, blob.offset, blob.size).read(_HEAD_BYTES)
             chunks = _chunks(FileStream(blob.path, stream, blob.offset, blob.size), packed_digest)
             if head[:2] == GZIP:
-                chunks = _inflated(chunks, blob.path)
+                chunks = _unpacked(chunks, blob.path, _gzip)
             elif head[:4] == ZSTD:
                 chunks = _unzstd(chunks, folder, most, blob.path)
             elif head[:6] == _XZ:

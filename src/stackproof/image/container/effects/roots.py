@@ -13,7 +13,7 @@ import posixpath
 import re
 import struct
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from msgspec import field
 
@@ -46,7 +46,7 @@ _HEADER = struct.Struct("<32s10s3s3s16sqqqqqqqq")
 _DESCRIPTOR = struct.Struct("<i?IIIqqqqqqq128s384s")
 _PARTITION = 0x4004
 _FORMATS = {1: "squashfs", 2: "ext3", 5: "encrypted"}
-_PRIMARY, _OVERLAY = 2, 4
+_PRIMARY = 2
 _ARCHITECTURES = {"02": "x86_64", "04": "aarch64", "06": "ppc64", "11": "s390x"}
 
 
@@ -56,16 +56,7 @@ class SifPartition(NamedTuple):
     format: str
     offset: int
     size: int
-    primary: bool
-    overlay: bool
     architecture: str
-
-
-class DescriptorTable(NamedTuple):
-    """Where the descriptors of a SIF file are."""
-
-    offset: int
-    entries: int
 
 
 def looks_like_sif(head: bytes) -> bool:
@@ -73,12 +64,42 @@ def looks_like_sif(head: bytes) -> bool:
     return head[MAGIC_OFFSET : MAGIC_OFFSET + len(SIF_MAGIC)] == SIF_MAGIC
 
 
-def parse_header(head: bytes, *, file_size: int, file: str) -> DescriptorTable:
-    """Return the descriptors' place; raises `StackproofError` (IMAGE_UNREADABLE, TOO_LARGE)."""
+def find_partition(stream: BinaryIO, *, file_size: int, file: str) -> SifPartition:
+    """Return the root of a SIF file.
+
+    Raises `StackproofError` (IMAGE_UNREADABLE, UNSUPPORTED).
+    """
+    found = []
+    for fields in _descriptors(stream, file_size, file):
+        kind, used, offset, size, extra = fields[0], fields[1], *fields[5:7], fields[-1]
+        if not used or kind != _PARTITION:
+            continue
+        if offset < 0 or size < 0 or offset + size > file_size:
+            raise damaged(file, "a partition goes on after its end")
+        form, role = struct.unpack_from("<ii", extra)
+        if role == _PRIMARY:
+            machine = extra[8:11].split(b"\0", 1)[0].decode("ascii", "replace")
+            name = _FORMATS.get(form, f"kind {form}")
+            found.append(SifPartition(name, offset, size, _ARCHITECTURES.get(machine, "")))
+    if len(found) != 1:
+        raise damaged(file, f"it has {len(found)} root partitions, not one")
+    if found[0].format not in {"squashfs", "ext3"}:
+        raise fail(
+            Reason.UNSUPPORTED,
+            f"the root of the SIF file is {found[0].format}",
+            where=Location(file=file),
+            hint="an encrypted image must be opened first: `apptainer build --sandbox`",
+        )
+    return found[0]
+
+
+def _descriptors(stream: BinaryIO, file_size: int, file: str) -> Iterator[tuple[Any, ...]]:
+    """Yield what each descriptor of a SIF file has."""
+    head = stream.read(HEADER_BYTES)
     if len(head) < HEADER_BYTES or not looks_like_sif(head):
         raise damaged(file, "it is no SIF file, or ends within its header")
     fields = _HEADER.unpack_from(head)
-    version, free, total, offset, room = fields[2], *fields[7:11]
+    version, free, total, table, room = fields[2], *fields[7:11]
     if version.split(b"\0", 1)[0] != b"01":
         raise fail(
             Reason.UNSUPPORTED,
@@ -88,49 +109,12 @@ def parse_header(head: bytes, *, file_size: int, file: str) -> DescriptorTable:
         )
     if not 0 <= total <= limits.SIF.count or free < 0:
         raise damaged(file, f"it has {total} descriptors")
-    if offset < HEADER_BYTES or room < 0 or offset + total * DESCRIPTOR_BYTES > file_size:
+    if table < HEADER_BYTES or room < 0 or table + total * DESCRIPTOR_BYTES > file_size:
         raise damaged(file, "its descriptors are outside of it")
-    return DescriptorTable(offset, total)
-
-
-def parse_partitions(content: bytes, *, file_size: int, file: str) -> tuple[SifPartition, ...]:
-    """Return the file systems that descriptors tell of; raises `StackproofError`."""
-    found = []
+    stream.seek(table)
+    content = stream.read(total * DESCRIPTOR_BYTES)
     for at in range(0, len(content) - DESCRIPTOR_BYTES + 1, DESCRIPTOR_BYTES):
-        fields = _DESCRIPTOR.unpack_from(content, at)
-        kind, used, offset, size, extra = fields[0], fields[1], *fields[5:7], fields[-1]
-        if not used or kind != _PARTITION:
-            continue
-        if offset < 0 or size < 0 or offset + size > file_size:
-            raise damaged(file, "a partition goes on after its end")
-        form, role = struct.unpack_from("<ii", extra)
-        architecture = extra[8:11].split(b"\0", 1)[0].decode("ascii", "replace")
-        found.append(
-            SifPartition(
-                format=_FORMATS.get(form, f"kind {form}"),
-                offset=offset,
-                size=size,
-                primary=role == _PRIMARY,
-                overlay=role == _OVERLAY,
-                architecture=_ARCHITECTURES.get(architecture, ""),
-            )
-        )
-    return tuple(found)
-
-
-def root_partition(partitions: tuple[SifPartition, ...], *, file: str) -> SifPartition:
-    """Return the root's partition; raises `StackproofError` (UNSUPPORTED, IMAGE_UNREADABLE)."""
-    primary = [partition for partition in partitions if partition.primary]
-    if len(primary) != 1:
-        raise damaged(file, f"it has {len(primary)} root partitions, not one")
-    if primary[0].format not in {"squashfs", "ext3"}:
-        raise fail(
-            Reason.UNSUPPORTED,
-            f"the root of the SIF file is {primary[0].format}",
-            where=Location(file=file),
-            hint="an encrypted image must be opened first: `apptainer build --sandbox`",
-        )
-    return primary[0]
+        yield _DESCRIPTOR.unpack_from(content, at)
 
 
 _SCHEMES = ("oci", "oci-archive", "docker-archive", "rootfs", "sif")
@@ -257,7 +241,7 @@ def load_root(text: str) -> Root:
     if looks_like_sif(head):
         if scheme not in {"", "sif"}:
             raise _other_kind(text, "a SIF file")
-        return _of_sif(text, path, head)
+        return _of_sif(text, path)
     if head.startswith(superblock.MAGIC) and scheme in {"", "rootfs"}:
         return Root(name=text, folder=unsquashed(layers.whole(path)))
     if not (tar.looks_like_tar(head) or head.startswith((layers.GZIP, layers.ZSTD))):
@@ -292,20 +276,16 @@ def _of_layers(text: str, config: ImageConfig, blobs: tuple[Blob, ...]) -> Root:
     return Root(name=text, tree=tree, contents=tuple(contents), config=config)
 
 
-def _of_sif(text: str, path: str, head: bytes) -> Root:
+def _of_sif(text: str, path: str) -> Root:
     """Return the root in a SIF file, with the variables that its scripts set."""
     size = layers.whole(path).size
-    table = parse_header(head, file_size=size, file=path)
     try:
         with open(path, "rb") as stream:
-            stream.seek(table.offset)
-            content = stream.read(table.entries * DESCRIPTOR_BYTES)
+            one = find_partition(stream, file_size=size, file=path)
     except OSError as error:
         raise files.translate(error, path) from error
-    partitions = parse_partitions(content, file_size=size, file=path)
-    one = root_partition(partitions, file=path)
     blob = Blob(path=path, offset=one.offset, size=one.size)
-    folder = unsquashed(blob) if one.format == "squashfs" else _dumped(blob)
+    folder = unsquashed(blob, "squashfs" if one.format == "squashfs" else "ext")
     environment = _scripted(RootView(folder))
     libraries = environment.get("LD_LIBRARY_PATH", "")
     environment["LD_LIBRARY_PATH"] = f"{libraries}:{_SIF_LIBRARIES}".lstrip(":")
@@ -326,18 +306,12 @@ def _scripted(view: RootView) -> dict[str, str]:
     return found
 
 
-def unsquashed(blob: Blob) -> str:
-    """Return the folder that a SquashFS image of this content was unpacked to, once for all."""
-    return _unpacked(Packed(path=blob.path, offset=blob.offset, processors=1), blob)
+def unsquashed(blob: Blob, kind: str = "squashfs") -> str:
+    """Return the folder of the cache that a root file system was unpacked to, once for all.
 
-
-def _dumped(blob: Blob) -> str:
-    """Return the folder that an ext2, ext3 or ext4 image was copied to, by debugfs(8)."""
-    return _unpacked(Packed(path=blob.path, offset=blob.offset, kind="ext"), blob)
-
-
-def _unpacked(packed: Packed, blob: Blob) -> str:
-    """Return the folder in the cache that a root file system was unpacked to."""
+    It is SquashFS, or ext2, ext3 or ext4 (`ext`), which debugfs(8) copies.
+    """
+    packed = Packed(path=blob.path, offset=blob.offset, processors=1, kind=kind)
     cache_kinds.in_use()
     place = cache_kinds.home("trees") / layers.digest_of(blob)
     rules = UnpackRules(links=ROOT_FILE_SYSTEM, whole_system=True)
