@@ -140,7 +140,7 @@ def test_what_lies_beside_a_moved_program_is_beside_it_still(tmp_path: Path) -> 
 )
 def test_the_interpreter_of_a_script(head: str, found: object, tmp_path: Path) -> None:
     (tmp_path / "script").write_text(head)
-    assert relocate.shebang(tmp_path / "script") == found
+    assert interpreters.shebang(tmp_path / "script") == found
 
 
 def test_an_interpreter_in_parts() -> None:

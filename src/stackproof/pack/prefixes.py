@@ -10,6 +10,7 @@ import posixpath
 import re
 import struct
 from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
 
 from stackproof.core.value import Value
 from stackproof.pack.model import Moved, TextKind
@@ -17,7 +18,7 @@ from stackproof.pack.model import Moved, TextKind
 MOST_TEXT = 160
 
 
-class Finder(Value):
+class Finder(NamedTuple):
     """A library that finds its own files by a variable; `value` from the path of the library.
 
     Sources: docs.open-mpi.org, "Installation location"; fi_provider(7); UCX's configuration
@@ -27,7 +28,7 @@ class Finder(Value):
     library: re.Pattern[str]
     variable: str
     value: Callable[[str], str]
-    kind: TextKind = TextKind.DATA
+    kind: TextKind
 
 
 def _prefix(path: str) -> str:
@@ -46,42 +47,21 @@ def _beside(name: str) -> Callable[[str], str]:
     return lambda path: posixpath.join(posixpath.dirname(path), name)
 
 
-FINDERS = (
-    Finder(
-        library=re.compile(r"lib(?:open-pal|open-rte|mpi|mpi_\w+|oshmem|mca_\w+)\.so.*|mca_.*\.so"),
-        variable="OPAL_PREFIX",
-        value=_prefix,
-    ),
-    Finder(library=re.compile(r"libpmix\.so.*|pmix_mca_.*"), variable="PMIX_PREFIX", value=_prefix),
-    Finder(
-        library=re.compile(r"libprrte\.so.*|prte_mca_.*"), variable="PRTE_PREFIX", value=_prefix
-    ),
-    Finder(
-        library=re.compile(r"libfabric\.so.*"),
-        variable="FI_PROVIDER_PATH",
-        value=_beside("libfabric"),
-    ),
-    Finder(
-        library=re.compile(r"libuc[stpm]\.so.*"), variable="UCX_MODULE_DIR", value=_beside("ucx")
-    ),
-    Finder(
-        library=re.compile(r"libhwloc\.so.*"),
-        variable="HWLOC_PLUGINS_PATH",
-        value=_beside("hwloc"),
-    ),
-    Finder(
-        library=re.compile(r"libpython3.*\.so.*|python3(?:\.\d+)?"),
-        variable="PYTHONHOME",
-        value=_prefix,
-        kind=TextKind.PYTHON,
-    ),
-    Finder(
-        library=re.compile(r"lib(?:tinfo|ncurses)w?\.so.*"),
-        variable="TERMINFO_DIRS",
-        value=lambda path: posixpath.join(_prefix(path), "share/terminfo"),
-        kind=TextKind.TERMINFO,
-    ),
-)
+FINDERS = tuple(
+    Finder(re.compile(library), variable, value, kind)
+    for library, variable, value, kind in (
+        (r"lib(?:open-pal|open-rte|mpi|mpi_\w+|oshmem|mca_\w+)\.so.*|mca_.*\.so",
+         "OPAL_PREFIX", _prefix, TextKind.DATA),
+        (r"libpmix\.so.*|pmix_mca_.*", "PMIX_PREFIX", _prefix, TextKind.DATA),
+        (r"libprrte\.so.*|prte_mca_.*", "PRTE_PREFIX", _prefix, TextKind.DATA),
+        (r"libfabric\.so.*", "FI_PROVIDER_PATH", _beside("libfabric"), TextKind.DATA),
+        (r"libuc[stpm]\.so.*", "UCX_MODULE_DIR", _beside("ucx"), TextKind.DATA),
+        (r"libhwloc\.so.*", "HWLOC_PLUGINS_PATH", _beside("hwloc"), TextKind.DATA),
+        (r"libpython3.*\.so.*|python3(?:\.\d+)?", "PYTHONHOME", _prefix, TextKind.PYTHON),
+        (r"lib(?:tinfo|ncurses)w?\.so.*", "TERMINFO_DIRS",
+         lambda path: posixpath.join(_prefix(path), "share/terminfo"), TextKind.TERMINFO),
+    )
+)  # fmt: skip
 
 # In the prefix of an MPI: programs that ask what their libraries ask.
 _OPEN_MPI = {"OPAL_PREFIX", "PMIX_PREFIX", "PRTE_PREFIX"}

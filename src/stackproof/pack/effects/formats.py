@@ -18,7 +18,6 @@ from pathlib import Path
 
 from stackproof.core.command import Command
 from stackproof.core.effects import files, run
-from stackproof.core.value import Value
 from stackproof.image import superblock
 from stackproof.image.container.oci import ARCHITECTURES, INDEX, LAYOUT
 from stackproof.pack.effects import one_file
@@ -38,19 +37,6 @@ _TIME = 1  # GNU tar warns of the epoch itself
 _TIMEOUT_S = 3600.0
 _LEVEL = "-10"
 _GZIP_LEVEL = 6  # that of gzip itself; by its header a pack is known
-
-
-class LayoutBlob(Value):
-    """A part of an image by its digest (SHA-256, hexadecimal) and its size in bytes."""
-
-    kind: str
-    sha256: str
-    size: int
-
-    def descriptor(self, **more: object) -> dict[str, object]:
-        """Return it as manifests and indexes name it."""
-        digest = f"sha256:{self.sha256}"
-        return {"mediaType": self.kind, "digest": digest, "size": self.size, **more}
 
 
 def place_of(pack: Pack) -> str:
@@ -92,24 +78,6 @@ def render_config(pack: Pack, diff_id: str) -> bytes:
     )
 
 
-def render_manifest(config: LayoutBlob, layer: LayoutBlob) -> bytes:
-    """Return the manifest of an image with one layer."""
-    return as_json(
-        {
-            "schemaVersion": 2,
-            "mediaType": MANIFEST,
-            "config": config.descriptor(),
-            "layers": [layer.descriptor()],
-        }
-    )
-
-
-def render_index(pack: Pack, manifest: LayoutBlob) -> bytes:
-    """Return the index of a layout with one image, which has the pack's name as its tag."""
-    one = manifest.descriptor(platform=platform(pack), annotations={_TAG: pack.name})
-    return as_json({"schemaVersion": 2, "manifests": [one]})
-
-
 def as_json(value: Mapping[str, object]) -> bytes:
     """Return JSON that is the same for the same values."""
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
@@ -122,8 +90,11 @@ def write_layout(tree: Path, output: Path, pack: Pack) -> None:
     (layout / LAYOUT).write_bytes(as_json(LAYOUT_VERSION))
     diff_id, layer = _write_layer(tree, layout, pack)
     config = _write_blob(layout, CONFIG, render_config(pack, diff_id))
-    manifest = _write_blob(layout, MANIFEST, render_manifest(config, layer))
-    (layout / INDEX).write_bytes(render_index(pack, manifest))
+    parts = {"config": config, "layers": [layer]}
+    text = as_json({"schemaVersion": 2, "mediaType": MANIFEST, **parts})
+    manifest = _write_blob(layout, MANIFEST, text)
+    more = {"platform": platform(pack), "annotations": {_TAG: pack.name}}
+    (layout / INDEX).write_bytes(as_json({"schemaVersion": 2, "manifests": [{**manifest, **more}]}))
     for inner, _, names in os.walk(layout):
         os.chmod(inner, 0o755)  # noqa: S103 - whatever the umask
         for name in names:
@@ -138,19 +109,19 @@ def write_layout(tree: Path, output: Path, pack: Pack) -> None:
     os.replace(whole, output)
 
 
-def _write_layer(tree: Path, layout: Path, pack: Pack) -> tuple[str, LayoutBlob]:
-    """Write the layer, and return the digest of its archive and the blob."""
+def _write_layer(tree: Path, layout: Path, pack: Pack) -> tuple[str, dict[str, object]]:
+    """Write the layer, and return the digest of its archive and its descriptor."""
     plain, packed = tree.with_name("layer.tar"), layout / _BLOBS / "layer"
     with tarfile.open(plain, "w", format=tarfile.PAX_FORMAT) as archive:
         for name, mode in _FOLDERS.items():
             add_folder(archive, name, mode)
         add_tree(archive, tree, place_of(pack))
     _gzip(plain, packed)
-    blob = LayoutBlob(kind=LAYER, sha256=files.sha256(packed), size=packed.stat().st_size)
-    packed.rename(layout / _BLOBS / blob.sha256)
+    sha256, size = files.sha256(packed), packed.stat().st_size
+    packed.rename(layout / _BLOBS / sha256)
     diff_id = files.sha256(plain)
     files.remove(plain)
-    return diff_id, blob
+    return diff_id, _descriptor(LAYER, sha256, size)
 
 
 def _gzip(plain: Path, packed: Path) -> None:
@@ -163,10 +134,15 @@ def _gzip(plain: Path, packed: Path) -> None:
         shutil.copyfileobj(source, archive, 1 << 20)
 
 
-def _write_blob(layout: Path, kind: str, content: bytes) -> LayoutBlob:
-    blob = LayoutBlob(kind=kind, sha256=hashlib.sha256(content).hexdigest(), size=len(content))
-    (layout / _BLOBS / blob.sha256).write_bytes(content)
-    return blob
+def _write_blob(layout: Path, kind: str, content: bytes) -> dict[str, object]:
+    sha256 = hashlib.sha256(content).hexdigest()
+    (layout / _BLOBS / sha256).write_bytes(content)
+    return _descriptor(kind, sha256, len(content))
+
+
+def _descriptor(kind: str, sha256: str, size: int) -> dict[str, object]:
+    """Return a part of an image as manifests and indexes name it."""
+    return {"mediaType": kind, "digest": f"sha256:{sha256}", "size": size}
 
 
 def add_tree(archive: tarfile.TarFile, tree: Path, name: str) -> None:

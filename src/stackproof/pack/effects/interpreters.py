@@ -49,12 +49,17 @@ def _check_owner(path: str) -> None:
         raise folder.refused(path, f"would be started, to ask for its library, and {why}")
 
 
-def _interpreter_of(path: str) -> str:
-    """Return the path of the interpreter that a script names, empty for what is no script."""
-    with open(path, "rb") as stream:
-        line = stream.readline(4096)
-    words = line[2:].decode(errors="replace").split() if line.startswith(b"#!") else []
-    return os.path.realpath(words[0]) if words else ""
+def shebang(path: Path) -> tuple[str, str] | None:
+    """Return interpreter and argument that a script names, None for what is no script."""
+    try:
+        with path.open("rb") as stream:
+            head = stream.read(4096)
+    except OSError as error:
+        raise files.translate(error, path) from error
+    if not head.startswith(b"#!"):
+        return None
+    words = head[2:].split(b"\n", 1)[0].decode(errors="replace").strip().split(None, 1)
+    return (words[0], words[1] if len(words) > 1 else "") if words else None
 
 
 def carry(program: str, target: Path) -> None:
@@ -72,8 +77,9 @@ def carry(program: str, target: Path) -> None:
         path = program
         for _ in range(_SCRIPTS):
             _check_owner(path)
-            if not (path := _interpreter_of(path)):
+            if not (found := shebang(Path(path))):
                 break
+            path = os.path.realpath(found[0])
         done = run.check(Command(argv=(program, "-I", "-c", _ASK), timeout_s=_TIMEOUT_S))
         program, base, *folders = done.stdout.decode().splitlines()
     prefix = target.parent.parent

@@ -330,7 +330,9 @@ def _programs(work: _Work, found: Survey) -> tuple[str, ...]:
     real_paths = {path: work.view.resolve(path) for path in chosen}
     plain = {path: None for path, real in real_paths.items() if real and real[0] == path}
     plain |= {real[0]: None for real in real_paths.values() if real}
-    return tuple(path for path in plain if path in found.elves or relocate.shebang(work.here(path)))
+    return tuple(
+        path for path in plain if path in found.elves or interpreters.shebang(work.here(path))
+    )
 
 
 def _told(work: _Work, found: Survey) -> EnvPatch:
@@ -391,7 +393,7 @@ def _entry(work: _Work, path: str, env: EnvPatch) -> EntryPoint:
     program = program_place(place)
     launcher = work.image.mpi is not None and path.startswith(f"{work.image.mpi.prefix}/bin/")
     entry = EntryPoint(place=place, program=program, env=env, launcher=launcher)
-    script = relocate.shebang(work.pack / program)
+    script = interpreters.shebang(work.pack / program)
     if script is None:
         return entry
     interpreter, argument = script

@@ -102,9 +102,6 @@ def own_floor(survey: Survey) -> int:
     return floor_of(node.name for node in runpath.read(library).version_definitions)
 
 
-_SHEBANG = b"#!"
-
-
 def move_programs(pack: Path, programs: Iterable[str]) -> None:
     """Put programs, paths in the pack, to where their entry points expect them.
 
@@ -221,7 +218,7 @@ def left(
         with content_of(path) as content:
             found = tuple(prefixes.sightings(place, content, prefix.encode()))
         for seen in found:
-            if place in scripts and seen.text.startswith(_SHEBANG):
+            if place in scripts and seen.text.startswith(b"#!"):
                 yield seen.moved(TextKind.SHEBANG, "its entry point starts the interpreter")
             else:
                 yield prefixes.explain(seen, prefix, set_for)
@@ -239,19 +236,6 @@ def content_of(path: Path) -> Iterator[bytes]:
             return
         with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
             yield cast("bytes", content)  # it is searched and sliced alike
-
-
-def shebang(path: Path) -> tuple[str, str] | None:
-    """Return interpreter and argument that a script names, None for what is no script."""
-    try:
-        with path.open("rb") as stream:
-            head = stream.read(4096)
-    except OSError as error:
-        raise files.translate(error, path) from error
-    if not head.startswith(_SHEBANG):
-        return None
-    words = head[2:].split(b"\n", 1)[0].decode(errors="replace").strip().split(None, 1)
-    return (words[0], words[1] if len(words) > 1 else "") if words else None
 
 
 def regular_files(folder: Path) -> Iterator[Path]:
