@@ -18,7 +18,6 @@ from stackproof.share import addresses, labels
 from stackproof.share.effects import catalogue
 from stackproof.share.effects.repository import ImageRepository
 from stackproof.share.labels import LabelRecord
-from stackproof.share.listing import RemoteRecord
 
 COVERS = ("cli/options.py",)
 
@@ -67,12 +66,10 @@ def labelled(folder, monkeypatch):
     monkeypatch.setenv("STACKPROOF_REGISTRY", "registry.invalid/images")
     for namespace in ("build", "deploy"):
         record = LabelRecord(
-            label=labels.parse(_LISTED), date="", size=1, digest="1" * 64, folder=""
-        )
-        catalogue.remember(
-            addresses.parse_address("registry.invalid/images"), namespace,
-            (RemoteRecord(namespace=namespace, record=record),),
+            label=labels.parse(_LISTED), date="", size=1, digest="1" * 64, folder="",
+            namespace=namespace,
         )  # fmt: skip
+        catalogue.remember(addresses.parse_address("registry.invalid/images"), namespace, (record,))
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     return folder
 

@@ -10,6 +10,7 @@ import pytest
 import uenvsql
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.share import addresses, listing
+from stackproof.share.labels import LabelRecord
 
 _SHA256 = "ab" * 32
 _PATH = "deploy/daint/zen2/mpich/5.0.2:v1"
@@ -23,7 +24,7 @@ def row(**changes: object) -> dict[str, Any]:
     return made | changes
 
 
-def parse(*rows: object, namespace: str = "deploy") -> tuple[listing.RemoteRecord, ...]:
+def parse(*rows: object, namespace: str = "deploy") -> tuple[LabelRecord, ...]:
     content = json.dumps({"results": rows}).encode()
     return listing.parse(content, namespace=namespace, where="a list")
 
@@ -31,8 +32,8 @@ def parse(*rows: object, namespace: str = "deploy") -> tuple[listing.RemoteRecor
 def test_a_row_is_an_image_with_its_label() -> None:
     (one,) = parse(row())
     assert str(one.remote) == str(addresses.remote_of_path(_PATH))
-    assert (one.record.digest, one.record.size) == (_SHA256, 7)
-    assert one.record.date == "2026-01-02 02:04:05"
+    assert (one.digest, one.size) == (_SHA256, 7)
+    assert one.date == "2026-01-02 02:04:05"
     assert one.digests == {_SHA256, "cd" * 32}
 
 
@@ -45,13 +46,13 @@ def test_a_row_is_an_image_with_its_label() -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_image_of_the_namespace_is_passed_over(other: object) -> None:
-    assert [one.record.size for one in parse(other, row())] == [7]
+    assert [one.size for one in parse(other, row())] == [7]
 
 
 @pytest.mark.parametrize("created", ["", "yesterday", "0001-01-01T00:00:00+23:59"])
 def test_a_date_that_is_none_is_left_out(created: str) -> None:
     (one,) = parse(row(created=created))
-    assert one.record.date == ""
+    assert one.date == ""
 
 
 @pytest.mark.parametrize(
@@ -66,7 +67,7 @@ def test_what_is_no_list_is_an_error(content: bytes) -> None:
 
 def test_what_is_written_is_read_again_in_one_order() -> None:
     both = parse(row(path=_PATH.replace("v1", "v2")), row())
-    assert [one.record.label.tag for one in both] == ["v1", "v2"]
+    assert [one.label.tag for one in both] == ["v1", "v2"]
     text = listing.render(both)
     assert listing.parse(text, namespace="deploy", where="a list") == both
     assert listing.render(reversed(both)) == text
@@ -83,5 +84,5 @@ def test_a_site_may_serve_it_to_uenv(created: str) -> None:
 def test_an_image_is_added_once_and_taken_away_by_its_label() -> None:
     (one,) = parse(row())
     (again,) = parse(row(size=8))
-    assert [r.record.size for r in listing.changed([one], add=[again], drop=[])] == [8]
-    assert listing.changed([one], add=[], drop=[one.record.label]) == ()
+    assert [r.size for r in listing.changed([one], add=[again], drop=[])] == [8]
+    assert listing.changed([one], add=[], drop=[one.label]) == ()

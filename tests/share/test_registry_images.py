@@ -25,6 +25,7 @@ from stackproof.share import addresses, manifests
 from stackproof.share.effects import attaching, catalogue, oci, pulling, pushing
 from stackproof.share.effects.oci import OciRegistry
 from stackproof.share.effects.repository import ImageRepository
+from stackproof.share.labels import RemoteLabel
 from stackproof.share.options import RemoteOptions
 
 COVERS = (
@@ -96,7 +97,7 @@ def opened(address: str) -> OciRegistry:
     return _OPEN[-1]
 
 
-def remote(text: str) -> addresses.RemoteLabel:
+def remote(text: str) -> RemoteLabel:
     return addresses.parse_remote(text)
 
 
@@ -130,12 +131,12 @@ def test_the_whole_road(address: str, image: Path, other: Path, tmp_path: Path) 
     for fresh in (False, True):
         (found,) = catalogue.find(registry, "build", fresh=fresh)
         assert found == pushed.listed
-        assert found.record.digest == files.sha256(image)
+        assert found.digest == files.sha256(image)
     listed = catalogue.choose(registry, remote("build::tiny"))
-    assert catalogue.choose(registry, remote(f"build::{listed.record.id}")) == listed
+    assert catalogue.choose(registry, remote(f"build::{listed.id}")) == listed
 
     done = pulling.pull(registry, pulling.look_again(registry, listed), here)
-    assert files.sha256(done.record.file) == listed.record.digest
+    assert files.sha256(done.record.file) == listed.digest
     folder = Path(done.record.folder)
     assert manifests.digest_of((folder / "manifest.json").read_bytes()) == listed.manifest
     assert json.loads((folder / "meta/env.json").read_bytes())["name"]
@@ -159,7 +160,7 @@ def test_the_whole_road(address: str, image: Path, other: Path, tmp_path: Path) 
     assert pulling.look(registry, label).listed.manifest == listed.manifest
     with refused(Reason.IMAGE_MISSING):
         pushing.rollback(registry, label, "f" * 16)
-    assert pushing.rollback(registry, label, newer.listed.record.id).replaced == listed.manifest
+    assert pushing.rollback(registry, label, newer.listed.id).replaced == listed.manifest
 
     again = remote("build::tiny/1:again@here%zen2")
     pushing.copy(registry, pulling.look(registry, label), again)
@@ -378,7 +379,7 @@ def test_a_list_that_a_site_serves(image: Path) -> None:
             )
             (found,) = catalogue.find(registry, "build", service=address)
             assert found.remote == label
-            assert pulling.look_again(registry, found).listed.record.digest == listed.record.digest
+            assert pulling.look_again(registry, found).listed.digest == listed.digest
             with refused(Reason.REGISTRY_ANSWER):
                 catalogue.find(registry, "deploy", service=address)
 
@@ -396,7 +397,7 @@ def test_an_image_without_a_date_has_one_that_uenv_reads(tmp_path: Path) -> None
         content = found.content.replace(b"2022-01-01", b"1970-01-01")
         registry.put_manifest(found.repository, "v1", content, manifests.MANIFEST)
         found = pulling.look(registry, label)
-        assert found.listed.record.date == "1970-01-01 00:00:00"
+        assert found.listed.date == "1970-01-01 00:00:00"
         pulling.pull(registry, found, here)
     (row,) = uenvsql.listed(here.folder)
     assert row["date"] == "2022-01-01 00:00:00"

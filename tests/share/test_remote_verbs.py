@@ -22,7 +22,6 @@ from stackproof import cli
 from stackproof.share import labels, listing
 from stackproof.share.effects import catalogue, oci
 from stackproof.share.labels import LabelRecord
-from stackproof.share.listing import RemoteRecord
 from stackproof.share.options import RemoteOptions
 
 COVERS = ("share/cli/remote.py",)
@@ -174,12 +173,9 @@ def test_two_hundred_labels_are_two_requests(tmp_path: Path) -> None:
     with OwnRegistry() as server:
         registry = oci.opened(RemoteOptions(registry=server.address))
         records = [
-            RemoteRecord(
-                namespace="deploy",
-                record=LabelRecord(
-                    label=labels.parse(f"many/{number}:v1@here%zen2"), date="2026-11-22 07:08:15",
-                    size=number, digest=f"{number:064x}", folder="",
-                ),
+            LabelRecord(
+                label=labels.parse(f"many/{number}:v1@here%zen2"), date="2026-11-22 07:08:15",
+                size=number, digest=f"{number:064x}", folder="", namespace="deploy",
             )
             for number in range(200)
         ]  # fmt: skip

@@ -426,7 +426,7 @@ def test_signatures_go_with_an_image_to_a_registry_and_back(
         with pytest.raises(StackproofError) as caught:
             carrying.admit(moved, carried, pytest.fail)
         assert caught.value.reason is Reason.SIGNATURE_OF_ANOTHER
-        assert done.listed.record.digest == place.record.digest
+        assert done.listed.digest == place.record.digest
         place.say("image = * warn me@site\n")
         warnings: list[str] = []
         carrying.admit(bad, carrying.fetch(registry, bad), warnings.append)

@@ -15,7 +15,7 @@ import re
 from stackproof.core.errors import Reason, StackproofError, fail
 from stackproof.core.value import Value, replace
 from stackproof.share import labels, origins
-from stackproof.share.labels import Label
+from stackproof.share.labels import Label, RemoteLabel
 
 DEFAULT_NAMESPACE = "deploy"
 """Where images are looked for when nothing else is said, as uenv does."""
@@ -44,22 +44,6 @@ class RegistryAddress(Value):
     def repository(self, *parts: str) -> str:
         """Return a repository of this address, by its further parts."""
         return "/".join(part for part in (self.prefix, *parts) if part)
-
-
-class RemoteLabel(Value):
-    """A label in a namespace of a registry."""
-
-    namespace: str
-    label: Label
-
-    def __str__(self) -> str:
-        return f"{self.namespace}::{self.label}"
-
-    @property
-    def path(self) -> tuple[str, ...]:
-        """The parts of the repository; those that are left out are empty."""
-        label = self.label
-        return (self.namespace, labels.system_of(label), label.uarch, label.name, label.version)
 
 
 def parse_address(text: str) -> RegistryAddress:

@@ -69,11 +69,29 @@ class Label(Value, order=True):
         return str(replace(self, system="", uarch=""))
 
 
+class RemoteLabel(Value):
+    """A label in a namespace of a registry."""
+
+    namespace: str
+    label: Label
+
+    def __str__(self) -> str:
+        return f"{self.namespace}::{self.label}"
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """The parts of the repository; those that are left out are empty."""
+        label = self.label
+        return (self.namespace, system_of(label), label.uarch, label.name, label.version)
+
+
 class LabelRecord(Value):
-    """A label of a repository, and the image that it names.
+    """A label of a repository or a registry, and the image that it names.
 
     `date` is `YYYY-MM-DD HH:MM:SS`, `size` is in bytes; `digest` is the SHA-256 of the file, and of
-    an image that uenv pulled what its registry's list calls so. `folder` is that of the image.
+    an image that uenv pulled what its registry's list calls so. `folder` is that of the image. One
+    of a registry has a namespace, there `folder` is its repository, and `manifest` the digest of
+    its manifest, empty where not known.
     """
 
     label: Label
@@ -81,6 +99,18 @@ class LabelRecord(Value):
     size: int
     digest: str
     folder: str
+    namespace: str = ""
+    manifest: str = ""
+
+    @property
+    def remote(self) -> RemoteLabel:
+        """Its label with its namespace."""
+        return RemoteLabel(namespace=self.namespace, label=self.label)
+
+    @property
+    def digests(self) -> frozenset[str]:
+        """The digests by which a list may mean it, without their algorithm."""
+        return frozenset({self.digest, self.manifest.partition(":")[2]} - {""})
 
     @property
     def id(self) -> str:

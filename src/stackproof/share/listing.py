@@ -19,8 +19,7 @@ from msgspec import Meta
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.value import Value
 from stackproof.share import addresses, answers, labels, manifests
-from stackproof.share.addresses import RemoteLabel
-from stackproof.share.labels import Label, LabelRecord
+from stackproof.share.labels import Label, LabelRecord, RemoteLabel
 from stackproof.share.manifests import CREATED, OciManifest
 
 ARTEFACT = "application/vnd.stackproof.index.v1+json"
@@ -39,41 +38,20 @@ class _Row(Value):
     manifest: Annotated[str, Meta(pattern=r"^(sha256:[0-9a-f]{64})?\Z")] = ""
 
 
-class RemoteRecord(Value):
-    """An image in a registry; `manifest` is the digest of its manifest, empty where not known.
-
-    The `folder` of its record is its repository.
-    """
-
-    namespace: str
-    record: LabelRecord
-    manifest: str = ""
-
-    @property
-    def remote(self) -> RemoteLabel:
-        """Its label with its namespace."""
-        return RemoteLabel(namespace=self.namespace, label=self.record.label)
-
-    @property
-    def digests(self) -> frozenset[str]:
-        """The digests by which the list may mean it, without their algorithm."""
-        return frozenset({self.record.digest, self.manifest.partition(":")[2]} - {""})
-
-
-def record_of(remote: RemoteLabel, manifest: OciManifest, digest: str) -> RemoteRecord:
+def record_of(remote: RemoteLabel, manifest: OciManifest, digest: str) -> LabelRecord:
     """Return the record of a manifest with its digest; raises REGISTRY_ANSWER as `image_layer`."""
     layer = manifests.image_layer(manifest, where=str(remote))
     created = manifest.annotations.get(CREATED, "")
-    row = _Row(path="", sha256=layer.hex, size=layer.size, created=created, manifest=digest)
-    return _record(remote, row)
+    return _record(
+        remote, _Row(path="", sha256=layer.hex, size=layer.size, created=created, manifest=digest)
+    )
 
 
-def _record(remote: RemoteLabel, row: _Row) -> RemoteRecord:
-    record = LabelRecord(
+def _record(remote: RemoteLabel, row: _Row) -> LabelRecord:
+    return LabelRecord(
         label=remote.label, date=date_of(row.created), size=row.size, digest=row.sha256,
-        folder="/".join(remote.path),
+        folder="/".join(remote.path), namespace=remote.namespace, manifest=row.manifest,
     )  # fmt: skip
-    return RemoteRecord(namespace=remote.namespace, record=record, manifest=row.manifest)
 
 
 def date_of(created: str) -> str:
@@ -89,7 +67,7 @@ def date_of(created: str) -> str:
         return ""
 
 
-def parse(content: bytes, *, namespace: str, where: str) -> tuple[RemoteRecord, ...]:
+def parse(content: bytes, *, namespace: str, where: str) -> tuple[LabelRecord, ...]:
     """Return the images of a namespace that a list has; what is no image's is passed over.
 
     Raises `StackproofError` (REGISTRY_ANSWER) for what is no such list.
@@ -104,7 +82,7 @@ def parse(content: bytes, *, namespace: str, where: str) -> tuple[RemoteRecord, 
     return ordered(one for one in found if one is not None and one.namespace == namespace)
 
 
-def _parsed(data: object) -> RemoteRecord | None:
+def _parsed(data: object) -> LabelRecord | None:
     """Return the image of one row; None for one that is none: a list of a site has all kinds."""
     try:
         row = msgspec.convert(data, _Row)
@@ -125,14 +103,14 @@ def _no_list(where: str) -> StackproofError:
     )
 
 
-def render(records: Iterable[RemoteRecord]) -> bytes:
+def render(records: Iterable[LabelRecord]) -> bytes:
     """Return the list that is kept in a registry: the same for the same images."""
     rows = [
         _Row(
             path=addresses.path_of(one.remote),
-            sha256=one.record.digest,
-            size=one.record.size,
-            created=labels.readable_date(one.record.date).replace(" ", "T") + ".000Z",
+            sha256=one.digest,
+            size=one.size,
+            created=labels.readable_date(one.date).replace(" ", "T") + ".000Z",
             manifest=one.manifest,
         )
         for one in ordered(records)
@@ -140,16 +118,16 @@ def render(records: Iterable[RemoteRecord]) -> bytes:
     return (json.dumps({"results": msgspec.to_builtins(rows)}, indent=1) + "\n").encode()
 
 
-def ordered(records: Iterable[RemoteRecord]) -> tuple[RemoteRecord, ...]:
+def ordered(records: Iterable[LabelRecord]) -> tuple[LabelRecord, ...]:
     """Return records by their labels, each once: the last one counts."""
-    found = {(one.namespace, one.record.label): one for one in records}
+    found = {(one.namespace, one.label): one for one in records}
     return tuple(found[label] for label in sorted(found))
 
 
 def changed(
-    records: Sequence[RemoteRecord], *, add: Sequence[RemoteRecord], drop: Sequence[Label]
-) -> tuple[RemoteRecord, ...]:
+    records: Sequence[LabelRecord], *, add: Sequence[LabelRecord], drop: Sequence[Label]
+) -> tuple[LabelRecord, ...]:
     """Return a list with images in it and labels taken away."""
     gone = {str(one) for one in drop}
-    kept = (one for one in records if str(one.record.label) not in gone)
+    kept = (one for one in records if str(one.label) not in gone)
     return ordered((*kept, *add))

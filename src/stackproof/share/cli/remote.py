@@ -12,7 +12,6 @@ from stackproof.core.cli import progress
 from stackproof.core.numbers import disk_text
 from stackproof.image.effects.load import load_superblock
 from stackproof.share import addresses, labels
-from stackproof.share.addresses import RemoteLabel
 from stackproof.share.cli import image
 from stackproof.share.effects import (
     carrying,
@@ -25,8 +24,7 @@ from stackproof.share.effects import (
 )
 from stackproof.share.effects.oci import OciRegistry
 from stackproof.share.effects.pushing import Pushed
-from stackproof.share.labels import Label
-from stackproof.share.listing import RemoteRecord
+from stackproof.share.labels import Label, LabelRecord, RemoteLabel
 from stackproof.share.options import (
     ImageCopyOptions,
     ImageDeleteOptions,
@@ -48,7 +46,7 @@ def run_find(asked: ImageFindOptions) -> int:
         found = catalogue.find(
             registry, remote.namespace, service=oci.listing_service(), fresh=asked.fresh
         )
-    chosen = catalogue.matching(found, remote.label, system=places.system())
+    chosen = labels.matching(found, remote.label, system=places.system(), beginning=True)
     if asked.json:
         print(json.dumps({"records": [_data(one) for one in chosen]}, indent=1))
     elif asked.names:
@@ -111,7 +109,7 @@ def run_copy(asked: ImageCopyOptions) -> int:
     registry, source = _opened(asked.source, asked.remote)
     meant = _looked_at(registry, source)
     done = pushing.copy(
-        registry, meant, _target(asked.target, meant.listed.record.label), force=asked.force,
+        registry, meant, _target(asked.target, meant.listed.label), force=asked.force,
         monitor=progress.monitor(quiet=asked.json),
     )  # fmt: skip
     here, there = meant.listed.remote, done.listed.remote
@@ -152,7 +150,7 @@ def run_history(asked: ImageHistoryOptions) -> int:
         return 0
     print(f"{'UNTIL':<19}  {'ID':<16}  {'SIZE':>8}  MADE")
     for one in found:
-        record = one.listed.record
+        record = one.listed
         row = (f"{one.until or 'now':<19}", record.id, f"{disk_text(record.size):>8}")
         print("  ".join((*row, labels.date_text(record))))
     return 0
@@ -201,11 +199,11 @@ def _looked_at(
     return pulling.look_again(registry, listed, most=most)
 
 
-def _print_table(found: Sequence[RemoteRecord], *, with_namespace: bool) -> None:
-    names = [str(one.remote if with_namespace else one.record.label) for one in found]
+def _print_table(found: Sequence[LabelRecord], *, with_namespace: bool) -> None:
+    names = [str(one.remote if with_namespace else one.label) for one in found]
     if names:
         print(f"{'LABEL':<{max(map(len, names))}}  {'ID':<16}  {'SIZE':>8}  DATE")
-        print(labels.table([one.record for one in found], names))
+        print(labels.table(found, names))
 
 
 def _print_moved(
@@ -221,13 +219,13 @@ def _print_moved(
         data = {**_data(done.listed), "sent": done.sent, "replaced": done.replaced or None}
         print(json.dumps({**data, **more}, indent=1))
         return 0
-    print(f"{done.listed.remote}\n{done.listed.record.digest}  {disk_text(done.sent)} sent")
+    print(f"{done.listed.remote}\n{done.listed.digest}  {disk_text(done.sent)} sent")
     return 0
 
 
-def _data(one: RemoteRecord) -> dict[str, object]:
+def _data(one: LabelRecord) -> dict[str, object]:
     """Return a record as `uenv image find --json` prints it, with its namespace and manifest."""
     return {
-        "namespace": one.namespace, **image.list_fields(one.record),
+        "namespace": one.namespace, **image.list_fields(one),
         "manifest": one.manifest or None,
     }  # fmt: skip

@@ -20,12 +20,11 @@ from stackproof.core.effects import cache_kinds, files
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.value import replace
 from stackproof.share import addresses, labels, listing, manifests
-from stackproof.share.addresses import INDEX_NAME, RegistryAddress, RemoteLabel
+from stackproof.share.addresses import INDEX_NAME, RegistryAddress
 from stackproof.share.effects import uploading
 from stackproof.share.effects.http_client import HttpRequest
 from stackproof.share.effects.oci import OciRegistry
-from stackproof.share.labels import Label
-from stackproof.share.listing import RemoteRecord
+from stackproof.share.labels import Label, LabelRecord, RemoteLabel
 from stackproof.share.manifests import OciDescriptor, OciManifest
 
 KIND = "listings"
@@ -37,14 +36,14 @@ _ATTEMPTS = 10
 
 def find(
     registry: OciRegistry, namespace: str, *, service: str = "", fresh: bool = False
-) -> tuple[RemoteRecord, ...]:
+) -> tuple[LabelRecord, ...]:
     """Return the images of a namespace: of a site's service, else of the list, else tag by tag.
 
     `fresh` asks for every tag. Raises `StackproofError`: REGISTRY_ANSWER, and what `OciRegistry`
     does, as REGISTRY_UNABLE where there is no list and the server does not tell what it has.
     """
     if not fresh and service:
-        found: tuple[RemoteRecord, ...] | None = _served(registry, namespace, service)
+        found: tuple[LabelRecord, ...] | None = _served(registry, namespace, service)
     else:
         found = None if fresh else kept(registry, namespace)
     if found is None:
@@ -55,29 +54,28 @@ def find(
 
 def choose(
     registry: OciRegistry, remote: RemoteLabel, *, system: str = "", service: str = ""
-) -> RemoteRecord:
+) -> LabelRecord:
     """Return the one image that a label not said in full means, or an id or a digest.
 
     Where the list does not have it every tag is asked for. Raises `StackproofError`:
     LABEL_AMBIGUOUS, IMAGE_MISSING with what is near, and as `find`.
     """
     word = str(remote.label)
-    found: tuple[RemoteRecord, ...] = ()
+    found: tuple[LabelRecord, ...] = ()
     for fresh in (False, True):
         found = find(registry, remote.namespace, service=service, fresh=fresh)
-        one = labels.only([each.record for each in found], word, system=system)
+        one = labels.only(found, word, system=system)
         if one is not None:
-            return next(each for each in found if each.record == one)
-    records = [each.record for each in found]
+            return one
     raise fail(
         Reason.IMAGE_MISSING,
         f"the namespace `{remote.namespace}` of `{registry.address}` has no image `{word}`",
-        hint=f"{labels.guess(records, word, system=system)}"
+        hint=f"{labels.guess(found, word, system=system)}"
         f"`stackproof image find {remote.namespace}::` lists what there is",
     )
 
 
-def kept(registry: OciRegistry, namespace: str) -> tuple[RemoteRecord, ...] | None:
+def kept(registry: OciRegistry, namespace: str) -> tuple[LabelRecord, ...] | None:
     """Return the images of the list that is kept in a registry; None where there is none."""
     repository = registry.address.repository(namespace, INDEX_NAME)
     try:
@@ -94,13 +92,13 @@ def kept(registry: OciRegistry, namespace: str) -> tuple[RemoteRecord, ...] | No
     return listing.parse(rows, namespace=namespace, where=f"{registry.address.host}/{repository}")
 
 
-def tag_by_tag(registry: OciRegistry, namespace: str) -> tuple[RemoteRecord, ...]:
+def tag_by_tag(registry: OciRegistry, namespace: str) -> tuple[LabelRecord, ...]:
     """Return the images of a namespace as its tags say, several at a time."""
     with registry.client.within(limits.REQUESTS):
         return _tag_by_tag(registry, namespace)
 
 
-def _tag_by_tag(registry: OciRegistry, namespace: str) -> tuple[RemoteRecord, ...]:
+def _tag_by_tag(registry: OciRegistry, namespace: str) -> tuple[LabelRecord, ...]:
     prefix = registry.address.prefix
     below = f"{registry.address.repository(namespace)}/"
     try:
@@ -131,7 +129,7 @@ def _tag_by_tag(registry: OciRegistry, namespace: str) -> tuple[RemoteRecord, ..
 
 def read_image(
     registry: OciRegistry, remote: RemoteLabel, reference: str
-) -> tuple[RemoteRecord, bytes, OciManifest]:
+) -> tuple[LabelRecord, bytes, OciManifest]:
     """Return an image of a label's repository, by tag or digest: its record and its manifest.
 
     Raises `StackproofError`: IMAGE_MISSING, REGISTRY_ANSWER.
@@ -142,7 +140,7 @@ def read_image(
     return listing.record_of(remote, manifest, digest), content, manifest
 
 
-def _record(registry: OciRegistry, remote: RemoteLabel) -> RemoteRecord | None:
+def _record(registry: OciRegistry, remote: RemoteLabel) -> LabelRecord | None:
     """Return the record of a tag; None for one that is no image of ours, or has just gone."""
     try:
         return read_image(registry, remote, remote.label.tag)[0]
@@ -152,7 +150,7 @@ def _record(registry: OciRegistry, remote: RemoteLabel) -> RemoteRecord | None:
         raise
 
 
-def _served(registry: OciRegistry, namespace: str, service: str) -> tuple[RemoteRecord, ...]:
+def _served(registry: OciRegistry, namespace: str, service: str) -> tuple[LabelRecord, ...]:
     """Return the answer of the site's service, asked as uenv does."""
     url = f"{service}?{urllib.parse.urlencode({'namespace': namespace})}"
     with registry.client.send(HttpRequest(method="GET", url=url)) as answer:
@@ -171,7 +169,7 @@ def renew(
     registry: OciRegistry,
     namespace: str,
     *,
-    add: Sequence[RemoteRecord] = (),
+    add: Sequence[LabelRecord] = (),
     drop: Sequence[Label] = (),
 ) -> bool:
     """Change the list that is kept in a registry, which is made where there is none.
@@ -199,7 +197,7 @@ def renew(
     )
 
 
-def tag_by_tag_or_nothing(registry: OciRegistry, namespace: str) -> tuple[RemoteRecord, ...]:
+def tag_by_tag_or_nothing(registry: OciRegistry, namespace: str) -> tuple[LabelRecord, ...]:
     """Return the images as tags say, none where the server does not tell."""
     try:
         return tag_by_tag(registry, namespace)
@@ -209,7 +207,7 @@ def tag_by_tag_or_nothing(registry: OciRegistry, namespace: str) -> tuple[Remote
         raise
 
 
-def _write(registry: OciRegistry, namespace: str, records: Sequence[RemoteRecord]) -> None:
+def _write(registry: OciRegistry, namespace: str, records: Sequence[LabelRecord]) -> None:
     content = listing.render(records)
     repository = registry.address.repository(namespace, INDEX_NAME)
     layer = OciDescriptor(
@@ -222,25 +220,16 @@ def _write(registry: OciRegistry, namespace: str, records: Sequence[RemoteRecord
     registry.put_manifest(repository, listing.TAG, manifests.render(manifest), manifests.MANIFEST)
 
 
-def matching(
-    records: Sequence[RemoteRecord], label: Label, *, system: str = ""
-) -> tuple[RemoteRecord, ...]:
-    """Return the images that a label, of which the name may go on, an id or a digest means."""
-    every = [one.record for one in records]
-    found = set(labels.matching(every, label, system=system, beginning=True))
-    return tuple(one for one in records if one.record in found)
-
-
-def remember(address: RegistryAddress, namespace: str, records: Sequence[RemoteRecord]) -> None:
+def remember(address: RegistryAddress, namespace: str, records: Sequence[LabelRecord]) -> None:
     """Keep what a namespace has; a cache that cannot be written keeps nothing."""
     with contextlib.suppress(StackproofError):
         files.write(_folder(address) / f"{namespace}{_SUFFIX}", listing.render(records))
 
 
-def remembered(address: RegistryAddress, namespace: str = "") -> tuple[RemoteRecord, ...]:
+def remembered(address: RegistryAddress, namespace: str = "") -> tuple[LabelRecord, ...]:
     """Return the images that a namespace had, or all of them, without what cannot be read."""
     pattern = f"{namespace or '*'}{_SUFFIX}"
-    found: list[RemoteRecord] = []
+    found: list[LabelRecord] = []
     for path in sorted(_folder(address).glob(pattern)):
         with contextlib.suppress(StackproofError):
             content = files.read_bounded(path, limits.LISTING)

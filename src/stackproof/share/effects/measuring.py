@@ -76,10 +76,42 @@ def measure(path: str, *, descriptor: int | None = None) -> Measured:
 
 
 def _read(descriptor: int) -> Measured:
-    measured = VerityMeasure()
-    while piece := os.pread(descriptor, _CHUNK, measured.size):
-        measured.update(piece)
-    return Measured(sha256=measured.sha256(), verity=measured.verity(), size=measured.size)
+    whole, size = hashlib.sha256(), 0
+    levels = [bytearray()]
+    piece = b""
+    while more := os.pread(descriptor, _CHUNK, size):
+        whole.update(more)
+        size += len(more)
+        piece += more
+        end = len(piece) - len(piece) % BLOCK
+        for at in range(0, end, BLOCK):
+            _put(levels, 0, piece[at : at + BLOCK])
+        piece = piece[end:]
+    if piece:
+        _put(levels, 0, piece.ljust(BLOCK, b"\0"))
+    fields = (1, _SHA256_OF_LINUX, _LOG_BLOCK, 0, 0, size, _root(levels), b"")
+    verity = hashlib.sha256(struct.pack("<BBBBIQ64s32s144x", *fields)).hexdigest()
+    return Measured(sha256=whole.hexdigest(), verity=verity, size=size)
+
+
+def _put(levels: list[bytearray], level: int, block: bytes) -> None:
+    """Add the digest of a block to a level; a level that fills a block goes one up."""
+    if level == len(levels):
+        levels.append(bytearray())
+    row = levels[level]
+    if len(row) == BLOCK:
+        _put(levels, level + 1, bytes(row))
+        row.clear()
+    row += hashlib.sha256(block).digest()
+
+
+def _root(levels: list[bytearray]) -> bytes:
+    """Return the digest at the top; an empty file has no tree."""
+    level = 0
+    while level < len(levels) - 1 or len(levels[level]) > _DIGEST:
+        _put(levels, level + 1, bytes(levels[level]).ljust(BLOCK, b"\0"))
+        level += 1
+    return bytes(levels[level])
 
 
 def _identity(descriptor: int) -> str:
@@ -130,70 +162,3 @@ def digest_of_meta(folder: Path) -> str:
         digest = files.sha256(path) if plain else "0" * 64
         lines.append(f"{digest}  {path.relative_to(folder)}\n")
     return hashlib.sha256("".join(sorted(lines)).encode(errors="surrogateescape")).hexdigest()
-
-
-class VerityMeasure:
-    """The measure of a file that comes in pieces, and its SHA-256, in one reading of it."""
-
-    def __init__(self) -> None:
-        self._whole = hashlib.sha256()
-        self._levels: list[bytearray] = []
-        self._rest = b""
-        self._size = 0
-
-    def update(self, piece: bytes | memoryview) -> None:
-        """Take the next piece of the file."""
-        self._whole.update(piece)
-        self._size += len(piece)
-        data = self._rest + bytes(piece)
-        end = len(data) - len(data) % BLOCK
-        for at in range(0, end, BLOCK):
-            self._put(0, data[at : at + BLOCK])
-        self._rest = data[end:]
-
-    def _put(self, level: int, block: bytes) -> None:
-        """Add the digest of a block to a level; a level that fills a block goes one up."""
-        if level == len(self._levels):
-            self._levels.append(bytearray())
-        row = self._levels[level]
-        if len(row) == BLOCK:
-            self._put(level + 1, bytes(row))
-            row.clear()
-        row += hashlib.sha256(block).digest()
-
-    @property
-    def size(self) -> int:
-        """Return the size so far, in bytes."""
-        return self._size
-
-    def sha256(self) -> str:
-        """Return the SHA-256 of the file."""
-        return self._whole.hexdigest()
-
-    def verity(self) -> str:
-        """Return the digest that the kernel measures of the file; call it once, at the end."""
-        if self._rest:
-            self._put(0, self._rest.ljust(BLOCK, b"\0"))
-            self._rest = b""
-        descriptor = struct.pack(
-            "<BBBBIQ64s32s144x",
-            1,
-            _SHA256_OF_LINUX,
-            _LOG_BLOCK,
-            0,
-            0,
-            self._size,
-            self._root(),
-            b"",
-        )
-        return hashlib.sha256(descriptor).hexdigest()
-
-    def _root(self) -> bytes:
-        level = 0
-        while level < len(self._levels):
-            row = bytes(self._levels[level])
-            if level == len(self._levels) - 1 and len(row) == _DIGEST:
-                return row
-            self._put(level + 1, row.ljust(BLOCK, b"\0"))
-            level += 1
-        return b""  # an empty file has no tree

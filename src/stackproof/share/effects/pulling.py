@@ -31,12 +31,10 @@ from stackproof.image.effects import meta_files
 from stackproof.image.effects.load import load_superblock
 from stackproof.image.effects.meta_files import MetaFiles
 from stackproof.share import labels, manifests
-from stackproof.share.addresses import RemoteLabel
 from stackproof.share.effects import attaching, catalogue, storing
 from stackproof.share.effects.oci import OciRegistry
 from stackproof.share.effects.repository import IMAGES, ImageRepository
-from stackproof.share.labels import LabelRecord
-from stackproof.share.listing import RemoteRecord
+from stackproof.share.labels import LabelRecord, RemoteLabel
 from stackproof.share.manifests import OciDescriptor, OciManifest
 
 MANIFEST_FILE = "manifest.json"
@@ -60,7 +58,7 @@ class RemoteImage(Value):
     were not looked at, of which there are `unread`.
     """
 
-    listed: RemoteRecord
+    listed: LabelRecord
     content: bytes
     manifest: OciManifest
     layer: OciDescriptor
@@ -71,7 +69,7 @@ class RemoteImage(Value):
     @property
     def repository(self) -> str:
         """Its repository below the registry's address."""
-        return self.listed.record.folder
+        return self.listed.folder
 
 
 class Pulled(Value):
@@ -95,14 +93,14 @@ def look(
     found = attaching.read(registry, repository, listed.manifest, refers[:most])
     meta = manifests.meta_layer(manifest, [one for _, one in found], where=str(remote))
     return RemoteImage(
-        listed=replace(listed, record=replace(listed.record, folder=repository)),
+        listed=replace(listed, folder=repository),
         content=content, manifest=manifest, attached=found, meta=meta,
         layer=manifests.image_layer(manifest, where=str(remote)), unread=len(refers[most:]),
     )  # fmt: skip
 
 
 def look_again(
-    registry: OciRegistry, listed: RemoteRecord, *, most: int = limits.REGISTRY.count
+    registry: OciRegistry, listed: LabelRecord, *, most: int = limits.REGISTRY.count
 ) -> RemoteImage:
     """Return the image that a listed label names now; raises TAG_MOVED where that is another one.
 
@@ -113,7 +111,7 @@ def look_again(
         raise fail(
             Reason.TAG_MOVED,
             f"`{listed.remote}` is by now the label of another image than the list says",
-            detail=f"listed {listed.record.digest}\nfound  {image.listed.record.digest}",
+            detail=f"listed {listed.digest}\nfound  {image.listed.digest}",
             hint=f"`stackproof image pull {listed.remote}`, in full, takes what it is now",
         )
     return image
@@ -135,8 +133,8 @@ def pull(
     """
     digest, size = image.layer.hex, image.layer.size
     folder = repository.folder_of(digest)
-    listed = image.listed.record
-    record = replace(listed, folder=str(folder), date=labels.readable_date(listed.date))
+    date = labels.readable_date(image.listed.date)
+    record = replace(image.listed, folder=str(folder), date=date, namespace="", manifest="")
     storing.refuse_taken(repository, record, force=force)
     if storing.label_present(repository, record, force=force):
         _keep_manifest(folder, image.content)

@@ -21,12 +21,11 @@ from stackproof.core.value import Value, replace
 from stackproof.image.effects import image_file, meta_files
 from stackproof.image.effects.load import load_superblock
 from stackproof.share import addresses, labels, listing, manifests
-from stackproof.share.addresses import RemoteLabel
 from stackproof.share.effects import attaching, catalogue, pulling, uploading
 from stackproof.share.effects.oci import OciRegistry
 from stackproof.share.effects.pulling import RemoteImage
 from stackproof.share.effects.uploading import FileBlob
-from stackproof.share.listing import RemoteRecord
+from stackproof.share.labels import LabelRecord, RemoteLabel
 from stackproof.share.manifests import OciDescriptor, OciManifest
 
 _META = "meta"
@@ -38,7 +37,7 @@ class Pushed(Value):
     `first` says that its namespace had no list of images before.
     """
 
-    listed: RemoteRecord
+    listed: LabelRecord
     sent: int
     replaced: str = ""
     first: bool = False
@@ -92,7 +91,7 @@ def push(
 
 
 def _named(
-    registry: OciRegistry, listed: RemoteRecord, content: bytes, before: str, sent: int
+    registry: OciRegistry, listed: LabelRecord, content: bytes, before: str, sent: int
 ) -> Pushed:
     """Give an image whose blobs are there its label, last of all; raises TAG_MOVED."""
     replaced = _move(registry, listed.remote, content, before)
@@ -262,7 +261,7 @@ class FormerImage(Value):
     """An image that a tag is of, or was: `until` is empty for the one that it is of now."""
 
     until: str
-    listed: RemoteRecord
+    listed: LabelRecord
 
 
 def history(registry: OciRegistry, remote: RemoteLabel) -> tuple[FormerImage, ...]:
@@ -297,7 +296,7 @@ def rollback(registry: OciRegistry, remote: RemoteLabel, to: str = "") -> Pushed
         for one in known
         if one.until
         and one.listed.manifest != now
-        and (not to or to in {one.until, one.listed.manifest, one.listed.record.id,
+        and (not to or to in {one.until, one.listed.manifest, one.listed.id,
                               *one.listed.digests})
     ]  # fmt: skip
     if not wanted:
