@@ -87,7 +87,7 @@ def test_what_its_programs_mount_and_rename_is_told(tmp_path: Path) -> None:
     assert by_name["two"].deployment.programs[NATIVE] == f"{renamed}/bin/bench"
 
 
-@pytest.mark.parametrize("ending", ["", ".tar.zst", ".tar.gz", ".self"])
+@pytest.mark.parametrize("ending", ["", ".tar.zst", ".tar.gz"])
 def test_what_lies_beside_it_counts_by_its_name(tmp_path: Path, ending: str) -> None:
     top = packed(tmp_path / "pack", inside=False)
     Path(f"{top}.provenance.json").rename(f"{top}{ending}.provenance.json")
@@ -117,7 +117,6 @@ def changed(top: Path) -> None:
     ("spoil", "reason", "said", "hint"),
     [
         (shutil.rmtree, Reason.FILE_MISSING, "there is no", "name a pack's folder"),
-        (as_file(b"\x7fELF"), Reason.UNSUPPORTED, "is a file", "--pack-extract DIR"),
         (as_file(b"hsqs"), Reason.UNSUPPORTED, "is a file", "unsquashfs -d DIR"),
         (as_file(b"\x28\xb5\x2f\xfd"), Reason.UNSUPPORTED, "is a file", "tar -xf"),
         (as_file(b"\x1f\x8b\x08\x00"), Reason.UNSUPPORTED, "is a file", "tar -xf"),

@@ -231,8 +231,6 @@ def test_a_pack_made_here_runs_there(arm: Path, image: Path, tmp_path: Path) -> 
     argv += ("--sizes", "8", "--samples", "2", "--seconds-per-size", "0.001")
     said = _run(*armlab.inside(arm / "root", *argv, binds=((folder, "/mnt"),)))
     assert '"ok":true' in said.splitlines()[-1]
-    said = _run(*armlab.beside(arm / "root", *pack, "-o", "one.self"), cwd=tmp_path, code=3)
-    assert "what mounts it is taken from this machine" in said
     said = _run(*pack, "-o", "none.tar.gz", cwd=tmp_path, code=3)
     assert "needs `libc.so.6`, which neither the image nor this machine has" in said
     assert "install it here for aarch64" in said

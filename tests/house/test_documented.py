@@ -36,7 +36,7 @@ SEEN_TO = {
     r"nsenter -t PID|gdb -ex 'target remote": "tests/mount/test_debuggers.py",
     r"ldd ": "needs EESSI and a Slurm machine",
     r"sbatch .*stackproof build": "needs a Slurm machine; tests/build/test_spack_nodes.py has one of its own",
-    r"(mpich-pack|site/mpich)/bin/|bin/mpiexec|\./mpich\.self |tar xf pack": "tests/house/test_documented_run.py",
+    r"(mpich-pack|site/mpich)/bin/|bin/mpiexec|tar xf pack": "tests/house/test_documented_run.py",
     r"mpiexec -launcher ssh": "tests/doctor/test_doctor_made.py",
     r"mpiexec -n 4 stackproof run": "what not to do",
     r"rm -r ~/\.cache/stackproof": "deletes what the user has",

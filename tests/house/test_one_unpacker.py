@@ -16,8 +16,6 @@ CALLS = {"extractall", "unpack_archive"}
 ALLOWED = {
     # The packages that programs are in: nothing is started there.
     ("core/effects/sandbox.py", "unsquashfs"), ("core/effects/sandbox.py", "debugfs"),
-    # A pack in one file carries the program along, and its launcher starts it on its own content.
-    ("pack/effects/one_file.py", "unsquashfs"),
     # What apt downloads has a limit.
     ("build/engines/easybuild/effects/sources.py", "prlimit"),
 }  # fmt: skip

@@ -23,7 +23,6 @@ ALLOWED = {
     ("pack/effects/entry_files.py", "argv"): "gcc, of an architecture from a list",
     ("pack/effects/formats.py", "argv"): "zstd, or mksquashfs",
     ("pack/effects/interpreters.py", "program"): "a Python of root's or of the user's own",
-    ("pack/effects/one_file.py", "argv"): "mksquashfs",
     ("site/effects/probe.py", "argv"): "a table of commands in the same file",
 }  # fmt: skip
 """Where the first word is no text in the code, and whose it is."""

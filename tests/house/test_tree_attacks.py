@@ -156,7 +156,7 @@ def _pull(cases, guarded, tree, choose):
 
 
 def _pack(cases, guarded, tree, choose):
-    output = choose.choice(("out", "out.tar.zst", "out.squashfs", "out.oci.tar", "out.self"))
+    output = choose.choice(("out", "out.tar.zst", "out.squashfs", "out.oci.tar"))
     return "pack", cases.image(guarded, tree), "-o", guarded.work / output
 
 

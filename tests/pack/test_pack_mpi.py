@@ -91,8 +91,8 @@ class Shelf:
             words = ("pack", image, "./spawn", *programs, "--entry", "bench=stackproof-bench")
             stackproof(*words, "-o", f"at-first-{family}", cwd=folder)
             (folder / f"at-first-{family}").rename(self.folder / family)
-            one = ("pack", image, "./spawn", "--tier", "1", "-o", self.folder / f"{family}.self")
-            stackproof(*one, cwd=folder)
+            tier_1 = ("pack", image, "./spawn", "--tier", "1", "-o", self.folder / f"{family} 1")
+            stackproof(*tier_1, cwd=folder)
         (folder / "spawn").unlink()
 
     def bin(self, family: str) -> Path:
@@ -306,7 +306,7 @@ def test_on_two_nodes_by_slurm_and_by_its_own_launcher(shelf: Shelf) -> None:
                 assert {"on node1", "on node2"} <= {one[-8:] for one in _places(said)}
                 assert said.count(FAMILIES[family]) == 2
             _spawned_from_two_nodes(alice, folder, family)
-            _one_file_on_two_nodes(alice, folder, family, kind)
+            _mounted_on_two_nodes(alice, folder, family, kind)
     finally:
         stackproof("cluster", "down", *cluster, cwd=folder)
 
@@ -329,11 +329,13 @@ def _spawned_from_two_nodes(alice: tuple[str, ...], folder: Path, family: str) -
     assert re.search("spawned on node[12] and node2\\b", said), said
 
 
-def _one_file_on_two_nodes(alice: tuple[str, ...], folder: Path, family: str, kind: str) -> None:
+def _mounted_on_two_nodes(alice: tuple[str, ...], folder: Path, family: str, kind: str) -> None:
     """Two ranks on each node: the first mounts, the second joins, and they share memory."""
     srun = ("srun", "--nodes=2", "--ntasks=4", "--ntasks-per-node=2", f"--mpi={kind}")
     explain = ("env", "STACKPROOF_PACK_EXPLAIN=1")
-    said = stackproof(*alice, *srun, *explain, folder / f"{family}.self", cwd=folder, notes=True)
+    said = stackproof(
+        *alice, *srun, *explain, folder / f"{family} 1/bin/spawn", cwd=folder, notes=True
+    )
     assert len(_places(said)) == 4, said
     assert said.count("made a mount namespace") == 2
     assert said.count("joined the mount namespace") == 2
@@ -354,10 +356,15 @@ def test_a_user_without_rights_runs_what_root_packed(shelf: Shelf) -> None:
 
 
 def test_ranks_that_a_launcher_starts_one_by_one_share_memory(shelf: Shelf) -> None:
-    """Each rank is the one file; MPICH copies from another rank's memory, or stops."""
+    """Each rank mounts the stack, or joins; MPICH copies from another rank's memory, or stops."""
     need("userns", "unprivileged-user")
     shelf.open_to_all()
-    argv = [os.fspath(shelf.bin("mpich") / "mpiexec"), "-n", "2", f"{shelf.folder}/mpich.self"]
+    argv = [
+        os.fspath(shelf.bin("mpich") / "mpiexec"),
+        "-n",
+        "2",
+        f"{shelf.folder}/mpich 1/bin/spawn",
+    ]
     env = {**os.environ, "MPIR_CVAR_CH4_NETMOD": "ofi", "STACKPROOF_PACK_EXPLAIN": "1"}
     done = out(*as_unprivileged(argv), cwd="/", env=env)
     assert done.stdout.count("of 2 on ") == 2, done.stderr

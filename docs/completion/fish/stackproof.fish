@@ -721,7 +721,7 @@ function __stackproof_say
         printf '%s\t%s\n' '--help' 'show this help message and exit'
         printf '%s\t%s\n' '-o' 'where it is written; left out only with --explain'
         printf '%s\t%s\n' '--output' 'where it is written; left out only with --explain'
-        printf '%s\t%s\n' '--format' 'oci is an image for containers, a folder, or one file where the output ends with `.tar`; self is a program that mounts itself; default: by the name of the output, tar.zst, tar.gz, squashfs, oci, oci.tar, self, else dir'
+        printf '%s\t%s\n' '--format' 'oci is an image for containers, a folder, or one file where the output ends with `.tar`; default: by the name of the output, tar.zst, tar.gz, squashfs, oci, oci.tar, else dir'
         printf '%s\t%s\n' '--view' 'view to set; default: the images default'
         printf '%s\t%s\n' '--entry' '`bin/NAME` starts this program; may be given several times'
         printf '%s\t%s\n' '-S' 'a link in the pack to a path in the pack, or in its MPIs folder; a tar archive has `/LINK` beside the packs folder, so that `/bin=bin` gives `./bin/PROGRAM` where it is unpacked; may be given several times'
@@ -738,7 +738,7 @@ function __stackproof_say
     case 'value:pack:-o' 'value:pack:--output'
         __stackproof_kinds @file
     case 'value:pack:--format'
-        __stackproof_kinds dir tar.zst tar.gz squashfs oci self
+        __stackproof_kinds dir tar.zst tar.gz squashfs oci
     case 'value:pack:--view'
         __stackproof_kinds 
     case 'value:pack:--entry'

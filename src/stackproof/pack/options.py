@@ -19,10 +19,9 @@ class PackOptions(Options, run="pack.cli.pack:run"):
         output="pack",
     )  # fmt: skip
     format: str | None = option(
-        ("dir", "tar.zst", "tar.gz", "squashfs", "oci", "self"), "oci is an image for containers, "
-        "a folder, or one file where the output ends with `.tar`; self is a program that mounts "
-        "itself; default: by the name of the output, tar.zst, tar.gz, squashfs, oci, oci.tar, "
-        "self, else dir",
+        ("dir", "tar.zst", "tar.gz", "squashfs", "oci"), "oci is an image for containers, a "
+        "folder, or one file where the output ends with `.tar`; default: by the name of the "
+        "output, tar.zst, tar.gz, squashfs, oci, oci.tar, else dir",
     )  # fmt: skip
     view: str | None = option("NAME", "view to set; default: the image's default")
     entry: tuple[str, ...] = option(

@@ -75,12 +75,8 @@ KINDS: dict[str, tuple[str, bytes]] = {
     "injection": ("a definition that `inject container` wrote", _INJECTION),
     "digest": ("a digest", rb"[0-9a-f]{64}  [^\n]*\n\Z"),
     "lock": ("a lock", _schema("(?:[a-z]+-)?lock")),
-    # Of zstd; of gzip at its usual level, without name and time; an OCI layout as an archive; a
-    # program that mounts itself.
-    "pack": (
-        "a pack",
-        rb"\x28\xb5\x2f\xfd|\x1f\x8b\x08\0\0\0\0\0\0\xff|blobs\0|\x7fELF[\s\S]*--pack-extract",
-    ),
+    # Of zstd; of gzip at its usual level, without name and time; an OCI layout as an archive.
+    "pack": ("a pack", rb"\x28\xb5\x2f\xfd|\x1f\x8b\x08\0\0\0\0\0\0\xff|blobs\0"),
     "provenance": ("the provenance of a pack", _schema("pack")),
     "graph": ("a chart of ours", rb"(?:<svg [^>]*><!--|//) written by `stackproof plan"),
     "guix": ("a file of ours for Guix", rb";; written by `stackproof build`"),

@@ -6,7 +6,7 @@ import functools
 import os
 import posixpath
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from stackproof.core.command import Command, EnvPatch
@@ -45,16 +45,12 @@ COMPILE = (
 
 def render_table(entry: EntryPoint, loading: Loading) -> bytes:
     """Return the table of an entry point; raises `StackproofError` (UNSUPPORTED) for too much."""
-    return table_of(_records(entry, loading), entry.place)
-
-
-def table_of(records: Iterable[tuple[str, str]], name: str) -> bytes:
-    """Return a table of letters and texts; raises `StackproofError` (UNSUPPORTED) for too much."""
+    records = _records(entry, loading)
     table = b"".join(f"{letter}{text}\0".encode() for letter, text in records)
     if len(table) >= TABLE_BYTES:
         raise fail(
             Reason.UNSUPPORTED,
-            f"programs and environment of `{name}` take {len(table)} bytes, "
+            f"programs and environment of `{entry.place}` take {len(table)} bytes, "
             f"and an entry point holds {TABLE_BYTES - 1}",
             hint="choose a view with fewer variables, by `--view`, or name fewer programs",
         )
@@ -114,7 +110,6 @@ _SOURCES = Path(__file__).parents[1] / "csrc"
 _PARTS = {
     "tier 0": ("*.c",),
     "tier 1": ("*.c", "mounts/*.c", "tier1/*.c"),
-    "self": ("text.c", "table.c", "environment.c", "mounts/*.c", "self/*.c"),
 }
 """What each kind is compiled of."""
 _TIMEOUT_S = 60.0
@@ -122,7 +117,7 @@ _TIMEOUT_S = 60.0
 
 @functools.cache
 def template(kind: str = "tier 0", architecture: str = "") -> bytes:
-    """Return the compiled entry point of a tier, or launcher of one file, with no table yet.
+    """Return the compiled entry point of a tier, with no table yet.
 
     Another architecture than this machine's needs a cross compiler. Raises `StackproofError`:
     UNSUPPORTED for one that is not known, as an image may name any text as its own; TOOL_MISSING

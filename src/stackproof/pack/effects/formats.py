@@ -20,7 +20,6 @@ from stackproof.core.command import Command
 from stackproof.core.effects import files, run
 from stackproof.image import superblock
 from stackproof.image.container.oci import ARCHITECTURES, INDEX, LAYOUT
-from stackproof.pack.effects import one_file
 from stackproof.pack.model import PROGRAMS, Pack
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
@@ -241,6 +240,5 @@ WRITERS: dict[str, Callable[[Path, Path, Pack], None]] = {
     "tar.gz": write_gzip,
     "squashfs": write_squashfs,
     "oci": write_layout,
-    "self": one_file.write_one_file,
 }
 """What writes each format; a tree is used up by it. Each raises `OSError` as well."""

@@ -15,10 +15,9 @@ from stackproof.pack.effects import links
 from stackproof.pack.effects.deliver import PROVENANCE
 from stackproof.pack.model import OF_ITSELF, PROGRAMS, STACK, Pack, is_inside
 
-_BESIDE = ("", ".tar.zst", ".tar.gz", ".squashfs", ".self")
+_BESIDE = ("", ".tar.zst", ".tar.gz", ".squashfs")
 """Endings that the name of an unpacked pack had when its provenance was written beside it."""
 _ONE_FILE = {
-    b"\x7fELF": "`{path} --pack-extract DIR` makes a folder of it",
     b"hsqs": "`unsquashfs -d DIR {path}` makes a folder of it",
     b"\x1f\x8b\x08": "`tar -xf {path}` makes a folder of it",
     b"\x28\xb5\x2f\xfd": "`tar -xf {path}` makes a folder of it",
