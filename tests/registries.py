@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Self
 
+import pytest
 from msgspec import Struct, field
 
 from servers import QuietServer
@@ -38,6 +39,19 @@ storage:
   delete: {{enabled: {delete}}}
 http: {{addr: "127.0.0.1:{port}", secret: of-this-test}}
 {auth}"""
+
+
+def be_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have caches, images and logins in a folder, and no proxy, whatever this machine has."""
+    monkeypatch.setenv("STACKPROOF_CACHE", str(folder / "cache"))
+    monkeypatch.setenv("STACKPROOF_REPOSITORY", str(folder / "repo"))
+    monkeypatch.setenv("HOME", str(folder))
+    names = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
+    for name in (
+        "REGISTRY_AUTH_FILE", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "DOCKER_CONFIG", "CLUSTER_NAME",
+        *names, *map(str.upper, names),
+    ):  # fmt: skip
+        monkeypatch.delenv(name, raising=False)
 
 
 def free_port() -> int:

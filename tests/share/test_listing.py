@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import uenvsql
-from stackproof.core.errors import Reason, StackproofError
+from refusing import refused
+from stackproof.core.errors import Reason
 from stackproof.share import addresses, listing
 from stackproof.share.labels import LabelRecord
 
@@ -59,9 +60,8 @@ def test_a_date_that_is_none_is_left_out(created: str) -> None:
     "content", [b"", b"\xff", b"[]", b"{}", b'{"results": {}}', b"[" * 100_000], ids=repr
 )
 def test_what_is_no_list_is_an_error(content: bytes) -> None:
-    with pytest.raises(StackproofError) as caught:
+    with refused(Reason.REGISTRY_ANSWER) as caught:
         listing.parse(content, namespace="deploy", where="a list")
-    assert caught.value.reason is Reason.REGISTRY_ANSWER
     assert "`a list` is no list of images" in str(caught.value)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import gc
 import hashlib
 import itertools
@@ -17,10 +16,11 @@ import pytest
 
 from images import env_json, make_image
 from need import need
-from registries import INDEX, Asked, OwnRegistry, Reply
+from refusing import refused
+from registries import INDEX, Asked, OwnRegistry, Reply, be_alone
 from stackproof import cli
 from stackproof.core import limits
-from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.errors import Reason
 from stackproof.share import addresses, manifests
 from stackproof.share.effects import carrying, credentials, oci, pulling, pushing, uploading
 from stackproof.share.effects.oci import OciRegistry
@@ -38,14 +38,7 @@ CHALLENGE = Reply(401, [("WWW-Authenticate", 'Basic realm="a"')], b"{}").raw()
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("STACKPROOF_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("STACKPROOF_REPOSITORY", str(tmp_path / "repo"))
-    monkeypatch.setenv("HOME", str(tmp_path))
-    for name in ("REGISTRY_AUTH_FILE", "XDG_RUNTIME_DIR", "DOCKER_CONFIG", "CLUSTER_NAME"):
-        monkeypatch.delenv(name, raising=False)
-    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.upper(), raising=False)
+    be_alone(tmp_path, monkeypatch)
     monkeypatch.setattr("stackproof.share.effects.http_client._FIRST_WAIT_S", 0.0)
     (tmp_path / "token").write_text("secret")
     return tmp_path
@@ -55,13 +48,6 @@ def opened(address: str, home: Path, **options: str) -> OciRegistry:
     return oci.opened(
         RemoteOptions(registry=address, token=str(home / "token"), username="who", **options)
     )
-
-
-@contextlib.contextmanager
-def refused(*reasons: Reason) -> Iterator[None]:
-    with pytest.raises(StackproofError) as caught:
-        yield
-    assert not reasons or caught.value.reason in reasons, caught.value
 
 
 def nothing(_: Asked) -> bytes:

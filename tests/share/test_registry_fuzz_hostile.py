@@ -24,7 +24,7 @@ from msgspec import Struct, field
 
 from images import env_json, make_image
 from need import need
-from registries import Asked, OwnRegistry, Reply
+from registries import Asked, OwnRegistry, Reply, be_alone
 from signers import Signer
 from stackproof import cli
 from stackproof.core import noun
@@ -286,17 +286,8 @@ def _user(exchange: Exchange, monkeypatch: pytest.MonkeyPatch) -> None:
     (exchange.folder / ".docker").mkdir(exist_ok=True)
     logins = exchange.folder / ".docker/config.json"
     logins.write_text(json.dumps({"auths": {exchange.own.address: entry}}))
-    for name in ("REGISTRY_AUTH_FILE", "XDG_RUNTIME_DIR", "DOCKER_CONFIG", "CLUSTER_NAME"):
-        monkeypatch.delenv(name, raising=False)
-    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.upper(), raising=False)
-    for name, value in {
-        "HOME": exchange.folder, "STACKPROOF_CACHE": exchange.folder / "cache",
-        "STACKPROOF_REPOSITORY": exchange.folder / "repo",
-        "STACKPROOF_REGISTRY": exchange.own.address,
-    }.items():  # fmt: skip
-        monkeypatch.setenv(name, str(value))
+    be_alone(exchange.folder, monkeypatch)
+    monkeypatch.setenv("STACKPROOF_REGISTRY", exchange.own.address)
     for name in ("catalogue._SETTLES_S", "attaching._SETTLES_S", "http_client._FIRST_WAIT_S"):
         monkeypatch.setattr(f"stackproof.share.effects.{name}", 0.0)
     monkeypatch.setattr("stackproof.share.effects.http_client._PATIENCE_S", 0.5)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import json
 import threading
@@ -16,9 +15,10 @@ import pytest
 import uenvsql
 from images import make_image
 from need import need
-from registries import Fault, OwnRegistry, docker_registry
+from refusing import refused
+from registries import Fault, OwnRegistry, be_alone, docker_registry
 from stackproof.core.effects import files
-from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.errors import Reason
 from stackproof.core.monitor import Event, Monitor, null_monitor
 from stackproof.core.value import replace
 from stackproof.share import addresses, manifests
@@ -41,16 +41,7 @@ WHOLE = "tiny/1:v1@here%zen2"
 
 @pytest.fixture(autouse=True)
 def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("STACKPROOF_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("HOME", str(tmp_path))
-    for name in (
-        "REGISTRY_AUTH_FILE",
-        "XDG_RUNTIME_DIR",
-        "DOCKER_CONFIG",
-        "http_proxy",
-        "HTTP_PROXY",
-    ):
-        monkeypatch.delenv(name, raising=False)
+    be_alone(tmp_path, monkeypatch)
     yield
     while _OPEN:
         _OPEN.pop().client.close()
@@ -99,25 +90,6 @@ def opened(address: str) -> OciRegistry:
 
 def remote(text: str) -> RemoteLabel:
     return addresses.parse_remote(text)
-
-
-def refused(
-    reason: Reason,
-) -> contextlib.AbstractContextManager[pytest.ExceptionInfo[StackproofError]]:
-    return _Refused(reason)
-
-
-class _Refused:
-    def __init__(self, reason: Reason) -> None:
-        self._reason, self._raises = reason, pytest.raises(StackproofError)
-
-    def __enter__(self) -> pytest.ExceptionInfo[StackproofError]:
-        return self._raises.__enter__()
-
-    def __exit__(self, *error: object) -> bool:
-        done = self._raises.__exit__(*error)  # type: ignore[arg-type]
-        assert error[1].reason is self._reason, error[1]  # type: ignore[union-attr]
-        return done
 
 
 @pytest.mark.battery

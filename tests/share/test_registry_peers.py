@@ -26,7 +26,8 @@ import debianroot
 import documented
 from images import make_image
 from need import need
-from registries import CutLine, docker_registry, free_port
+from refusing import refused
+from registries import CutLine, be_alone, docker_registry, free_port
 from stackproof.core.effects import files
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.share import addresses, manifests
@@ -46,13 +47,7 @@ _LOGIN = "who:$2b$04$WNIirHnKtfVBPzPVOKkXweXxUC9qQsDz6gJGKnaWcJOcxX2Q3g07O\n"
 
 @pytest.fixture(autouse=True)
 def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("STACKPROOF_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("HOME", str(tmp_path))
-    for name in ("REGISTRY_AUTH_FILE", "XDG_RUNTIME_DIR", "DOCKER_CONFIG"):
-        monkeypatch.delenv(name, raising=False)
-    for name in ("http_proxy", "all_proxy"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.upper(), raising=False)
+    be_alone(tmp_path, monkeypatch)
 
 
 @pytest.fixture(scope="module")
@@ -143,9 +138,8 @@ def test_what_was_changed_on_the_disk_of_the_server(
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
-    with pytest.raises(StackproofError) as caught:
+    with refused(reason):
         ordinary.pull(tmp_path / "repo")
-    assert caught.value.reason is reason
     assert ImageRepository(tmp_path / "repo").records() == ()
     assert not list((tmp_path / "repo").rglob("store.squashfs"))
     assert not list((tmp_path / "repo").rglob(".part-*"))
@@ -204,9 +198,8 @@ def test_a_server_that_asks_for_a_name(
         pushing.push(opened[-1], str(image), LABEL)
         for options in ({"registry": address}, {**known, "username": "nobody"}):
             opened.append(oci.opened(RemoteOptions(**options)))
-            with pytest.raises(StackproofError) as caught:
+            with refused(Reason.LOGIN_NEEDED) as caught:
                 pulling.look(opened[-1], LABEL)
-            assert caught.value.reason is Reason.LOGIN_NEEDED
             assert _SECRET not in str(caught.value)
     assert _SECRET not in (tmp_path / "server/log").read_text()
     held = [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
@@ -218,9 +211,8 @@ def test_a_registry_that_deletes_nothing(image: Path, tmp_path: Path) -> None:
     with docker_registry(tmp_path / "server", delete=False) as address:
         registry = oci.opened(RemoteOptions(registry=address))
         pushing.push(registry, str(image), LABEL)
-        with pytest.raises(StackproofError) as caught:
+        with refused(Reason.REGISTRY_UNABLE):
             pushing.delete(registry, LABEL)
-        assert caught.value.reason is Reason.REGISTRY_UNABLE
         assert pulling.look(registry, LABEL).layer.hex == files.sha256(image)
         registry.client.close()
 
@@ -330,22 +322,21 @@ def _push_and_release(image: Path, address: str, folder: Path) -> None:
             stack.callback(registry.client.close)
             return registry
 
-        def refused(reason: Reason, act: Callable[[], object]) -> None:
-            with pytest.raises(StackproofError) as caught:
+        def denied(reason: Reason, act: Callable[[], object]) -> None:
+            with refused(reason):
                 act()
-            assert caught.value.reason is reason
 
         anybody, ci, releaser = opened(""), opened("ci"), opened("releaser")
         released = addresses.parse_remote("deploy::tiny/1:v1@here%zen2")
         elsewhere = addresses.parse_remote("other::tiny/1:v1@here%zen2")
-        refused(Reason.LOGIN_NEEDED, lambda: pushing.push(anybody, str(image), LABEL))
-        refused(Reason.LOGIN_NEEDED, lambda: pushing.push(ci, str(image), released))
-        refused(Reason.REGISTRY_DENIED, lambda: pushing.push(releaser, str(image), elsewhere))
+        denied(Reason.LOGIN_NEEDED, lambda: pushing.push(anybody, str(image), LABEL))
+        denied(Reason.LOGIN_NEEDED, lambda: pushing.push(ci, str(image), released))
+        denied(Reason.REGISTRY_DENIED, lambda: pushing.push(releaser, str(image), elsewhere))
         pushing.push(ci, str(image), LABEL)
         found = pulling.look(anybody, LABEL)
-        refused(Reason.LOGIN_NEEDED, lambda: pushing.copy(ci, found, released))
+        denied(Reason.LOGIN_NEEDED, lambda: pushing.copy(ci, found, released))
         assert pushing.copy(releaser, found, released).sent == 0
-        refused(Reason.LOGIN_NEEDED, lambda: pushing.delete(ci, released))
+        denied(Reason.LOGIN_NEEDED, lambda: pushing.delete(ci, released))
         assert pulling.look(anybody, released).layer.hex == files.sha256(image)
 
 

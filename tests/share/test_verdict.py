@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from refusing import refused
 from stackproof.core import limits, noun
-from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.errors import Reason
 from stackproof.share import verdict
 from stackproof.share.verdict import AttestedVerdict
 
@@ -48,6 +49,5 @@ def changed(**changes: Any) -> bytes:
     ],
 )
 def test_what_is_no_verdict_on_the_image(content: bytes, reason: Reason) -> None:
-    with pytest.raises(StackproofError) as caught:
+    with refused(reason):
         verdict.parse(content, IMAGE, file="x")
-    assert caught.value.reason is reason
