@@ -332,10 +332,7 @@ def test_a_loader_of_somebody_else_is_not_started(
         assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.guarantee(
-    "Foreign trees",
-    "They start nothing of the image,",
-)
+@pytest.mark.guarantee("Foreign trees", "They start nothing of the image,")
 @pytest.mark.parametrize("tag", ["audit", "depaudit"])
 @pytest.mark.parametrize("verb", ["pack", "install"])
 def test_the_loader_runs_nothing_of_an_image(stack, home, tmp_path, work, tag, verb) -> None:
@@ -510,10 +507,7 @@ def test_a_pack_of_somebody_else_is_all_in_its_folder(stack, home, work, form) -
     assert error.value.problems[0].hint
 
 
-@pytest.mark.guarantee(
-    "Foreign trees",
-    "They start nothing of the image,",
-)
+@pytest.mark.guarantee("Foreign trees", "They start nothing of the image,")
 def test_a_machine_that_an_image_names_is_no_path_of_a_compiler(
     stack: Stack, home: Home, tmp_path: Path
 ) -> None:

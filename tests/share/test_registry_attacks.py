@@ -100,10 +100,7 @@ def test_a_next_page_in_clear_is_not_asked_for(home: Path) -> None:
         assert server.secrets("http") == []
 
 
-@pytest.mark.guarantee(
-    "Registries",
-    "What began with https does not go on with http.",
-)
+@pytest.mark.guarantee("Registries", "What began with https does not go on with http.")
 @pytest.mark.parametrize("kind", ["upload", "piece"])
 def test_an_upload_in_clear_is_not_sent(kind: str, home: Path) -> None:
     own = certificate(home)
@@ -291,10 +288,7 @@ def test_logins_that_another_user_put_there_are_not_believed(
         os.chown(path, 0, 0)
 
 
-@pytest.mark.guarantee(
-    "Registries",
-    "Files of logins are believed if they are yours or root's,",
-)
+@pytest.mark.guarantee("Registries", "Files of logins are believed if they are yours or root's,")
 @pytest.mark.parametrize(
     ("what", "mode"),
     [("file", 0o666), ("file", 0o662), ("folder", 0o777), ("folder", 0o757), ("link", 0o777),

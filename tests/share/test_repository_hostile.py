@@ -258,10 +258,7 @@ def test_an_index_that_costs_without_end(scene: Scene, how: str) -> None:
     assert scene.guarded() == before
 
 
-@pytest.mark.guarantee(
-    "Folders of several users",
-    "An index costs no more than its limits.",
-)
+@pytest.mark.guarantee("Folders of several users", "An index costs no more than its limits.")
 def test_rows_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages that stand in a tree many times give more rows than a file has room for."""
     uenvsql.create(tmp_path)

@@ -76,10 +76,7 @@ def _remove(race: Race) -> None:
     shutil.rmtree(race.shared, ignore_errors=True)
 
 
-@pytest.mark.guarantee(
-    "Folders of several users",
-    "A site says which folders several users share.",
-)
+@pytest.mark.guarantee("Folders of several users", "A site says which folders several users share.")
 @pytest.mark.parametrize("victim", [0, 65534])
 def test_names_are_exchanged_while_an_image_is_pulled(
     for_everybody: tuple[str, Path], victim: int

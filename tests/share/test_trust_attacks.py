@@ -193,10 +193,7 @@ def test_without_a_policy_verify_says_it_all_the_same(site: Site) -> None:
     assert inprocess.stackproof("image", "verify", record.file).returncode == 0
 
 
-@pytest.mark.guarantee(
-    "Signatures",
-    "It counts for the label that was asked for,",
-)
+@pytest.mark.guarantee("Signatures", "It counts for the label that was asked for,")
 @pytest.mark.battery
 @pytest.mark.parametrize(
     ("signed", "pulled", "reason"),
@@ -267,10 +264,7 @@ def test_another_label_by_copy_wants_another_signature(site: Site, signer: str) 
         assert (done.returncode == 0) == (signer == "release"), done.stderr
 
 
-@pytest.mark.guarantee(
-    "Signatures",
-    "A record holds only what root named",
-)
+@pytest.mark.guarantee("Signatures", "A record holds only what root named")
 def test_a_record_is_for_the_label_that_root_named(site: Site) -> None:
     """Also when it is looked at again: what the pipeline signs later does not get into it."""
     need("root")
