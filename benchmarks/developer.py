@@ -37,7 +37,7 @@ from typing import Any
 import numpy as np
 
 from stackproof.compare import resampling
-from stackproof.image.effects.load import load_image
+from stackproof.image.effects.image_file import load_image
 
 CSRC = Path(__file__).parents[1] / "src" / "stackproof" / "bench" / "programs" / "csrc"
 HELLO = {

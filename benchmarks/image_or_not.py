@@ -22,7 +22,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from stackproof.image.effects.load import load_image
+from stackproof.image.effects.image_file import load_image
 
 CLUSTER = "image-or-not"
 SPOKEN = {"openmpi": ("pmix",), "mpich": ("pmi2",), "intel-mpi": ("pmi2", "pmix")}

@@ -26,7 +26,7 @@ from stackproof.build.engines.guix.stack import GuixLock
 from stackproof.core import noun
 from stackproof.core.effects import files
 from stackproof.core.errors import Reason, StackproofError
-from stackproof.image.effects.load import load_image
+from stackproof.image.effects.image_file import load_image
 
 PAGE = documented.ROOT / "docs" / "how-to" / "build-with-guix.md"
 Said = pytest.CaptureFixture[str]

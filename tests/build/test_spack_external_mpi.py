@@ -22,7 +22,7 @@ from stackproof.build.engines.vendor import plan
 from stackproof.build.engines.vendor.engine import parse_vendor_recipe
 from stackproof.core import document
 from stackproof.core.value import replace
-from stackproof.image.effects.load import load_image
+from stackproof.image.effects.image_file import load_image
 
 RECIPE = "engine: vendor\nname: small\nmpi: {family: cray-mpich, version: '8.1'}\ngtl: cuda\n"
 

@@ -26,7 +26,7 @@ from stackproof.build.effects import executor
 from stackproof.build.engines.vendor.effects.builder import BUILDER
 from stackproof.core.effects import shipped
 from stackproof.image import activate
-from stackproof.image.effects.load import load_image
+from stackproof.image.effects.image_file import load_image
 from vendorrpms import Package, text
 
 PAGE = documented.ROOT / "docs" / "how-to" / "vendor-mpi.md"

@@ -19,7 +19,7 @@ from stackproof.core.errors import Reason, StackproofError
 from stackproof.doctor.effects import libraries as doctor_libraries
 from stackproof.doctor.evidence.libraries import of_slurm, release_of
 from stackproof.doctor.evidence.results import implied
-from stackproof.image.effects.load import load_image
+from stackproof.image.effects.image_file import load_image
 from stackproof.image.effects.view import ImageFiles
 from stackproof.knowledge.evidence import merged
 from stackproof.linking.effects.view import RootView

@@ -12,7 +12,7 @@ import pytest
 from images import ENV_JSON, MOUNT, env_json, make_image
 from need import need
 from stackproof.core.errors import Reason, StackproofError
-from stackproof.image.effects.load import load_image, load_superblock, read_member
+from stackproof.image.effects.image_file import load_image, load_superblock, read_member
 from stackproof.image.effects.view import ImageFiles
 
 COVERS = ("image/effects/image_file.py",)
@@ -46,10 +46,10 @@ def test_a_folder_meta_beside_the_image_is_not_believed(image: Path) -> None:
 
 
 def test_read_member(image: Path) -> None:
-    assert read_member(os.fspath(image), "bin/hello").startswith("#!/bin/sh\n")
-    assert read_member(os.fspath(image), "bin/h*").startswith("#!/bin/sh\n")
-    assert read_member(os.fspath(image), "bin/none") == ""
-    assert read_member(os.fspath(image), "bin") == ""
+    assert read_member(os.fspath(image), "bin/hello").startswith(b"#!/bin/sh\n")
+    assert read_member(os.fspath(image), "bin/h*").startswith(b"#!/bin/sh\n")
+    assert read_member(os.fspath(image), "bin/none") == b""
+    assert read_member(os.fspath(image), "bin") == b""
 
 
 def test_a_name_that_looks_like_an_option(

@@ -15,7 +15,7 @@ from stackproof.build.benchmark import NATIVE
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.core.value import Value, replace
 from stackproof.image.effects.folder import read_tree_member
-from stackproof.image.effects.load import read_member
+from stackproof.image.effects.image_file import read_member
 from stackproof.image.model import Image
 from stackproof.results.model import ComparedArm
 
@@ -113,7 +113,7 @@ def read_text(image: Image, member: str) -> str:
     """Return the text of a file inside an image, empty when there is none."""
     if os.path.isdir(image.path):
         return read_tree_member(image.path, member)
-    return read_member(image.path, member)
+    return read_member(image.path, member).decode(errors="replace")
 
 
 def recipe_text(image: Image) -> str:
@@ -122,7 +122,7 @@ def recipe_text(image: Image) -> str:
         folder = os.path.join(image.path, "meta", "recipe")
         names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
         return "".join(read_tree_member(folder, name) for name in names)
-    return read_member(image.path, "meta/recipe/*")
+    return read_member(image.path, "meta/recipe/*").decode(errors="replace")
 
 
 def compared(ready: ReadyArm) -> ComparedArm:

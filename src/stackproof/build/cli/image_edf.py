@@ -16,7 +16,7 @@ from stackproof.core.value import replace
 from stackproof.image.container import edf
 from stackproof.image.container.edf import JobContainer, JobContents
 from stackproof.image.container.effects import roots
-from stackproof.image.effects.load import load_image
+from stackproof.image.effects.image_file import load_image
 from stackproof.mpi.transports import device
 from stackproof.share.effects import naming
 

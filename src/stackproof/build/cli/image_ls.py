@@ -19,7 +19,7 @@ from stackproof.core.effects import files
 from stackproof.core.errors import Reason, StackproofError, fail
 from stackproof.core.numbers import disk_text
 from stackproof.core.value import Value
-from stackproof.image.effects.load import load_image
+from stackproof.image.effects.image_file import load_image
 from stackproof.share import labels
 from stackproof.share.cli.image import data
 from stackproof.share.effects import naming, places

@@ -20,7 +20,7 @@ from stackproof.core.effects import documents, files, outputs
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.core.monitor import Event, Monitor
 from stackproof.core.value import Value, replace
-from stackproof.image.effects.image_file import load_described
+from stackproof.image.effects.image_file import load_described, load_image
 from stackproof.inject.options import CheckOptions, ProgramOptions
 from stackproof.site.effects import toolchain
 
@@ -133,7 +133,6 @@ def check_injected(image: str) -> None:
     Raises `StackproofError` (INJECTION_FAILS) with all reasons why they do not.
     """
     # Slow, and for injections alone.
-    from stackproof.image.effects.load import load_image  # noqa: PLC0415
     from stackproof.inject.effects import check, wanted  # noqa: PLC0415
 
     programs = {one.path for one in load_image(image).benchmarks}

@@ -37,7 +37,7 @@ from stackproof.doctor.evidence.variables import (
 )
 from stackproof.doctor.log.story import story_of
 from stackproof.doctor.options import DoctorOptions
-from stackproof.image.effects.load import load_image, read_member
+from stackproof.image.effects.image_file import load_image, read_member
 from stackproof.image.model import Image
 from stackproof.image.superblock import MAGIC
 from stackproof.knowledge.evidence import (
@@ -239,7 +239,7 @@ def _image(path: str | None, view: str | None) -> tuple[Image | None, str]:
             f"the image has no view `{view}`",
             hint=f"it has: {', '.join(image.views) or 'none'}",
         )
-    return image, read_member(path, fabric.BILL)
+    return image, read_member(path, fabric.BILL).decode(errors="replace")
 
 
 def _job(options: DoctorOptions, results: Results | None) -> tuple[Evidence, Mapping[str, str]]:

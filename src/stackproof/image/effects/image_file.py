@@ -19,6 +19,8 @@ TYPE_CHECKING = False  # `typing` takes longer to import than an image to mount
 if TYPE_CHECKING:
     from stackproof.core.errors import StackproofError
     from stackproof.image.described import Described
+    from stackproof.image.model import Image
+    from stackproof.image.superblock import Superblock
 
 
 def load_described(path: str, *, bare: bool = False) -> Described:
@@ -27,8 +29,7 @@ def load_described(path: str, *, bare: bool = False) -> Described:
     Raises `StackproofError`: IMAGE_MISSING, IMAGE_UNREADABLE, IMAGE_NOT_SQUASHFS, IMAGE_TRUNCATED,
     IMAGE_NO_META, and TOOL_MISSING without unsquashfs.
     """
-    head, size = load_head(path)
-    superblock.parse(head, file_size=size, path=path)
+    _, size = load_superblock(path)
     text = read_member(path, described.META)
     if not text and bare:
         return described.silent(os.path.abspath(path), size)
@@ -40,6 +41,19 @@ def load_described(path: str, *, bare: bool = False) -> Described:
             "make images with `stackproof build`",
         )
     return described.parse(text, path=os.path.abspath(path), size=size)
+
+
+def load_image(path: str) -> Image:
+    """Return the image in a file as a noun; its `sha256` stays empty. Raises as above."""
+    from stackproof.image import metadata  # noqa: PLC0415 - slow, and jobs need no noun
+
+    return metadata.image_of(load_described(path))
+
+
+def load_superblock(path: str) -> tuple[Superblock, int]:
+    """Return the superblock and the size in bytes of an image file; raises as above."""
+    head, size = load_head(path)
+    return superblock.parse(head, file_size=size, path=path), size
 
 
 def load_head(path: str) -> tuple[bytes, int]:

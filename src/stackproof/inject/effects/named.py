@@ -17,7 +17,6 @@ from stackproof.core.value import Value
 from stackproof.image.container.effects import layers, roots
 from stackproof.image.container.effects.roots import Root
 from stackproof.image.effects import image_file
-from stackproof.image.effects import load as image_load
 from stackproof.inject.program import calls_mpi
 from stackproof.linking.effects import view as linking_view
 from stackproof.linking.effects.view import FileSource, RootView
@@ -161,7 +160,7 @@ def _load_image(path: str, mount: str) -> NamedPath:
     prefix = ""
     inside: tuple[str, ...] = ()
     try:
-        image = image_load.load_image(path)
+        image = image_file.load_image(path)
     except StackproofError as error:
         if error.reason is not Reason.IMAGE_NO_META:
             raise

@@ -15,7 +15,7 @@ from stackproof.core.errors import Location, Problem, Reason, StackproofError, f
 from stackproof.core.value import replace
 from stackproof.image import view_variables
 from stackproof.image.effects import image_file, tree
-from stackproof.image.effects.load import load_image, load_superblock
+from stackproof.image.effects.image_file import load_image, load_superblock
 from stackproof.image.model import Image, TreeDigest
 from stackproof.image.superblock import Superblock
 from stackproof.mount import methods

@@ -15,7 +15,7 @@ from stackproof.core.effects import files
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.value import Value, replace
 from stackproof.image.effects import tree
-from stackproof.image.effects.load import load_image
+from stackproof.image.effects.image_file import load_image
 from stackproof.inject.effects import versions
 from stackproof.inject.effects.versions import Before
 from stackproof.inject.replacement import find_replacement

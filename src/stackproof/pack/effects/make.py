@@ -20,7 +20,7 @@ from stackproof.core.errors import Location, Problem, Reason, StackproofError, f
 from stackproof.core.value import Value, replace
 from stackproof.image.effects import tree
 from stackproof.image.effects.folder import relocated
-from stackproof.image.effects.load import load_image
+from stackproof.image.effects.image_file import load_image
 from stackproof.image.effects.view import ImageFiles
 from stackproof.image.model import Image, MpiFacts, View
 from stackproof.inject.artefact import is_machines

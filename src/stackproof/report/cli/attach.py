@@ -10,7 +10,7 @@ from pathlib import Path
 from stackproof.core.effects import files
 from stackproof.core.errors import Problem, StackproofError
 from stackproof.core.numbers import disk_text
-from stackproof.image.effects.load import load_superblock
+from stackproof.image.effects.image_file import load_superblock
 from stackproof.report.effects import attached
 from stackproof.report.effects.attached import NewVerdict
 from stackproof.report.options import AttachOptions

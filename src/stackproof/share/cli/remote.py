@@ -10,7 +10,7 @@ from types import MappingProxyType
 from stackproof.core import harmless, limits
 from stackproof.core.cli import progress
 from stackproof.core.numbers import disk_text
-from stackproof.image.effects.load import load_superblock
+from stackproof.image.effects.image_file import load_superblock
 from stackproof.share import addresses, labels
 from stackproof.share.cli import image
 from stackproof.share.effects import (

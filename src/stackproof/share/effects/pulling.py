@@ -28,7 +28,7 @@ from stackproof.core.numbers import disk_text
 from stackproof.core.value import Value, replace
 from stackproof.image.container import tar
 from stackproof.image.effects import meta_files
-from stackproof.image.effects.load import load_superblock
+from stackproof.image.effects.image_file import load_superblock
 from stackproof.image.effects.meta_files import MetaFiles
 from stackproof.share import labels, manifests
 from stackproof.share.effects import attaching, catalogue, storing

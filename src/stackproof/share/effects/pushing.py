@@ -19,7 +19,7 @@ from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.monitor import Event, Monitor, null_monitor
 from stackproof.core.value import Value, replace
 from stackproof.image.effects import image_file, meta_files
-from stackproof.image.effects.load import load_superblock
+from stackproof.image.effects.image_file import load_superblock
 from stackproof.share import addresses, labels, listing, manifests
 from stackproof.share.effects import attaching, catalogue, pulling, uploading
 from stackproof.share.effects.oci import OciRegistry

@@ -32,7 +32,7 @@ from stackproof.core.effects.foreign.folder import (
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.monitor import Event, Monitor, null_monitor
 from stackproof.core.value import Value
-from stackproof.image.effects.load import load_superblock
+from stackproof.image.effects.image_file import load_superblock
 from stackproof.share import labels
 from stackproof.share.effects.repository import ImageRepository, is_digest
 from stackproof.share.labels import IMAGE, Label, LabelRecord

@@ -16,7 +16,7 @@ from stackproof.core.errors import Location, Reason, fail
 from stackproof.core.value import replace
 from stackproof.image import activate, view_variables
 from stackproof.image.effects.folder import load_tree
-from stackproof.image.effects.load import load_image
+from stackproof.image.effects.image_file import load_image
 from stackproof.image.model import Deployment, Image, ImageMount
 from stackproof.mpi import families
 from stackproof.mpi.effects import fabric
