@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+import inprocess
 from images import MOUNT, env_json, make_image
 from need import need
-from stackproof.cli import main
 from stackproof.image import view_variables
 from stackproof.mount import undo
 
@@ -32,11 +32,9 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
 
 
-def call(capfd: pytest.CaptureFixture[str], *argv: str | Path) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as caught:
-        main(["activate", *map(str, argv)])
-    out, err = capfd.readouterr()
-    return int(caught.value.code or 0), out, err
+def call(*argv: str | Path) -> tuple[int, str, str]:
+    done = inprocess.stackproof("activate", *argv)
+    return done.returncode, done.stdout, done.stderr
 
 
 def records(text: str) -> list[str]:
@@ -44,8 +42,8 @@ def records(text: str) -> list[str]:
     return text[:-1].split("\0")
 
 
-def test_for_programs(capfd: pytest.CaptureFixture[str], image: Path) -> None:
-    code, out, err = call(capfd, "--null", image)
+def test_for_programs(image: Path) -> None:
+    code, out, err = call("--null", image)
     found = records(out)
     assert (code, err) == (0, "")
     assert found[:2] == ["stackproof-activate 1", f"mounts {image}:{MOUNT}"]
@@ -53,15 +51,15 @@ def test_for_programs(capfd: pytest.CaptureFixture[str], image: Path) -> None:
     assert {f"set PATH={MOUNT}/bin:/usr/bin:/bin", "set MPI_TINY=yes"} <= set(found)
 
 
-def test_a_shell_can_read_it(capfd: pytest.CaptureFixture[str], image: Path) -> None:
-    _, out, _ = call(capfd, image)
+def test_a_shell_can_read_it(image: Path) -> None:
+    _, out, _ = call(image)
     script = f'{out}\necho "$MPI_TINY $PATH"'
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == f"yes {MOUNT}/bin:/usr/bin:/bin\n"
 
 
-def test_json(capfd: pytest.CaptureFixture[str], image: Path) -> None:
-    _, out, _ = call(capfd, "--json", "--no-view", image)
+def test_json(image: Path) -> None:
+    _, out, _ = call("--json", "--no-view", image)
     data = json.loads(out)
     assert data == {
         "schema": "stackproof/activation/1",
@@ -71,26 +69,24 @@ def test_json(capfd: pytest.CaptureFixture[str], image: Path) -> None:
     }
 
 
-def test_relative_paths_and_own_mount_points(
-    capfd: pytest.CaptureFixture[str], image: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_relative_paths_and_own_mount_points(image: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(image.parent)
-    _, out, err = call(capfd, "-0", "a.squashfs://user-tools/")
+    _, out, err = call("-0", "a.squashfs://user-tools/")
     assert records(out)[1] == f"mounts {image}:/user-tools"
     assert f"built for {MOUNT}" in err
 
 
 def test_another_image_takes_the_place_of_the_first(
-    capfd: pytest.CaptureFixture[str], image: Path, monkeypatch: pytest.MonkeyPatch
+    image: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, out, _ = call(capfd, "--json", image)
+    _, out, _ = call("--json", image)
     for name, value in json.loads(out)["set"].items():
         monkeypatch.setenv(name, value)
     data = env_json(name="other", mount="/user-tools")
     data["views"]["default"]["env"]["values"] = {"scalar": {"MPI_OTHER": "1"}}
     other = make_image(image.parent / "other.squashfs", meta=data)
 
-    _, out, _ = call(capfd, "--json", other)
+    _, out, _ = call("--json", other)
     change = json.loads(out)
     assert change["set"] == {
         "MPI_OTHER": "1",
@@ -99,19 +95,17 @@ def test_another_image_takes_the_place_of_the_first(
     }
     assert change["unset"] == ["MPI_TINY"]
 
-    _, out, _ = call(capfd, "--json", "--keep", other)
+    _, out, _ = call("--json", "--keep", other)
     assert json.loads(out)["unset"] == []
 
-    _, out, _ = call(capfd, "--json", "none")
+    _, out, _ = call("--json", "none")
     gone = json.loads(out)
     assert (gone["mounts"], gone["set"]) == ("", {"PATH": "/usr/bin:/bin"})
     assert sorted(gone["unset"]) == ["MPI_TINY", undo.UNDO]
 
 
-def test_a_transport_sets_what_the_mpi_obeys(
-    capfd: pytest.CaptureFixture[str], image: Path
-) -> None:
-    _, out, _ = call(capfd, "--json", "--no-view", "--transport", "shm", image)
+def test_a_transport_sets_what_the_mpi_obeys(image: Path) -> None:
+    _, out, _ = call("--json", "--no-view", "--transport", "shm", image)
     assert json.loads(out)["set"]["FI_PROVIDER"] == "shm"
 
 
@@ -164,11 +158,9 @@ def image_with(tmp_path: Path, part: dict[str, object], mpi: dict[str, str] = _O
     return path
 
 
-def test_lnx_is_named_as_the_libfabric_of_the_image_names_it(
-    capfd: pytest.CaptureFixture[str], lnx_image: Path
-) -> None:
+def test_lnx_is_named_as_the_libfabric_of_the_image_names_it(lnx_image: Path) -> None:
     words = ("--json", "--no-view", "--transport", "lnx", "--site", "local")
-    code, out, err = call(capfd, *words, lnx_image)
+    code, out, err = call(*words, lnx_image)
     assert (code, err) == (0, "")
     found = json.loads(out)["set"]
     assert found["OMPI_MCA_opal_common_ofi_provider_include"] == "shm+tcp;ofi_rxm:lnx"
@@ -186,20 +178,18 @@ def test_lnx_is_named_as_the_libfabric_of_the_image_names_it(
     ],
 )
 def test_what_the_image_cannot_do_is_unsupported(
-    capfd: pytest.CaptureFixture[str], lnx_image: Path, words: tuple[str, ...], said: str
+    lnx_image: Path, words: tuple[str, ...], said: str
 ) -> None:
-    code, out, err = call(capfd, *words, lnx_image)
+    code, out, err = call(*words, lnx_image)
     assert (code, out) == (3, "")
     assert said in err
     assert "hint" in err
 
 
 @pytest.mark.parametrize("name", ["cxi", "matched"])
-def test_a_wheel_has_no_cxi_whatever_the_machine(
-    capfd: pytest.CaptureFixture[str], wheel_image: Path, name: str
-) -> None:
+def test_a_wheel_has_no_cxi_whatever_the_machine(wheel_image: Path, name: str) -> None:
     for site in ((), ("--site", "lumi-g")):
-        code, out, err = call(capfd, "--no-view", "--transport", name, *site, wheel_image)
+        code, out, err = call("--no-view", "--transport", name, *site, wheel_image)
         assert (code, out) == (3, "")
         assert "developers' wheels lack it" in err
 
@@ -218,13 +208,13 @@ def test_a_wheel_has_no_cxi_whatever_the_machine(
     ],
 )  # fmt: skip
 def test_intel_mpi_takes_the_libfabric_of_the_site(
-    capfd: pytest.CaptureFixture[str], intel_image: Path, libfabric: str, file: str
+    intel_image: Path, libfabric: str, file: str
 ) -> None:
     value = libfabric if libfabric.startswith("{") else f"{{{libfabric}}}"
     site = intel_image.with_name("site.yaml")
     site.write_text(f"name: s\nfabric: {{type: slingshot-11}}\nexternals: {{libfabric: {value}}}\n")
     words = ("--json", "--no-view", "--transport", "cxi", "--site", str(site))
-    code, out, err = call(capfd, *words, intel_image)
+    code, out, err = call(*words, intel_image)
     if not file:
         (problem,) = json.loads(out)["problems"]
         assert code == 3
@@ -244,24 +234,20 @@ def test_intel_mpi_takes_the_libfabric_of_the_site(
         ("lnx", "FI_LNX_PROV_LINKS=shm+cxi"),
     ],
 )
-def test_cxi_needs_a_nic_here_or_a_site_that_has_it(
-    capfd: pytest.CaptureFixture[str], cxi_image: Path, name: str, there: str
-) -> None:
+def test_cxi_needs_a_nic_here_or_a_site_that_has_it(cxi_image: Path, name: str, there: str) -> None:
     """`lnx` does not take TCP instead: on nodes that have the NIC it would be slow unseen."""
     if os.path.isdir("/sys/class/cxi"):
         pytest.skip("this machine has Slingshot")
-    code, out, err = call(capfd, "--no-view", "--transport", name, cxi_image)
+    code, out, err = call("--no-view", "--transport", name, cxi_image)
     assert (code, out) == (3, "")
     assert "no NIC of it here" in err
-    code, out, _ = call(capfd, "--no-view", "--transport", name, "--site", "lumi-g", cxi_image)
+    code, out, _ = call("--no-view", "--transport", name, "--site", "lumi-g", cxi_image)
     assert code == 0
     assert f"export {there}" in out
 
 
-def test_what_is_not_here_may_be_on_the_nodes(
-    capfd: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    code, out, err = call(capfd, "-0", "--no-view", f"{tmp_path}/away.squashfs:/user-tools")
+def test_what_is_not_here_may_be_on_the_nodes(tmp_path: Path) -> None:
+    code, out, err = call("-0", "--no-view", f"{tmp_path}/away.squashfs:/user-tools")
     assert (code, records(out)[1]) == (0, f"mounts {tmp_path}/away.squashfs:/user-tools")
     assert "not on this machine" in err
 
@@ -284,24 +270,20 @@ def test_what_is_not_here_may_be_on_the_nodes(
     ],
 )
 def test_what_is_wrong_is_said(
-    capfd: pytest.CaptureFixture[str],
-    image: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    arguments: list[str],
-    code: int,
+    image: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: int
 ) -> None:
     monkeypatch.chdir(image.parent)
     make_image(image.parent / "bare.squashfs", meta=None)
-    found, out, err = call(capfd, "-0", *arguments)
+    found, out, err = call("-0", *arguments)
     assert (found, out) == (code, "")
     assert err.startswith("error: ")
 
 
-def test_a_name_that_no_variable_can_have(capfd: pytest.CaptureFixture[str], image: Path) -> None:
+def test_a_name_that_no_variable_can_have(image: Path) -> None:
     data = env_json()
     data["views"]["default"]["env"]["values"]["scalar"] = {"A=B": "1"}
     bad = make_image(image.parent / "bad.squashfs", meta=data)
-    code, _, err = call(capfd, "-0", bad)
+    code, _, err = call("-0", bad)
     assert code == 6
     assert "A=B" in err
 
@@ -331,12 +313,10 @@ def image_that_sets(folder: Path, **variables: str) -> Path:
      "BASH_FUNC_ls%%", "MAILPATH", "HISTFILE", "TMOUT", "INPUTRC", "CDPATH",
      "prompt", "histchars", "ignoreeof", "debian_chroot", "fish_greeting"],
 )  # fmt: skip
-def test_what_a_shell_runs_at_once_is_refused(
-    capfd: pytest.CaptureFixture[str], tmp_path: Path, name: str, form: list[str]
-) -> None:
+def test_what_a_shell_runs_at_once_is_refused(tmp_path: Path, name: str, form: list[str]) -> None:
     need("mksquashfs")
     image = image_that_sets(tmp_path, **{name: "() { echo evil; }"})
-    code, out, err = call(capfd, *form, image)
+    code, out, err = call(*form, image)
     assert code == 4
     assert "evil" not in out
     assert name in err
@@ -354,9 +334,7 @@ def test_what_a_shell_runs_at_once_is_refused(
     ("shell", "script"),
     [("bash", ["--norc", "-ic", "compgen -v"]), ("zsh", ["-fc", "print -l ${(k)parameters}"])],
 )
-def test_no_variable_of_a_shell_is_changed(
-    capfd: pytest.CaptureFixture[str], tmp_path: Path, shell: str, script: list[str]
-) -> None:
+def test_no_variable_of_a_shell_is_changed(tmp_path: Path, shell: str, script: list[str]) -> None:
     """Those that the shells of this machine have by themselves; some are for all programs."""
     need("mksquashfs", *(["zsh"] if shell == "zsh" else []))
     done = subprocess.run(
@@ -369,7 +347,7 @@ def test_no_variable_of_a_shell_is_changed(
     image = tmp_path / "a.squashfs"
     for name in sorted(names - kept):
         image.unlink(missing_ok=True)
-        code, out, err = call(capfd, image_that_sets(tmp_path, **{name: "$(evil)"}))
+        code, out, err = call(image_that_sets(tmp_path, **{name: "$(evil)"}))
         assert (code, out) == (4, ""), name
         assert f"`{name}`" in err
 
@@ -377,42 +355,34 @@ def test_no_variable_of_a_shell_is_changed(
 @pytest.mark.parametrize("form", ["option", "environment"])
 @pytest.mark.parametrize("name", ["LD_PRELOAD", "SLURM_CONF", "PYTHONSTARTUP", "OWN_SETTING"])
 def test_other_variables_need_a_word(
-    capfd: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
-    form: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, form: str
 ) -> None:
     need("mksquashfs")
     image = image_that_sets(tmp_path, **{name: "/x", "MORE": "1"})
-    code, out, err = call(capfd, image)
+    code, out, err = call(image)
     assert (code, out) == (4, "")
     names = ",".join(sorted((name, "MORE")))
     assert f"hint: if that is right: export {view_variables.ALLOW}={names}, or" in err
     options = ["--allow-variable", names] if form == "option" else []
     if form == "environment":
         monkeypatch.setenv(view_variables.ALLOW, names)
-    code, out, _ = call(capfd, *options, image)
+    code, out, _ = call(*options, image)
     assert (code, f"export {name}=/x" in out) == (0, True)
     assert view_variables.ALLOW not in out
 
 
 @pytest.mark.parametrize("name", ["", "A=B", "A,B=c"])
-def test_what_is_no_name_of_a_variable_cannot_be_allowed(
-    capfd: pytest.CaptureFixture[str], image: Path, name: str
-) -> None:
-    code, out, err = call(capfd, f"--allow-variable={name}", image)
+def test_what_is_no_name_of_a_variable_cannot_be_allowed(image: Path, name: str) -> None:
+    code, out, err = call(f"--allow-variable={name}", image)
     assert (code, out, f"`{name}` is no name of a variable" in err) == (2, "", True)
 
 
-def test_an_image_for_the_root_folder_owns_no_path(
-    capfd: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_an_image_for_the_root_folder_owns_no_path(tmp_path: Path) -> None:
     need("mksquashfs")
     meta = env_json(mount="/")
     meta["views"]["default"]["env"]["values"]["scalar"] = {"GSL_ROOT": "/var/x"}
     image = make_image(tmp_path / "a.squashfs", meta=meta)
-    code, out, err = call(capfd, f"{image}:{MOUNT}")
+    code, out, err = call(f"{image}:{MOUNT}")
     assert (code, out, "GSL_ROOT" in err) == (4, "", True)
 
 
@@ -436,20 +406,16 @@ def test_every_shell_takes_a_value_as_it_is(tmp_path: Path, shell: str, value: s
     assert not (tmp_path / "mark").exists()
 
 
-def test_other_variables_may_hold_paths_of_the_image(
-    capfd: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_other_variables_may_hold_paths_of_the_image(tmp_path: Path) -> None:
     need("mksquashfs")
-    code, out, _ = call(capfd, image_that_sets(tmp_path, ESMFMKFILE=f"{MOUNT}/lib/esmf.mk"))
+    code, out, _ = call(image_that_sets(tmp_path, ESMFMKFILE=f"{MOUNT}/lib/esmf.mk"))
     assert (code, "export ESMFMKFILE=" in out) == (0, True)
 
 
-def test_no_name_makes_a_line_for_the_shell(
-    capfd: pytest.CaptureFixture[str], image: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_name_makes_a_line_for_the_shell(image: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = image.parent / "x\ntouch executed #"
     folder.mkdir()
     image.rename(folder / image.name)
     monkeypatch.chdir(folder)
-    _, out, _ = call(capfd, image.name)
+    _, out, _ = call(image.name)
     assert [line for line in out.splitlines() if line.startswith("touch")] == []
