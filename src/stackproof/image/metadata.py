@@ -46,7 +46,17 @@ def render_env_json(image: Image) -> str:
         "description": image.description,
         "mount": image.mount,
         "default-view": image.default_view,
-        "views": {name: _view_data(view) for name, view in sorted(image.views.items())},
+        "views": {
+            name: {
+                "root": view.root,
+                "activate": f"{view.root}/activate.sh",
+                "description": view.description,
+                "type": "augment",
+                "env": _environment_data(view.env),
+                **({"features": list(view.features)} if view.features else {}),
+            }
+            for name, view in sorted(image.views.items())
+        },
     }
     if image.mpi:
         data["mpi"] = msgspec.to_builtins(image.mpi)
@@ -125,17 +135,6 @@ def image_of(found: Described) -> Image:
         redistribute=found.redistribute,
         architecture=found.architecture,
     )
-
-
-def _view_data(view: View) -> dict[str, Any]:
-    return {
-        "root": view.root,
-        "activate": f"{view.root}/activate.sh",
-        "description": view.description,
-        "type": "augment",
-        "env": _environment_data(view.env),
-        **({"features": list(view.features)} if view.features else {}),
-    }
 
 
 def _environment_data(env: EnvPatch) -> dict[str, Any]:

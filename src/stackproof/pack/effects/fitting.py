@@ -43,7 +43,13 @@ def judged(view: RootView, image: Image, programs: Sequence[str]) -> MpiFit:
     if not callers:
         return MpiFit()
     if image.mpi is None:
-        raise _without_mpi(image, callers[0])
+        raise fail(
+            Reason.NO_MPI,
+            f"`{callers[0]}` calls MPI, and `{image.path}` has none",
+            where=Location(file=callers[0]),
+            hint="name an image with an MPI: that of this machine opens parts of itself by their "
+            "place, which no pack has",
+        )
     replacement = find_replacement(view, image.mpi.prefix)
     question = Question(
         machine=this_machine(), with_plugins=False, releases=known_releases.load_releases
@@ -91,16 +97,6 @@ def _short(message: str, programs: Sequence[str]) -> str:
     for path in programs:
         message = message.replace(path, os.path.basename(path))
     return message
-
-
-def _without_mpi(image: Image, program: str) -> StackproofError:
-    return fail(
-        Reason.NO_MPI,
-        f"`{program}` calls MPI, and `{image.path}` has none",
-        where=Location(file=program),
-        hint="name an image with an MPI: that of this machine opens parts of itself by their "
-        "place, which no pack has",
-    )
 
 
 def _only_preloaded(judgement: Judgement) -> Problem:

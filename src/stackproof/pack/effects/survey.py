@@ -121,7 +121,16 @@ def _carry(survey: Survey, name: str, path: str) -> None:
 def check(survey: Survey, asked: Sequence[str]) -> None:
     """Raise `StackproofError` for what no pack can be made of, every problem at once."""
     own = survey.machine.architecture
-    problems = [_foreign(path, own) for path in asked if path in survey.skipped]
+    problems = [
+        Problem(
+            reason=Reason.UNSUPPORTED,
+            message=f"`{path}` is for another kind of machine than the pack, which is for {own}",
+            where=Location(file=path),
+            hint="make the pack on a machine of that kind",
+        )
+        for path in asked
+        if path in survey.skipped
+    ]
     for path in asked:
         elf = survey.elves.get(path)
         if elf is None:
@@ -148,13 +157,3 @@ def check(survey: Survey, asked: Sequence[str]) -> None:
                 )
     if problems:
         raise StackproofError(*problems)
-
-
-def _foreign(path: str, architecture: str) -> Problem:
-    return Problem(
-        reason=Reason.UNSUPPORTED,
-        message=f"`{path}` is for another kind of machine than the pack, which is for "
-        f"{architecture}",
-        where=Location(file=path),
-        hint="make the pack on a machine of that kind",
-    )

@@ -253,16 +253,12 @@ def _ask(helper: str, server: str, path: Path) -> Credential | None:
     if not isinstance(username, str) or not isinstance(secret, str):
         if b"credentials not found" in done.stdout + done.stderr:
             return None
-        raise _helper_failed(program, path)
+        raise fail(
+            Reason.LOGIN_NEEDED,
+            f"the credential helper `{program}` gave no name and secret",  # nor is its output shown
+            where=Location(file=str(path)),
+            hint=f"try it: `echo HOST | {program} get`",
+        )
     if username == _TOKEN_USER:
         return Credential(identity_token=secret)
     return Credential(username=username, password=secret)
-
-
-def _helper_failed(program: str, path: Path) -> StackproofError:
-    return fail(
-        Reason.LOGIN_NEEDED,
-        f"the credential helper `{program}` gave no name and secret",  # nor is its output shown
-        where=Location(file=str(path)),
-        hint=f"try it: `echo HOST | {program} get`",
-    )

@@ -254,7 +254,14 @@ def _fill(
             believed = resumed or writer.found > 0
             writer.empty()
             if again or not believed:
-                raise _wrong(registry, image, found)
+                raise fail(
+                    Reason.IMAGE_DAMAGED,
+                    f"`{registry.address.host}` gave other bytes than the manifest of "
+                    f"`{image.listed.remote}` names",
+                    where=Location(file=f"{registry.address.host}/{image.repository}"),
+                    detail=f"wanted sha256:{image.layer.hex}\ngot    sha256:{found}",
+                    hint="nothing of it was kept; tell who keeps the registry",
+                )
             again = True  # what was here may be what is wrong: all comes, once
 
 
@@ -351,17 +358,6 @@ class _Writer:
             libc.write_out(self._descriptor)
             self._unwritten = 0
         return len(piece)
-
-
-def _wrong(registry: OciRegistry, image: RemoteImage, found: str) -> StackproofError:
-    return fail(
-        Reason.IMAGE_DAMAGED,
-        f"`{registry.address.host}` gave other bytes than the manifest of "
-        f"`{image.listed.remote}` names",
-        where=Location(file=f"{registry.address.host}/{image.repository}"),
-        detail=f"wanted sha256:{image.layer.hex}\ngot    sha256:{found}",
-        hint="nothing of it was kept; tell who keeps the registry",
-    )
 
 
 def _meta(registry: OciRegistry, image: RemoteImage) -> bytes:

@@ -137,7 +137,12 @@ def verify(image: str, signers: str, *, descriptor: int | None = None) -> Verifi
                 changed = said.image == in_path if in_path else said.size == measured.size
                 raise _changed(image) if changed else of_another(one.file, said)
             if said.meta and meta and said.meta != meta:
-                raise _other_meta(image)
+                raise fail(
+                    Reason.META_MISMATCH,
+                    f"the folder `meta` beside `{image}` is not the one that was signed",
+                    where=Location(file=image),
+                    hint="uenv takes variables from it: remove the image, and pull or add it again",
+                )
             good.append(check(one, said, signers))
         except StackproofError as error:
             problems += error.problems
@@ -193,7 +198,13 @@ def _holder(
         words = ("-n", NAMESPACE, "-s", str(seal))
         known = ssh_keys.ask(text, "check-novalidate", *words)
         if known.returncode:
-            raise _broken(found.file, known)
+            raise fail(
+                Reason.SIGNATURE_INVALID,
+                "a signature is not one of what is beside it",
+                detail=known.stderr.decode(errors="replace").strip() or None,
+                where=Location(file=found.file),
+                hint="that was changed after it was signed, or the signature is damaged",
+            )
         certificate = _certificate(found.file, key)
         done = ssh_keys.ask(text, "find-principals", "-s", str(seal), "-f", signers)
         names = [line.strip() for line in done.stdout.decode(errors="replace").splitlines()]
@@ -222,15 +233,6 @@ def of_another(file: str, said: ImageStatement) -> StackproofError:
         f"the signature is one of another image, `{said.label}`",
         where=Location(file=file),
         hint="put it beside the image that it is of",
-    )
-
-
-def _other_meta(image: str) -> StackproofError:
-    return fail(
-        Reason.META_MISMATCH,
-        f"the folder `meta` beside `{image}` is not the one that was signed",
-        where=Location(file=image),
-        hint="uenv takes variables from it: remove the image, and pull or add it again",
     )
 
 
@@ -294,14 +296,4 @@ def _wrong_key(file: str, done: Completed, signers: str) -> StackproofError:
         detail=said.strip() or None,
         where=where,
         hint="put the key into it if you trust its owner: `NAME KEY`, see ssh-keygen(1)",
-    )
-
-
-def _broken(file: str, done: Completed) -> StackproofError:
-    return fail(
-        Reason.SIGNATURE_INVALID,
-        "a signature is not one of what is beside it",
-        detail=done.stderr.decode(errors="replace").strip() or None,
-        where=Location(file=file),
-        hint="that was changed after it was signed, or the signature is damaged",
     )

@@ -207,7 +207,12 @@ def _copied(
                     os.ftruncate(descriptor, 0)  # what was there was none of this file
                 if _fill(descriptor, options.file, monitor) != digest:
                     images.remove(part)
-                    raise _changed(options.file)
+                    raise fail(
+                        Reason.IMAGE_DAMAGED,
+                        f"`{options.file}` changes while it is read",
+                        where=Location(file=options.file),
+                        hint="add it when whoever writes it has ended",
+                    )
             os.fsync(descriptor)
             os.fchmod(descriptor, 0o444)
             yield descriptor
@@ -403,15 +408,6 @@ def _date(path: str) -> str:
         raise files.translate(error, path) from error
     when = datetime.fromtimestamp(changed, UTC)
     return labels.readable_date(when.strftime("%Y-%m-%d %H:%M:%S"))
-
-
-def _changed(path: str) -> StackproofError:
-    return fail(
-        Reason.IMAGE_DAMAGED,
-        f"`{path}` changes while it is read",
-        where=Location(file=path),
-        hint="add it when whoever writes it has ended",
-    )
 
 
 def in_use(left: Path) -> bool:

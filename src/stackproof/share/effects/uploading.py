@@ -98,7 +98,12 @@ def _pieces(
             while done < blob.size:
                 content = stream.read(min(PIECE, blob.size - done))
                 if not content:
-                    raise _changed(blob)
+                    raise fail(
+                        Reason.IMAGE_DAMAGED,
+                        f"`{blob.path}` changes while it is sent",
+                        where=Location(file=blob.path),
+                        hint="push it when whoever writes it has ended",
+                    )
                 location, done = _send(registry, repository, location, done, content)
                 stream.seek(done)
                 yield location, done
@@ -217,12 +222,3 @@ def _remember(note: Path, location: str) -> None:
             os.chmod(note, 0o600)
         else:
             files.remove(note)
-
-
-def _changed(blob: FileBlob) -> StackproofError:
-    return fail(
-        Reason.IMAGE_DAMAGED,
-        f"`{blob.path}` changes while it is sent",
-        where=Location(file=blob.path),
-        hint="push it when whoever writes it has ended",
-    )
