@@ -203,27 +203,6 @@ def test_a_killed_add_leaves_nothing_visible_and_the_next_goes_on(
     assert checking.check(repository, digests=True) == ()
 
 
-@pytest.mark.battery
-def test_killed_at_any_moment_the_repository_is_sound(
-    repository: ImageRepository, image: Path
-) -> None:
-    other = larger(image, 8_000_000)
-    argv = [sys.executable, "-c", _ADD, str(repository.folder), str(other), str(V1)]
-    begun = time.monotonic()
-    subprocess.run(argv, check=True)
-    whole_s = time.monotonic() - begun
-    choose = random.Random(7)
-    for _ in range(12):
-        storing.remove(repository, tuple(one.label for one in repository.records()))
-        with subprocess.Popen(argv) as running:
-            time.sleep(choose.uniform(0.4, 1.0) * whole_s)
-            running.kill()
-        faults = {one.fault for one in checking.check(repository, digests=True)}
-        assert faults <= {FaultKind.LEFT, FaultKind.UNLABELLED}
-    record = storing.add(repository, options(other))
-    assert Path(record.file).read_bytes() == other.read_bytes()
-
-
 def test_an_earlier_copy_of_something_else_is_not_believed(
     repository: ImageRepository, image: Path
 ) -> None:
