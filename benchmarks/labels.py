@@ -39,7 +39,6 @@ from stackproof.share import labels, listing  # noqa: E402
 from stackproof.share.effects import catalogue, oci, storing  # noqa: E402
 from stackproof.share.effects.repository import ImageRepository  # noqa: E402
 from stackproof.share.effects.storing import AddOptions  # noqa: E402
-from stackproof.share.listing import RemoteRecord  # noqa: E402
 from stackproof.share.options import RemoteOptions  # noqa: E402
 
 TIMES = 20
@@ -74,7 +73,7 @@ def main() -> None:
         server = closing.enter_context(OwnRegistry())
         registry = oci.opened(RemoteOptions(registry=server.address))
         closing.callback(registry.client.close)
-        records = [RemoteRecord(namespace="deploy", record=one) for one in repository.records()]
+        records = [replace(one, namespace="deploy") for one in repository.records()]
         content = listing.render(records)
         listed = listing.parse(content, namespace="deploy", where="here")
         catalogue.renew(registry, "deploy", add=listed)

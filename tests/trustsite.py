@@ -21,7 +21,7 @@ from need import need, private_namespaces
 from signers import Signer
 from stackproof.core.effects.libc import MountFailure
 from stackproof.core.errors import Reason
-from stackproof.share.effects import admission, signing, storing, trusted
+from stackproof.share.effects import signing, storing, trusted
 from stackproof.share.effects.repository import ImageRepository
 from stackproof.share.effects.storing import AddOptions
 from stackproof.share.labels import LabelRecord, parse
@@ -136,7 +136,7 @@ class Place:
         path, warnings = image or self.image, []
         descriptor = os.open(path, os.O_RDONLY)
         try:
-            admission.admit(path, descriptor, warnings.append)
+            trusted.admit(path, descriptor, warnings.append)
         except MountFailure as failure:
             return failure.reason
         finally:

@@ -73,7 +73,7 @@ def signed_images(site: Site) -> None:
 def put_unasked(folder: Path) -> None:
     """Let the program that submits ask no policy, as on a machine that has none."""
     (folder / "sitecustomize.py").write_text(
-        "from stackproof.share.effects import admission\nadmission.require = lambda *_: None\n"
+        "from stackproof.share.effects import trusted\ntrusted.require = lambda *_: None\n"
     )
 
 

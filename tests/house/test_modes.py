@@ -24,7 +24,6 @@ ALLOWED = {
     "pack/effects/deliver.py": "a folder that nobody else can enter",
     "pack/effects/entry_files.py": "a folder that nobody else can enter",
     "pack/effects/interpreters.py": "a folder that nobody else can enter",
-    "pack/effects/formats.py": "a folder that nobody else can enter",
     "pack/effects/relocate.py": "a folder that nobody else can enter",
     "share/effects/storing.py": "by a descriptor",
     "share/effects/uploading.py": "a note in the user's cache",

@@ -21,7 +21,7 @@ ALLOWED = {
     ("doctor/effects/collect.py", "argv"): "a table of commands in the same file",
     ("inject/effects/artefact.py", "superblock.pack_argv(folder, whole)"): "mksquashfs",
     ("pack/effects/entry_files.py", "argv"): "gcc, of an architecture from a list",
-    ("pack/effects/formats.py", "argv"): "zstd, or mksquashfs",
+    ("pack/effects/deliver.py", "argv"): "zstd, or mksquashfs",
     ("pack/effects/interpreters.py", "program"): "a Python of root's or of the user's own",
     ("site/effects/probe.py", "argv"): "a table of commands in the same file",
 }  # fmt: skip

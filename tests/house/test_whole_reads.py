@@ -54,7 +54,6 @@ ALLOWED = {
     "launch/effects/neighbours.py": KERNEL,
     "launch/effects/task.py": KERNEL,
     "mount/effects/join.py": KERNEL,
-    "mount/effects/shared_memory.py": KERNEL,
     "mpi/effects/fabric.py": KERNEL,
     "pack/effects/entry_files.py": "in an unpacked tree, whose sum has a limit",
     "pack/effects/relocate.py": "in an unpacked tree, whose sum has a limit",

@@ -11,23 +11,21 @@ import pytest
 
 from images import make_image
 from need import need
-from stackproof.mount.effects import mount_exec, shared_memory
+from stackproof.mount.effects import join, mount_exec
 
 LINE = "25 24 0:23 / /dev/shm rw,relatime - tmpfs tmpfs rw,size=64k,nr_inodes=9,huge=always,inode64"
 
 
 def test_options_are_those_of_the_machine() -> None:
     other = "30 25 0:27 / /proc rw - proc proc rw"
-    assert shared_memory.options_of(f"{LINE}\n{other}\n") == (
-        "mode=1777,size=64k,nr_inodes=9,huge=always"
+    assert join.options_of(f"{LINE}\n{other}\n") == ("mode=1777,size=64k,nr_inodes=9,huge=always")
+    assert join.options_of(LINE.replace("rw,size", "rw,noswap,mpol=interleave:0,size")) == (
+        "mode=1777,noswap,mpol=interleave:0,size=64k,nr_inodes=9,huge=always"
     )
-    assert shared_memory.options_of(
-        LINE.replace("rw,size", "rw,noswap,mpol=interleave:0,size")
-    ) == ("mode=1777,noswap,mpol=interleave:0,size=64k,nr_inodes=9,huge=always")
     later = "31 25 0:28 / /dev/shm rw - tmpfs shm rw,size=9k"
-    assert shared_memory.options_of(f"{LINE}\n{later}\n") == "mode=1777,size=9k"
-    assert shared_memory.options_of(other) is None
-    assert shared_memory.options_of("25 24 8:1 / /dev/shm rw - ext4 /dev/sda1 rw") is None
+    assert join.options_of(f"{LINE}\n{later}\n") == "mode=1777,size=9k"
+    assert join.options_of(other) is None
+    assert join.options_of("25 24 8:1 / /dev/shm rw - ext4 /dev/sda1 rw") is None
 
 
 _SHOW = "grep ' /dev/shm ' /proc/self/mountinfo | tail -n 1; ls /dev/shm; echo x > /dev/shm/%s"
@@ -50,5 +48,5 @@ def test_ranks_have_one_that_is_empty_and_gone_afterwards(how: str, tmp_path: Pa
     assert " - tmpfs stackproof " in mounted
     assert rest == ["x"]
     assert not Path("/dev/shm", name).exists()
-    here = shared_memory.options_of(Path("/proc/self/mountinfo").read_text())
-    assert shared_memory.options_of(mounted) == here
+    here = join.options_of(Path("/proc/self/mountinfo").read_text())
+    assert join.options_of(mounted) == here

@@ -14,7 +14,7 @@ import containerlab
 import packs
 from need import need
 from packs import pack
-from stackproof.pack.effects import formats
+from stackproof.pack.effects import deliver
 from stackproof.pack.model import Origin, Pack
 
 PODMAN_S = 600
@@ -37,9 +37,9 @@ def described(name: str = "stack", main: str = "") -> Pack:
 
 
 def test_the_only_program_is_what_a_container_starts() -> None:
-    alone = json.loads(formats.render_config(described(main="a"), "2" * 64))
+    alone = json.loads(deliver.render_config(described(main="a"), "2" * 64))
     assert alone["config"]["Entrypoint"] == ["/opt/stack/bin/a"]
-    several = json.loads(formats.render_config(described(), "2" * 64))
+    several = json.loads(deliver.render_config(described(), "2" * 64))
     assert "Entrypoint" not in several["config"]
     assert several["config"]["Env"][0].startswith("PATH=/opt/stack/bin:")
     assert several["rootfs"]["diff_ids"] == ["sha256:" + "2" * 64]
@@ -56,7 +56,7 @@ def test_a_layout_has_the_same_bytes_whoever_writes_it(tmp_path: Path) -> None:
             path.chmod(0o755)
         before = os.umask(umask)
         try:
-            formats.write_layout(tree, tmp_path / f"{number}.oci.tar", described())
+            deliver.write_layout(tree, tmp_path / f"{number}.oci.tar", described())
         finally:
             os.umask(before)
         sums.add(hashlib.sha256((tmp_path / f"{number}.oci.tar").read_bytes()).hexdigest())

@@ -19,7 +19,6 @@ from stackproof.linking.effects.view import RootView
 from stackproof.pack.effects import (
     deliver,
     fitting,
-    formats,
     interpreters,
     make,
     relocate,
@@ -38,7 +37,7 @@ def test_the_format_goes_by_the_name_unless_it_is_told() -> None:
         "tar.zst", "tar.gz", "squashfs", "dir", "dir", "oci", "oci",
     ]  # fmt: skip
     assert kind("a.tar.zst", "dir") == "dir"
-    assert set(formats.WRITERS) == {"dir", "tar.zst", "tar.gz", "squashfs", "oci"}
+    assert set(deliver.WRITERS) == {"dir", "tar.zst", "tar.gz", "squashfs", "oci"}
 
 
 def test_a_survey_tells_what_is_of_the_tree_of_this_machine_and_of_nobody(tmp_path: Path) -> None:

@@ -24,7 +24,6 @@ from stackproof.core.effects.libc import MountFailure
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.share import addresses
 from stackproof.share.effects import (
-    admission,
     attachments,
     carrying,
     judging,
@@ -240,7 +239,7 @@ def test_a_policy_or_a_record_that_others_may_write_to(place: Place) -> None:
         open(place.image, "rb") as image,
         pytest.raises(MountFailure, match=r"line 1 of `.*/trust.conf`"),
     ):
-        admission.admit(place.image, image.fileno(), print)
+        trusted.admit(place.image, image.fileno(), print)
 
 
 def test_an_image_that_is_not_there_is_not_unsigned(place: Place, tmp_path: Path) -> None:

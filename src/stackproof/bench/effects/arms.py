@@ -14,8 +14,8 @@ from stackproof.bench.spec import BenchSpec
 from stackproof.build.benchmark import NATIVE
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.core.value import Value, replace
-from stackproof.image.effects.folder import read_tree_member
 from stackproof.image.effects.image_file import read_member
+from stackproof.image.effects.tree import read_tree_member
 from stackproof.image.model import Image
 from stackproof.results.model import ComparedArm
 

@@ -10,7 +10,7 @@ from stackproof.core.command import EnvPatch
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.core.value import Value, replace
 from stackproof.image import activate, metadata
-from stackproof.image.effects.folder import relocated
+from stackproof.image.effects.tree import relocated
 from stackproof.inject import job as inject_job
 from stackproof.inject.attempt import Question
 from stackproof.inject.effects import known_releases

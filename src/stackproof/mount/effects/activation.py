@@ -35,7 +35,7 @@ def activated(
 
     The labels are what each image was asked for, with commas between; empty where there is none.
     How to mount is not asked of the options. Raises `StackproofError`: BAD_MOUNT_POINT, and what
-    `admission.require`, reading images and choosing views raise.
+    `trusted.require`, reading images and choosing views raise.
     """
     mpi = options.mpi
     injected = job_mpi.requested(mpi)
@@ -47,10 +47,10 @@ def activated(
     requests = (*own_requests, *((injected,) if injected else ()))
     labels = [request.label for request in requests]
     if any(labels):
-        from stackproof.share.effects import admission  # noqa: PLC0415 - see above
+        from stackproof.share.effects import trusted  # noqa: PLC0415 - see above
 
         for request in requests:
-            admission.require(request.image, request.label)
+            trusted.require(request.image, request.label)
     optional = options.views is None and not mpi.path and not mpi.inject
     images = _load(requests, say, optional=optional)
     if injected:

@@ -13,7 +13,7 @@ has installed with that right), `fuse` (squashfuse; makes a user namespace that 
 when there is no right to mount) or `auto`, the first of them that is permitted.
 With `--join` the mounts are those of a process of the same user on this machine that has the same
 images already, if there is one (`join`). With `--own-shm` there is an empty /dev/shm in them, for
-ranks that share them (`shared_memory`); where it cannot be, the machine's.
+ranks that share them (`join`); where it cannot be, the machine's.
 
 A failure is one line, `error: [reason] message`, perhaps with a line `hint: …`; the reasons are
 values of `stackproof.core.errors.Reason`. Exit codes: 126 and 127 as env(1) for a command that
@@ -110,10 +110,10 @@ def _admit(images: Sequence[methods.OpenImage], labels: Sequence[str]) -> None:
     """Hold to what this site asks of images; raises `MountFailure`."""
     if not has_policy():
         return
-    from stackproof.share.effects import admission  # noqa: PLC0415 - most sites ask for nothing
+    from stackproof.share.effects import trusted  # noqa: PLC0415 - most sites ask for nothing
 
     for image, label in zip(images, labels, strict=True):
-        admission.admit(
+        trusted.admit(
             image.path, image.descriptor, lambda text: _complain(f"warning: {text}"), label=label
         )
 
@@ -157,9 +157,9 @@ def _leave_shm(_: Callable[[str], None]) -> None:
 
 
 def _cover_shm(say: Callable[[str], None]) -> None:
-    from stackproof.mount.effects import shared_memory  # noqa: PLC0415 - for launches alone
+    from stackproof.mount.effects import join  # noqa: PLC0415 - for launches alone
 
-    if fault := shared_memory.cover():
+    if fault := join.cover_shared_memory():
         say(f"ranks have the machine's /dev/shm: {fault}")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from stackproof.image.effects import folder, image_file
+from stackproof.image.effects import image_file, tree
 from stackproof.mpi.transports import Libfabric, Memory, libfabric_of, without_by_bill
 from stackproof.mpi.transports.profile import INFINIBAND, SLINGSHOT
 
@@ -72,5 +72,5 @@ def mpi_without(path: str, family: str) -> frozenset[Memory]:
 
 def _bill(path: str) -> str:
     if os.path.isdir(path):
-        return folder.read_tree_member(path, BILL)
+        return tree.read_tree_member(path, BILL)
     return image_file.read_member(path, BILL).decode(errors="replace")

@@ -19,8 +19,8 @@ from stackproof.core.effects import files
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.core.value import Value, replace
 from stackproof.image.effects import tree
-from stackproof.image.effects.folder import relocated
 from stackproof.image.effects.image_file import load_image
+from stackproof.image.effects.tree import relocated
 from stackproof.image.effects.view import ImageFiles
 from stackproof.image.model import Image, MpiFacts, View
 from stackproof.inject.artefact import is_machines

@@ -14,7 +14,7 @@ from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.value import Value
 from stackproof.image import activate, metadata, view_variables
 from stackproof.image.effects import image_file
-from stackproof.image.effects.folder import relocated
+from stackproof.image.effects.tree import relocated
 from stackproof.image.model import MpiFacts
 from stackproof.inject.effects import job_key
 from stackproof.inject.effects import named as inject_named

@@ -15,8 +15,8 @@ from stackproof.core.effects import files, shipped
 from stackproof.core.errors import Location, Reason, fail
 from stackproof.core.value import replace
 from stackproof.image import activate, view_variables
-from stackproof.image.effects.folder import load_tree
 from stackproof.image.effects.image_file import load_image
+from stackproof.image.effects.tree import load_tree
 from stackproof.image.model import Deployment, Image, ImageMount
 from stackproof.mpi import families
 from stackproof.mpi.effects import fabric
@@ -51,9 +51,9 @@ def _file_of(text: str, folder: str) -> str:
         if not (word.endswith((".yaml", ".yml")) or word in shipped.names("recipes")):
             naming.image_asked(mountlist.split(word)[0])  # raises for what is no label either
         return text
-    from stackproof.share.effects import admission  # noqa: PLC0415 - for labels alone
+    from stackproof.share.effects import trusted  # noqa: PLC0415 - for labels alone
 
-    admission.require(*naming.image_asked(mountlist.split(word)[0]))
+    trusted.require(*naming.image_asked(mountlist.split(word)[0]))
     return found
 
 
