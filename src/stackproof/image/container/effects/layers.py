@@ -89,7 +89,7 @@ def whole(path: str) -> Blob:
 
 
 class _Unpacker(Protocol):
-    """What `zlib`, `lzma` and `bz2` unpack with."""
+    """An unpacker of `zlib`, `lzma` or `bz2`."""
 
     @property
     def eof(self) -> bool: ...
