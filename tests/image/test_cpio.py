@@ -90,13 +90,13 @@ def test_xz_and_bzip2_are_unpacked_in_pieces(
     plain = os.urandom(1 << 16) * 50
     path = tmp_path / "packed"
     path.write_bytes(pack(plain) + pack(b"more") + bytes(8))
-    with layers.plain(layers.whole(str(path)), hashlib.sha256(), str(tmp_path)) as stream:
+    with layers.open_plain(layers.whole(str(path)), hashlib.sha256(), str(tmp_path)) as stream:
         assert stream.read(len(plain) + 10) == plain + b"more"
     for damage in (path.read_bytes()[:1000], path.read_bytes()[:500] + b"x" * 500):
         path.write_bytes(damage)
         with (
             refused(Reason.IMAGE_UNREADABLE),
-            layers.plain(layers.whole(str(path)), hashlib.sha256(), str(tmp_path)) as stream,
+            layers.open_plain(layers.whole(str(path)), hashlib.sha256(), str(tmp_path)) as stream,
         ):
             stream.read(len(plain))
 
@@ -114,6 +114,6 @@ def test_xz_that_asks_for_much_memory_is_refused(tmp_path: Path) -> None:
     path.write_bytes(content)
     with (
         refused(Reason.IMAGE_UNREADABLE),
-        layers.plain(layers.whole(str(path)), hashlib.sha256(), str(tmp_path)) as stream,
+        layers.open_plain(layers.whole(str(path)), hashlib.sha256(), str(tmp_path)) as stream,
     ):
         stream.read(10)

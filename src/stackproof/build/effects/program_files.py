@@ -114,7 +114,7 @@ def _read_archive(path: str) -> Iterator[tuple[str, bytes]]:
     try:
         with (
             tempfile.TemporaryDirectory() as aside,
-            layers.plain(layers.whole(path), hashlib.sha256(), aside) as stream,
+            layers.open_plain(layers.whole(path), hashlib.sha256(), aside) as stream,
         ):
             for count, member in enumerate(tar.entries(stream), 1):
                 if count > most.count or member.size > most.bytes:

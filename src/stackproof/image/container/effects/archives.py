@@ -112,7 +112,10 @@ def _is_packed(path: str) -> bool:
 
 def _looks_like_image(blob: Blob) -> bool:
     """Return True for a compressed archive that begins as those of images do."""
-    with tempfile.TemporaryDirectory() as aside, layers.plain(blob, hashlib.sha256(), aside) as one:
+    with (
+        tempfile.TemporaryDirectory() as aside,
+        layers.open_plain(blob, hashlib.sha256(), aside) as one,
+    ):
         return any(_OF_IMAGE.fullmatch(name) for name in _first_names(one))
 
 
@@ -133,7 +136,7 @@ def _unpacked(blob: Blob) -> str:
             with (
                 cache_folder.making(place) as folder,
                 tempfile.TemporaryDirectory(dir=folder) as aside,
-                layers.plain(blob, hashlib.sha256(), aside) as stream,
+                layers.open_plain(blob, hashlib.sha256(), aside) as stream,
                 open(folder / target.name, "wb") as output,
             ):
                 while content := stream.read(1 << 20):

@@ -243,7 +243,7 @@ def _unzstd(chunks: Iterator[bytes], folder: str, most: int, name: str) -> Itera
 
 
 @contextlib.contextmanager
-def plain(blob: Blob, packed_digest: hashlib._Hash, folder: str) -> Iterator[_Plain]:
+def open_plain(blob: Blob, packed_digest: hashlib._Hash, folder: str) -> Iterator[_Plain]:
     """Open a layer for reading its plain bytes; `folder` is for what must be put aside."""
     most = min(limits.LAYER.bytes, limits.LAYER_RATIO.bytes * blob.size + _FREE_BYTES)
     try:
@@ -318,7 +318,7 @@ def _keep(blob: Blob, folder: Path) -> None:
     names = 0
     with (
         tempfile.TemporaryDirectory(dir=folder) as aside,
-        plain(blob, packed, aside) as stream,
+        open_plain(blob, packed, aside) as stream,
         open(folder / "content", "wb") as content,
     ):
         for entry in tar.entries(stream):
@@ -365,11 +365,11 @@ def _text(name: str) -> str:
 
 def _verify(blob: Blob, packed: str, plain_digest: str) -> None:
     """Raise `StackproofError` (DIGEST_MISMATCH) unless a layer is the one that was promised."""
-    for wanted, found in ((blob.digest, packed), (blob.plain_digest, plain_digest)):
-        if wanted.startswith("sha256:") and wanted != found:
+    for promised, digest in ((blob.digest, packed), (blob.plain_digest, plain_digest)):
+        if promised.startswith("sha256:") and promised != digest:
             raise fail(
                 Reason.DIGEST_MISMATCH,
-                f"a layer has the digest {found}; the image says {wanted}",
+                f"a layer has the digest {digest}; the image says {promised}",
                 where=Location(file=blob.path),
                 hint="copy or save the image again",
             )

@@ -133,7 +133,7 @@ class _Tarball:
         names = 0
         with (
             tempfile.TemporaryDirectory(dir=aside) as folder,
-            layers.plain(blob, hashlib.sha256(), folder) as stream,
+            layers.open_plain(blob, hashlib.sha256(), folder) as stream,
         ):
             for count, entry in enumerate(tar.entries(stream)):
                 names += len(entry.name) + len(entry.link)

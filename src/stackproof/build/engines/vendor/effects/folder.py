@@ -183,7 +183,7 @@ class _Unpacking:
         waiting: dict[int, list[str]] = {}
         with (
             tempfile.TemporaryDirectory(dir=self.folder) as aside,
-            layers.plain(payload, hashlib.sha256(), aside) as stream,
+            layers.open_plain(payload, hashlib.sha256(), aside) as stream,
         ):
             for entry in cpio.entries(stream):
                 path = "/" + entry.name.removeprefix("./").removeprefix("/")
