@@ -139,7 +139,7 @@ def test_every_verb_says_alike_that_a_file_is_missing(user: User, words: tuple[s
     words = tuple(word.replace("gone/1", "gone.squashfs") for word in words)
     stderr = user.run(*words, code=6).stderr
     assert re.search(r"error: there is no image `\S*gone.squashfs` \[image-missing\]", stderr)
-    assert "hint: make one with `stackproof build`; `stackproof image ls` lists labels" in stderr
+    assert "make one with `stackproof build`; `stackproof image ls` lists labels" in stderr
 
 
 def test_the_system_is_that_of_the_site_unless_it_is_said(user: User) -> None:
