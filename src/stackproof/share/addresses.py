@@ -76,16 +76,16 @@ def parse_address(text: str) -> RegistryAddress:
 def parse_remote(text: str, *, namespace: str = DEFAULT_NAMESPACE) -> RemoteLabel:
     """Return the label in `[NS::]LABEL`; raises `StackproofError` (USAGE) as `labels.parse`."""
     before, separator, rest = text.partition("::")
-    found = before if separator else namespace
-    if not _PART.fullmatch(found):
+    space = before if separator else namespace
+    if not _PART.fullmatch(space):
         raise fail(
             Reason.USAGE,
-            f"`{found[:200]}` is no namespace",
+            f"`{space[:200]}` is no namespace",
             hint="small letters and digits, with dots, dashes and underscores between: deploy",
         )
     word = rest if separator else text
     label = labels.parse(word) if word else Label()
-    return RemoteLabel(namespace=found, label=label)
+    return RemoteLabel(namespace=space, label=label)
 
 
 def check_whole(remote: RemoteLabel) -> None:
@@ -124,8 +124,8 @@ def remote_of(repository: str, tag: str, *, prefix: str = "") -> RemoteLabel | N
 def remote_of_path(path: str) -> RemoteLabel | None:
     """Return the label of a path of a list: `NS/SYSTEM/UARCH/NAME/VERSION` and `:` or `/` TAG."""
     before, _, tag = path.rpartition(":" if ":" in path else "/")
-    found = remote_of(before, tag)
-    return None if found is None or not labels.is_label(str(found.label)) else found
+    remote = remote_of(before, tag)
+    return remote if remote is not None and labels.is_label(str(remote.label)) else None
 
 
 def path_of(remote: RemoteLabel) -> str:
