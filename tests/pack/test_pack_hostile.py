@@ -446,37 +446,6 @@ def opened(folder: Path) -> None:
         above.chmod(above.stat().st_mode | 0o055)
 
 
-@pytest.mark.guarantee(
-    "Foreign trees",
-    "A pack in one file with more rights than its user does nothing.",
-    "Tried: set-uid, set-gid, a capability.",
-)
-@pytest.mark.parametrize("rights", ["4755", "2755", "capability"])
-def test_a_file_that_mounts_itself_does_not_run_with_more_rights(stack, tmp_path, rights) -> None:
-    """Set-uid root, it would unpack as root to where its user says."""
-    need("root", "unprivileged-user")
-    opened(tmp_path)
-    done = asked(tmp_path, "pack", stack.image(), "--format", "self")
-    assert done.returncode == 0, done.stderr
-    file, target = tmp_path / "p", tmp_path / "team" / "out"
-    target.parent.mkdir()
-    target.parent.chmod(0o1777)
-    if rights == "capability":
-        content = (0x02000001).to_bytes(4, "little") + (1 << 1).to_bytes(4, "little") + bytes(12)
-        os.setxattr(file, "security.capability", content)
-    else:
-        os.chown(file, 0, 0)
-        file.chmod(int(rights, 8))
-    ids = ["--reuid", str(MALLORY), "--regid", str(MALLORY), "--clear-groups"]
-    before = Path("/proc/self/mountinfo").read_text()
-    for words in (["--pack-extract", str(target)], ["--pack-list"], ["hello"], []):
-        done = out("setpriv", *ids, file, *words)
-        assert (done.returncode, done.stdout) == (126, ""), done
-        assert "does not run with more rights than its user" in done.stderr
-        assert os.listdir(target.parent) == []
-    assert Path("/proc/self/mountinfo").read_text() == before
-
-
 @pytest.mark.parametrize("form", ["program", "mpi", "link", "absolute", "provenance", "fifo"])
 def test_a_pack_of_somebody_else_is_all_in_its_folder(stack, home, work, form) -> None:
     """A folder with a provenance that fits it, and that leads elsewhere all the same."""
