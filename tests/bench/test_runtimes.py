@@ -11,19 +11,16 @@ import pytest
 
 from stackproof.bench import runtimes
 from stackproof.bench.effects.kinds import container_rank
-from stackproof.bench.runtimes import Edf, Podman, Pyxis
-from stackproof.bench.runtimes.start import ContainerStart, ImageSource
+from stackproof.bench.runtimes import ContainerStart, ImageSource
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.core.value import replace
-
-COVERS = ("bench/runtimes/__init__.py",)
 
 START = ContainerStart(
     image="/images/mpi.sqsh", binds={"/in": "/out", "/same": "/same"},
     environment={"LD_LIBRARY_PATH": "/opt/mpi/lib"}, options=("--device=/dev/cxi0",),
 )  # fmt: skip
 
-# As their documentation has them; the docstrings of the members name it.
+# As their documentation has them; the docstrings of their functions name it.
 WORDS = {
     "apptainer": "apptainer exec --sharens --bind=/out:/in:ro --bind=/same:/same:ro"
     " --env=LD_LIBRARY_PATH=/opt/mpi/lib --device=/dev/cxi0 /images/mpi.sqsh",
@@ -35,8 +32,6 @@ WORDS = {
     "enroot": "enroot start --mount=/out:/in:none:x-create=auto,rbind,ro"
     " --mount=/same:/same:none:x-create=auto,rbind,ro"
     " --env=LD_LIBRARY_PATH=/opt/mpi/lib --device=/dev/cxi0 /images/mpi.sqsh",
-}
-STEPS = {
     "pyxis": "--container-image=/images/mpi.sqsh --container-mounts=/out:/in:ro,/same:/same:ro"
     " --no-container-mount-home --no-container-entrypoint --device=/dev/cxi0",
     "edf": "--environment={file} --device=/dev/cxi0",
@@ -55,19 +50,16 @@ LD_LIBRARY_PATH = "/opt/mpi/lib"
 @pytest.mark.parametrize("name", runtimes.REGISTRY)
 def test_every_runtime_keeps_what_it_promises(name: str) -> None:
     runtime = runtimes.get(name)
-    words, step = runtime.words(START), runtime.step(START)
-    assert runtime.name == name
-    assert bool(words) is not runtime.facts.in_steps
-    assert bool(step.options) is runtime.facts.in_steps
-    assert runtime.facts.sources
-    assert runtime.facts.gpu
-    assert runtime.facts.settings.startswith("`options`")
-    assert ("{file}" in " ".join(step.options)) is bool(step.file)
-    if words:
-        assert (words[0], words[-1]) == (runtime.facts.program, START.image)
+    words, text = runtime.words(START), runtime.file(START)
+    assert runtime.sources
+    assert runtime.gpu
+    assert runtime.settings.startswith("`options`")
+    assert ("{file}" in " ".join(words)) is bool(text)
+    if not runtime.in_steps:
+        assert (words[0], words[-1]) == (runtime.program, START.image)
         assert words.index("--device=/dev/cxi0") < len(words) - 1
         assert "--env=LD_LIBRARY_PATH=/opt/mpi/lib" in words
-    told = (*words, *step.options, step.file)
+    told = (*words, text)
     for place, source in START.binds.items():
         assert any(place in word and source in word and "r" in word for word in told)
 
@@ -75,35 +67,38 @@ def test_every_runtime_keeps_what_it_promises(name: str) -> None:
 @pytest.mark.parametrize("name", sorted({*runtimes.REGISTRY} - {"podman"}))
 def test_as_the_documentations_have_them(name: str) -> None:
     runtime = runtimes.get(name)
-    assert " ".join(runtime.words(START)) == WORDS.get(name, "")
-    assert " ".join(runtime.step(START).options) == STEPS.get(name, "")
-    assert runtime.archive("x", "/a") == ()
+    assert " ".join(runtime.words(START)) == WORDS[name]
+    assert runtime.in_steps is (name in {"pyxis", "edf"})
+    assert runtime.archive == ()
 
 
 def test_podman() -> None:
     hooked = replace(START, hooks="/hooks", annotations={"stackproof.inject": "mpi"})
-    words = Podman().words(hooked)
+    podman = runtimes.get("podman")
+    words = podman.words(hooked)
     assert words[:3] == ("podman", "run", "--rm")
     assert {"--network=host", "--pid=host", "--ipc=host", "--volume=/out:/in:ro"} <= {*words}
     assert {"--env=PMI_*", "--hooks-dir=/hooks", "--annotation=stackproof.inject=mpi"} <= {*words}
-    assert not any("hooks" in word or "annotation" in word for word in Podman().words(START))
-    assert Podman().archive("x", "/a.tar")[:2] == ("podman", "save")
+    assert not any("hooks" in word or "annotation" in word for word in podman.words(START))
+    assert podman.archive[:2] == ("podman", "save")
 
 
 def test_an_environment_file_is_toml() -> None:
-    assert Edf().step(START).file == EDF
+    file = runtimes.get("edf").file
+    assert file(START) == EDF
     odd = replace(
         START,
         image='a"b',
         environment={"A.B": "x$HOME\\\n"},
         annotations={"stackproof.inject": "m"},
     )
-    data = tomllib.loads(Edf().step(odd).file)
+    data = tomllib.loads(file(odd))
     assert data["image"] == 'a"b'
     assert data["env"] == {"A.B": "x$$HOME\\\n"}  # `$$` is how a dollar is written there
     assert data["annotations"] == {"stackproof": {"inject": "m"}}  # dots part tables, as of hooks
-    assert "mounts" not in tomllib.loads(Edf().step(ContainerStart(image="x")).file)
-    assert "container-mounts" not in " ".join(Pyxis().step(ContainerStart(image="x")).options)
+    assert "mounts" not in tomllib.loads(file(ContainerStart(image="x")))
+    pyxis = runtimes.get("pyxis").words(ContainerStart(image="x"))
+    assert "container-mounts" not in " ".join(pyxis)
 
 
 def test_what_starts_an_image() -> None:

@@ -28,8 +28,7 @@ from stackproof.bench.effects.kinds.container_case import (
 )
 from stackproof.bench.effects.stamps import stamp_of
 from stackproof.bench.ready import MpiWrappers, ReadyArm
-from stackproof.bench.runtimes import REGISTRY, get
-from stackproof.bench.runtimes.start import ContainerStart
+from stackproof.bench.runtimes import REGISTRY, ContainerStart, get
 from stackproof.bench.spec import Arm
 from stackproof.build.programs import IMB
 from stackproof.core.command import Command, EnvPatch
@@ -71,9 +70,8 @@ def of_container(arm: Arm, programs: tuple[str, ...]) -> ReadyArm:
             "carried in, and starts the ranks",
         )
     host = _host(arm)
-    facts = get(arm.runtime).facts
-    if arm.bind == "hook" and not (facts.hooks and arm.artefact):
-        able = [name for name, one in REGISTRY.items() if one.facts.hooks]
+    if arm.bind == "hook" and not (get(arm.runtime).hooks and arm.artefact):
+        able = [name for name, row in REGISTRY.items() if row.hooks]
         raise fail(
             Reason.UNSUPPORTED,
             f"an arm with `bind: hook` names an `artefact`, and is started by {' or '.join(able)}",
@@ -150,8 +148,7 @@ class ReadyContainer(ReadyArm):
             reason=Reason.NO_GPU,
             message=f"nothing in the container `{self.arm.container}` is the driver of a GPU "
             f"(`{driver[0]}`), and message buffers are to lie there",
-            hint=f"give it one with `options`; {self.arm.runtime}: "
-            f"{get(self.arm.runtime).facts.gpu}",
+            hint=f"give it one with `options`; {self.arm.runtime}: {get(self.arm.runtime).gpu}",
         )
 
 
@@ -309,12 +306,12 @@ class _Started(Value):
 def _started(case: ContainerCase, start: ContainerStart) -> _Started:
     runtime, hooks = get(case.arm.runtime), (start.hooks,) if start.hooks else ()
     read = (*hooks, case.arm.artefact, case.arm.hook or HOOK) if hooks else ()
-    if runtime.facts.in_steps:
-        step = runtime.step(start)
-        path = _written("edf", "environment.toml", step.file) if step.file else ""
-        options = tuple(word.replace("{file}", path) for word in step.options)
-        return _Started(words=(), step=options, files=(*read, *filter(None, (path,))))
     words = runtime.words(start)
+    if runtime.in_steps:
+        text = runtime.file(start)
+        path = _written("edf", "environment.toml", text) if text else ""
+        step = tuple(word.replace("{file}", path) for word in words)
+        return _Started(words=(), step=step, files=(*read, *filter(None, (path,))))
     if case.arm.runtime != "podman":
         return _Started(words=words, files=read)
     unset = [word for name in sorted(case.host.env.set) for word in ("--unset", name)]
@@ -346,7 +343,7 @@ def _run_in(case: ContainerCase, started: _Started, words: Sequence[str]) -> str
             Reason.JOB_FAILED,
             f"{arm.runtime} does not run a program in `{arm.container}`: it {how_it_ended(done)}",
             detail="\n".join(tail) or None,
-            hint=f"its own settings may have to be said: {get(arm.runtime).facts.settings}",
+            hint=f"its own settings may have to be said: {get(arm.runtime).settings}",
         )
     return done.stdout.decode(errors="replace")
 

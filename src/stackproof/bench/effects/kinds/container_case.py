@@ -9,8 +9,7 @@ from collections.abc import Mapping
 
 from stackproof.bench.arms.installation import Installation
 from stackproof.bench.effects.stamps import stamp_of
-from stackproof.bench.runtimes import get, starting
-from stackproof.bench.runtimes.start import ImageSource
+from stackproof.bench.runtimes import ImageSource, get, starting
 from stackproof.bench.spec import Arm
 from stackproof.core.command import Command, EnvPatch
 from stackproof.core.effects import cache_folder, cache_kinds, files
@@ -59,11 +58,11 @@ def find_archive(arm: Arm) -> tuple[str, str, str]:
     archives of an image are alike. Raises `StackproofError` (UNSUPPORTED).
     """
     runtime, source, text = get(arm.runtime), _source(arm.container), arm.container
-    if source not in runtime.facts.sources:
+    if source not in runtime.sources:
         raise fail(
             Reason.UNSUPPORTED,
             f"{arm.runtime} does not start `{text}`, which is {source.value}",
-            hint=f"it starts {', or '.join(sorted(one.value for one in runtime.facts.sources))}"
+            hint=f"it starts {', or '.join(sorted(one.value for one in runtime.sources))}"
             f"; {' and '.join(starting(source)) or 'nothing here'} would start this one",
         )
     if source is not ImageSource.NAME:
@@ -71,7 +70,7 @@ def find_archive(arm: Arm) -> tuple[str, str, str]:
         return image, *_readable(text)
     if arm.archive:
         return text, *_readable(arm.archive)
-    if not runtime.archive(text, ""):
+    if not runtime.archive:
         raise fail(
             Reason.MISSING_KEY,
             f"`{text}` is no file, and {arm.runtime} writes none of it, so that it cannot be "
@@ -83,7 +82,9 @@ def find_archive(arm: Arm) -> tuple[str, str, str]:
     cache_kinds.in_use()
     if not (place / "image.tar").exists():
         with cache_folder.alone(place), cache_folder.making(place) as folder:
-            run_runtime(arm, runtime.archive(text, str(folder / "image.tar")))
+            file = str(folder / "image.tar")
+            words = (word.replace("{file}", file) for word in runtime.archive)
+            run_runtime(arm, (*words, text))
         cache_folder.prune("archives", _KEPT_BYTES, keep=place)
     return text, str(place / "image.tar"), digest.rpartition(":")[2]
 
