@@ -15,7 +15,7 @@ from benchroom import ROOT, stackproof
 from eessitree import CPU, MODULE, NEWER, VERSION, EessiTree
 from mpitrees import Trees
 from need import need
-from stackproof.bench.arms import eessi
+from stackproof.bench import arms
 from stackproof.bench.effects.kinds import eessi_arm
 from stackproof.bench.ready import ReadyArm
 from stackproof.bench.spec import Arm
@@ -29,7 +29,7 @@ NATIVE = ("stackproof-bench",)
 
 def test_where_programs_of_a_toolchain_look() -> None:
     def names(*modules: str) -> list[str]:
-        folders = eessi.override_folders("/s", "OpenMPI", modules)
+        folders = eessi_arm.override_folders("/s", "OpenMPI", modules)
         assert all(folder.startswith("/s/rpath_overrides/OpenMPI/system") for folder in folders)
         return [folder.split("/")[4] for folder in folders if folder.endswith("/lib")]
 
@@ -42,9 +42,9 @@ def test_where_programs_of_a_toolchain_look() -> None:
 
 
 def test_where_things_lie() -> None:
-    software = eessi.software_of("/cvmfs/r", VERSION, "x86_64/amd/zen3")
+    software = eessi_arm.software_of("/cvmfs/r", VERSION, "x86_64/amd/zen3")
     assert software == "/cvmfs/r/versions/2023.06/software/linux/x86_64/amd/zen3"
-    assert eessi.site_of("/cvmfs/r", software) == (
+    assert eessi_arm.site_of("/cvmfs/r", software) == (
         "/cvmfs/r/host_injections/2023.06/software/linux/x86_64/amd/zen3"
     )
 
@@ -96,12 +96,12 @@ def test_what_cannot_be(tree: EessiTree, arm: Arm, tmp_path: Path) -> None:
     module = refused(replace(arm, load=("OpenMPI/9",)))
     assert "OpenMPI/9" in str(module)
     assert refused(replace(arm, load=())).reason is Reason.NO_MPI
-    none = refused(replace(arm, inject=eessi.INJECTED))
+    none = refused(replace(arm, inject=arms.INJECTED))
     assert none.reason is Reason.FILE_MISSING
     assert "inject apply" in str(none)
     aside = tree.site.parent / "amd" / "zen3" / "rpath_overrides" / "OpenMPI" / "system" / "lib"
     aside.mkdir(parents=True)
-    named = refused(replace(arm, inject=eessi.INJECTED))
+    named = refused(replace(arm, inject=arms.INJECTED))
     shutil.rmtree(tree.site.parents[1])
     assert "it has one for " in str(named)
     assert "amd/zen3, and this is" in str(named)
@@ -124,15 +124,15 @@ def test_with_and_without_an_injection(
     tree.site.mkdir(parents=True)
     stackproof("inject", "apply", program, "--with", host, "--eessi", tree.site, cwd=tmp_path)
     place = f"{tree.site}/rpath_overrides/OpenMPI/system"
-    injected = ready(replace(arm, inject=eessi.INJECTED))
+    injected = ready(replace(arm, inject=arms.INJECTED))
     assert injected.found["library"] == f"{place}/lib/libmpi.so.40"
     assert f"{place}/lib/libmpi.so.40" in injected.found["taken from the site"]
     assert own.found["taken from the site"] == "nothing"
     assert injected.deployment.mpiexec == f"{host}/bin/mpiexec"
     assert injected.deployment.mpi.version == trees["openmpi"].version
-    newer = ready(replace(arm, load=(NEWER,), inject=eessi.INJECTED))
+    newer = ready(replace(arm, load=(NEWER,), inject=arms.INJECTED))
     assert newer.found["library"] == injected.found["library"]  # one folder for both toolchains
-    alone = ready(replace(arm, inject=eessi.OWN))
+    alone = ready(replace(arm, inject=arms.OWN))
     assert alone.found["library"] == own.found["library"]
     assert alone.found["check of that"] == "works-with-steps, by preload"
     assert alone.image.sha256 != injected.image.sha256

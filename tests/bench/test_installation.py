@@ -10,8 +10,13 @@ import pytest
 from installedmpis import INTEL, MPICH, OPEN_MPI, installed
 from mpitrees import Trees
 from need import installed_mpi, need
-from stackproof.bench.arms.installation import environments, parse_probe, siblings, suffix_of
-from stackproof.bench.effects.installation import of_prefix
+from stackproof.bench.effects.installation import (
+    environments,
+    of_prefix,
+    parse_probe,
+    siblings,
+    suffix_of,
+)
 from stackproof.core.errors import Reason, StackproofError
 
 

@@ -8,8 +8,14 @@ import pytest
 
 from installedmpis import MPICH, OPEN_MPI, installed
 from need import need
-from stackproof.bench.arms.module import ModuleLoad, difference, fault_of, is_loaded, mpi_folders
 from stackproof.bench.effects import modules
+from stackproof.bench.effects.modules import (
+    ModuleLoad,
+    difference,
+    fault_of,
+    is_loaded,
+    mpi_folders,
+)
 from stackproof.core.errors import Reason, StackproofError
 
 # What the tools print, by release.

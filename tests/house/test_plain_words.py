@@ -87,7 +87,7 @@ def test_the_line_of_a_place_is_that_of_its_sentence():
 
 def test_folders_are_rooms_and_kinds_of_pages():
     files = {
-        "src/stackproof/bench/arms/module.py": "src/stackproof/bench",
+        "src/stackproof/bench/effects/modules.py": "src/stackproof/bench",
         "docs/how-to/a.md": "docs/how-to",
         "docs/index.md": "docs",
         "README.md": "README.md",

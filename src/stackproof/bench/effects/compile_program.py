@@ -12,7 +12,6 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from stackproof.bench.arms.installation import PROBE
 from stackproof.bench.programs import solver
 from stackproof.bench.ready import MpiWrappers
 from stackproof.build.benchmark import FLAGS, LIBRARIES, NATIVE
@@ -20,6 +19,31 @@ from stackproof.build.programs import ProgramSource
 from stackproof.core.command import Command
 from stackproof.core.effects import cache_folder, cache_kinds, files, shipped
 from stackproof.core.effects.run import check
+
+PROBE = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <mpi.h>
+#include <stdio.h>
+int main(int count, char **names) {
+    char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int length = 0;
+    Dl_info found;
+    if (count > 1) {
+        for (int i = 1; i < count; i++)
+            if (dlopen(names[i], RTLD_LAZY)) printf("%s\n", names[i]);
+        return 0;
+    }
+    void *address = dlsym(RTLD_DEFAULT, "MPI_Init");
+    MPI_Get_library_version(text, &length);
+    printf("library %s\n", address && dladdr(address, &found) ? found.dli_fname : "");
+    printf("%.*s\n", length, text);
+    return 0;
+}
+"""
+"""Says which library a compiled program got, and what that calls itself. MPI allows
+`MPI_Get_library_version` before MPI_Init (MPI 4.1, section 9.1.1), so that nothing is started. With
+names of libraries it says which of them it can open, and nothing else."""
 
 _KIND = "programs"
 # What of the benchmark program the solver is made of, too.
@@ -66,6 +90,12 @@ def probe_source() -> ProgramSource:
         commands=(("{c}", "-o", "ask", "ask.c", "-ldl"),),
         outputs=("ask",),
     )
+
+
+def parse_probe(text: str) -> tuple[str, str]:
+    """Return the library's path and what it calls itself, from what the probe printed."""
+    first, _, said = text.partition("\n")
+    return first.removeprefix("library ").strip(), said.strip("\0\n ")
 
 
 def compile_program(compilers: MpiWrappers, source: ProgramSource) -> Path:

@@ -6,18 +6,34 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from stackproof.bench.arms import installation
-from stackproof.bench.arms.installation import Installation
+from msgspec import field
+
+from stackproof.bench.effects.compile_program import PROBE, parse_probe
 from stackproof.core.command import Command, Completed, EnvPatch
 from stackproof.core.effects import files
 from stackproof.core.effects.run import how_it_ended, run
 from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.core.value import Value
 from stackproof.inject.effects import named
 from stackproof.inject.findings.launcher import OFFERS
 from stackproof.mpi import families
+
+SYSTEM = ("/", "/usr", "/usr/local")
+"""Prefixes below which programs and libraries are found without any variable."""
+
+WRAPPERS = ("mpicc", "mpiicx", "mpiicc", "cc")
+"""C wrappers by their usual names, the likeliest first; `cc` is that of Cray's PrgEnv."""
+
+OTHER_LANGUAGES: Mapping[str, Mapping[str, str]] = {
+    "mpicc": {"c++": "mpicxx", "fortran": "mpifort"},
+    "mpiicx": {"c++": "mpiicpx", "fortran": "mpiifx"},
+    "mpiicc": {"c++": "mpiicpc", "fortran": "mpiifort"},
+    "cc": {"c++": "CC", "fortran": "ftn"},
+}
+"""The wrappers of other languages, by that of C."""
 
 _ANSWER_S = 120.0
 _TAIL_LINES = 6
@@ -27,6 +43,56 @@ _COMPILING = (
 )  # fmt: skip
 # Launchers as `inject` calls them, to those of `launch.launchers`.
 _LAUNCHERS = {"hydra": "hydra", "intel-hydra": "intel-hydra", "prte": "prte", "orterun": "prte"}
+
+
+class Installation(Value):
+    """An MPI that was asked: it compiled a program, and that program said what it runs with.
+
+    `wrappers` are paths of compiler wrappers by language (`c`, `c++`, `fortran`), `mpiexec` is
+    empty where it has no launcher of its own; `library` is the real path of the library that has
+    MPI_Init, `said` what that calls itself, `identity` a digest of all that a compiled program
+    depends on.
+    """
+
+    family: str
+    version: str
+    prefix: str
+    wrappers: Mapping[str, str]
+    library: str
+    library_sha256: str
+    said: str
+    identity: str
+    mpiexec: str = ""
+    env: EnvPatch = field(default_factory=EnvPatch)
+
+
+def suffix_of(wrapper: str) -> str:
+    """Return what a distribution puts behind the names of one of its MPIs: `.mpich` or nothing."""
+    name = os.path.basename(wrapper)
+    known = next((one for one in WRAPPERS if name == one or name.startswith(f"{one}.")), name)
+    return name[len(known) :]
+
+
+def siblings(wrapper: str) -> dict[str, str]:
+    """Return the paths at which the wrappers of other languages would lie, by language."""
+    suffix = suffix_of(wrapper)
+    plain = os.path.basename(wrapper)[: -len(suffix) or None]
+    folder = os.path.dirname(wrapper)
+    others = OTHER_LANGUAGES.get(plain, {})
+    return {language: f"{folder}/{name}{suffix}" for language, name in others.items()}
+
+
+def environments(prefix: str) -> tuple[tuple[str, EnvPatch], ...]:
+    """Return the environments in which an installation may work, in the order to try them.
+
+    First without more than its programs on PATH, as a site's own works, for any family; then as
+    each family's tree needs it that was moved from where it was built.
+    """
+    bare = EnvPatch() if prefix in SYSTEM else EnvPatch(prepend={"PATH": (f"{prefix}/bin",)})
+    return (
+        ("", bare),
+        *((one.name, one.environment(prefix)) for one in families.REGISTRY.values()),
+    )
 
 
 def of_prefix(text: str) -> Installation:
@@ -46,7 +112,7 @@ def of_prefix(text: str) -> Installation:
         )
     wrapper = path if os.path.isfile(path) else _wrapper_in(path)
     prefix = os.path.dirname(os.path.dirname(wrapper))
-    return _asked(wrapper, prefix, installation.environments(prefix), named_by=text)
+    return _asked(wrapper, prefix, environments(prefix), named_by=text)
 
 
 def of_environment(env: EnvPatch, wrapper: str, mpiexec: str, *, named_by: str) -> Installation:
@@ -62,12 +128,11 @@ def _wrapper_in(prefix: str) -> str:
     found = {
         os.path.realpath(f"{folder}/{name}"): f"{folder}/{name}"
         for name in names
-        if name.split(".")[0] in installation.WRAPPERS[:-1]
-        and os.access(f"{folder}/{name}", os.X_OK)
+        if name.split(".")[0] in WRAPPERS[:-1] and os.access(f"{folder}/{name}", os.X_OK)
     }
-    plain = [path for path in found.values() if not installation.suffix_of(path)]
+    plain = [path for path in found.values() if not suffix_of(path)]
     # One MPI may have wrappers for several compilers; of a distribution each has a suffix.
-    suffixes = {installation.suffix_of(path) for path in found.values()} - {""}
+    suffixes = {suffix_of(path) for path in found.values()} - {""}
     if len(suffixes) > 1 or (suffixes and plain):
         several = ", ".join(f"`{path}`" for path in sorted(found.values()))
         raise fail(
@@ -84,21 +149,21 @@ def _wrapper_in(prefix: str) -> str:
             hint="name the folder that holds `bin/mpicc`, or the wrapper itself; distributions "
             "have wrappers apart, as libmpich-dev and libopenmpi-dev",
         )
-    order = {name: place for place, name in enumerate(installation.WRAPPERS)}
+    order = {name: place for place, name in enumerate(WRAPPERS)}
     return min(found.values(), key=lambda path: order[os.path.basename(path).split(".")[0]])
 
 
 def _asked(
     wrapper: str,
     prefix: str,
-    environments: Sequence[tuple[str, EnvPatch]],
+    tries: Sequence[tuple[str, EnvPatch]],
     *,
     named_by: str,
     mpiexec: str = "",
 ) -> Installation:
     """Return what an MPI answers in the first environment in which it does."""
     first: StackproofError | None = None
-    for family, env in environments:
+    for family, env in tries:
         try:
             library, said = _answer(wrapper, env, named_by)
             _require_own(library, wrapper, prefix, env)
@@ -135,7 +200,7 @@ def _asked(
 def _answer(wrapper: str, env: EnvPatch, named_by: str) -> tuple[str, str]:
     """Compile the probe and run it; return the path of the library and what it calls itself."""
     with tempfile.TemporaryDirectory(prefix="stackproof-ask-") as folder:
-        files.write(Path(folder) / "ask.c", installation.PROBE)
+        files.write(Path(folder) / "ask.c", PROBE)
         aside = env.then(EnvPatch(set={"TMPDIR": folder}))  # compilers that are killed leave files
         done = _run((wrapper, "-o", "ask", "ask.c", "-ldl"), aside, folder)
         if done.returncode != 0:
@@ -157,7 +222,7 @@ def _answer(wrapper: str, env: EnvPatch, named_by: str) -> tuple[str, str]:
             hint="its libraries are not found, or belong to another MPI; a module may set "
             "LD_LIBRARY_PATH for them",
         )
-    library, said = installation.parse_probe(done.stdout.decode(errors="replace"))
+    library, said = parse_probe(done.stdout.decode(errors="replace"))
     return library or wrapper, said
 
 
@@ -167,7 +232,7 @@ def _require_own(library: str, wrapper: str, prefix: str, env: EnvPatch) -> None
     It is the wrapper's own when it lies in its prefix, or in a folder that the wrapper links from.
     """
     real, home = os.path.realpath(library), os.path.realpath(prefix)
-    if prefix in installation.SYSTEM or real.startswith(f"{home}/"):
+    if prefix in SYSTEM or real.startswith(f"{home}/"):
         return
     shown = _run((wrapper, "-show"), env, "/").stdout.decode(errors="replace").split()
     folders = [word[2:] for word in shown if word.startswith("-L") and os.path.isdir(word[2:])]
@@ -193,7 +258,7 @@ def _launcher(family: str, prefix: str, wrapper: str, mpiexec: str) -> str:
     """
     wanted = families.get(family).launcher
     names = ("mpiexec.hydra", "mpiexec") if wanted == "intel-hydra" else ("mpiexec",)
-    places = [f"{prefix}/bin/{name}{installation.suffix_of(wrapper)}" for name in names]
+    places = [f"{prefix}/bin/{name}{suffix_of(wrapper)}" for name in names]
     path = mpiexec or next((one for one in places if os.access(one, os.X_OK)), "")
     kind = named.kind_of_file(os.path.realpath(path)) if path else ""
     if kind and _LAUNCHERS[kind] != wanted and OFFERS[kind] != OFFERS.get(wanted):
@@ -208,7 +273,7 @@ def _launcher(family: str, prefix: str, wrapper: str, mpiexec: str) -> str:
 
 
 def _wrappers(wrapper: str) -> dict[str, str]:
-    others = installation.siblings(wrapper).items()
+    others = siblings(wrapper).items()
     return {"c": wrapper, **{name: path for name, path in others if os.access(path, os.X_OK)}}
 
 

@@ -3,26 +3,60 @@
 The shell starts from the small environment of every program here (`core.effects.run`), not from the
 user's, so that what is loaded at the moment plays no part. What it has in the end, less what it
 began with, is the arm's environment: that includes what the machine sets at login, such as PrgEnv.
+
+Loading fails in many voices, and often exits with 0. Lmod's sentences are those of its messages
+(github.com/TACC/Lmod, `messageDir/en.lua`), those of Environment Modules of its releases 3.2, which
+prints `ModuleCmd_Load.c(…):ERROR:…` and exits with 0, to 5 (github.com/envmodules/modules).
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 
-from stackproof.bench.arms import module
-from stackproof.bench.arms.installation import WRAPPERS, Installation
-from stackproof.bench.arms.module import ModuleLoad
 from stackproof.bench.effects import installation
+from stackproof.bench.effects.installation import WRAPPERS, Installation
 from stackproof.core.command import Command, EnvPatch
 from stackproof.core.effects.run import base_environment, run
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.core.value import Value
 from stackproof.mpi.families.cray_mpich import CRAY_MPICH
 
+_ERROR = re.compile(
+    r"has detected the following error"  # Lmod's head of everything
+    r"|^\s*(?:Module )?ERROR\b|:ERROR:\d+:"  # Environment Modules 4 and 5, and 3.2
+    r"|Unable to locate a modulefile"
+    r"|^\S*sh: .*(?:No such file or directory|command not found)$",  # of what a module sources
+    re.IGNORECASE | re.MULTILINE,
+)
+_UNKNOWN = re.compile(
+    r"module\(s\) are unknown|Unable to locate a modulefile|Module [^\n]{0,500} not found",
+    re.IGNORECASE,
+)
+_FIRST = re.compile(
+    r"without\s+these module\(s\) loaded:\s*(?P<lmod>[^\n]+)"
+    r"|following\s+modules?\s+must\s+be loaded first:\s*(?P<tcl>[^\n]+)"
+    r"|prereq(?:uisite)?s?\b[^:\n]{0,300}:\s*(?P<old>[^\n]+)",
+    re.IGNORECASE,
+)
+_ELSEWHERE = re.compile(r"exist\s+but\s+cannot\s+be\s+loaded\s+as\s+requested", re.IGNORECASE)
+_SPIDER = re.compile(
+    r"need to load all module\(s\) on any one of the lines below[^\n]{0,500}\n"
+    r"(?:[ \t]*[^\s][^\n]*\n)*[ \t\r]*\n"
+    r"(?P<lines>(?:[ \t]+\S[^\n]*\n)+)",
+    re.IGNORECASE,
+)
+# What a shell and the module tool keep for themselves, or that is of one shell alone.
+_PRIVATE = re.compile(
+    r"BASH_FUNC_.*|_ModuleTable.*|_LMFILES_.*|__LMOD_.*|LMOD_.*|MODULES_.*|MODULESHOME|MODULEPATH.*"
+    r"|__MODULES_.*|BASH_ENV|ENV|SHLVL|PWD|OLDPWD|_|FPATH|MANPATH|PS1|COLUMNS|LINES|TMPDIR|HOME|TERM|USER"
+)
+_LISTS = re.compile(r".*PATH|.*_DIRS|LOADEDMODULES|CLASSPATH")
+_LINES = 12
 _PATIENCE_S = 300.0
 _LAUNCHERS = ("mpiexec.hydra", "mpiexec", "mpirun")
 _SYSTEM = ("/usr/bin", "/bin", "/usr/local/bin", "/usr/sbin", "/sbin")
@@ -67,6 +101,15 @@ exit 0
 """
 
 
+class ModuleLoad(Value):
+    """What loading one module did: its exit code, all that it printed, what was loaded after it."""
+
+    name: str
+    code: int
+    said: str
+    loaded: tuple[str, ...]
+
+
 class LoadedModules(Value):
     """What modules make: a change of the environment, and the names that are loaded in the end.
 
@@ -99,25 +142,17 @@ def load(
         said = _read(folder / "start")
         problems = _start_problems(first, said)
         for number, one in enumerate(loads):
-            fault = module.fault_of(one, loaded, _read(folder / f"spider.{number}"))
-            if fault is not None:
-                problems.append(
-                    Problem(
-                        reason=Reason.INVALID_VALUE,
-                        message=fault.message,
-                        hint=fault.hint,
-                        detail=module.told(one.said) or None,
-                    )
-                )
+            if fault := fault_of(one, loaded, _read(folder / f"spider.{number}")):
+                problems.append(fault)
         if problems:
             raise StackproofError(*problems)
         env = _environment_in(folder / "after")
-    return LoadedModules(env=module.difference(base_environment(), env), names=loaded, said=said)
+    return LoadedModules(env=difference(base_environment(), env), names=loaded, said=said)
 
 
 def _start_problems(script: str, said: str) -> list[Problem]:
     """Return why a script that came before the modules did not do what it is for."""
-    if not script or not module.is_error(said):
+    if not script or not is_error(said):
         return []
     return [
         Problem(
@@ -125,7 +160,7 @@ def _start_problems(script: str, said: str) -> list[Problem]:
             message=f"`{script}` printed an error",
             hint="read it in a new login shell, and see what it says",
             where=Location(file=script),
-            detail=module.told(said) or None,
+            detail=shown_lines(said) or None,
         )
     ]
 
@@ -138,7 +173,7 @@ def mpi_of(loaded: LoadedModules, *, named_by: str) -> Installation:
     """
     path = loaded.env.apply(base_environment()).get("PATH", "")
     holds = {folder: real for folder in path.split(":") if (real := _mpi_in(folder))}
-    folders = module.mpi_folders(path, _SYSTEM, holds)
+    folders = mpi_folders(path, _SYSTEM, holds)
     if len({holds[folder] for folder in folders}) > 1:
         raise fail(
             Reason.INVALID_VALUE,
@@ -185,7 +220,7 @@ def _run(
         raise fail(
             Reason.TOOL_MISSING,
             "a login shell here has no `module`",
-            detail=module.told(said) or None,
+            detail=shown_lines(said) or None,
             hint="modules need Lmod or Environment Modules; name the MPI's folder instead: "
             "`prefix: DIR`",
         )
@@ -193,7 +228,7 @@ def _run(
         Reason.INVALID_VALUE,
         f"a login shell did not come to its end with the modules {', '.join(names)}"
         + (f" within {_PATIENCE_S:g} s" if done.timed_out else ""),
-        detail=module.told(said) or None,
+        detail=shown_lines(said) or None,
         hint="something that it reads at login, or a module, ends it or waits for input",
     )
 
@@ -224,3 +259,118 @@ def _read(path: Path, after: str = "") -> str:
 
 def _split(text: str) -> tuple[str, ...]:
     return tuple(name for name in text.split(":") if name)
+
+
+def fault_of(load: ModuleLoad, later: tuple[str, ...], spider: str = "") -> Problem | None:
+    """Return why a module was not loaded, None when it was.
+
+    `later` is what is loaded after all of them, `spider` what `module spider NAME` says. An exit
+    code of 0 is not believed: what was printed and what is loaded decide.
+    """
+    name, there = load.name, is_loaded(load.name, load.loaded)
+    refusal = None if there else _refusal(load, spider)
+    if refusal is not None:
+        return refusal
+    message, hint = "", "load it by hand in a new login shell, and see what `module list` says"
+    if is_error(load.said):
+        ended = f" and exited with {load.code}" if load.code else ", although it exited with 0"
+        message = f"loading the module `{name}` printed an error{ended}"
+    elif load.code:
+        message = f"loading the module `{name}` exited with {load.code}"
+    elif not there:
+        message = f"loading the module `{name}` exited with 0, and it is not loaded"
+    elif not is_loaded(name, later):
+        message = f"the module `{name}` was loaded, and one after it took it away again"
+        hint = "modules that exclude each other cannot be one arm; give each an arm of its own"
+    return _fault(load, message, hint) if message else None
+
+
+def _refusal(load: ModuleLoad, spider: str) -> Problem | None:
+    """Return what the module tool said of a module that it did not load, None for nothing known."""
+    name = load.name
+    if first := _FIRST.search(load.said):
+        wanted = next(filter(None, first.groupdict().values())).strip().strip('".')
+        return _fault(
+            load,
+            f"the module `{name}` needs another one first: {wanted}",
+            f"name it before: module: [{wanted.split()[0]}, {name}]",
+        )
+    if _ELSEWHERE.search(load.said):
+        lines = _SPIDER.search(f"{spider}\n")
+        ways = [" ".join(line.split()) for line in lines["lines"].splitlines()] if lines else []
+        return _fault(
+            load,
+            f"the module `{name}` needs others first"
+            + (f": {' or '.join(ways[:4])}" if ways else ""),
+            f"name them before: module: [{', '.join([*ways[0].split(), name])}]"
+            if ways
+            else f"`module spider {name}` says which",
+        )
+    if _UNKNOWN.search(load.said):
+        return _fault(
+            load,
+            f"there is no module `{name}`",
+            "`module avail` lists those that there are; one in a folder of its own needs "
+            "`module-use: [FOLDER]`",
+        )
+    return None
+
+
+def _fault(load: ModuleLoad, message: str, hint: str) -> Problem:
+    detail = shown_lines(load.said) or None
+    return Problem(reason=Reason.INVALID_VALUE, message=message, hint=hint, detail=detail)
+
+
+def is_error(said: str) -> bool:
+    """Return whether a text is, or has, an error of a module tool."""
+    return _ERROR.search(said) is not None
+
+
+def is_loaded(name: str, loaded: tuple[str, ...]) -> bool:
+    """Return whether a name is that of a loaded module, with or without its version."""
+    return any(one == name or one.startswith(f"{name}/") for one in loaded)
+
+
+def shown_lines(text: str) -> str:
+    """Return the lines of a module tool that a message shows."""
+    lines = [line.rstrip() for line in text.splitlines() if line.strip(" -=")]
+    return "\n".join(lines[:_LINES])
+
+
+def difference(before: Mapping[str, str], after: Mapping[str, str]) -> EnvPatch:
+    """Return the change from one environment to another, without what belongs to a shell.
+
+    Of lists such as PATH the entries that came are put in front of, or behind, what was there.
+    """
+    prepend: dict[str, tuple[str, ...]] = {}
+    append: dict[str, tuple[str, ...]] = {}
+    plain: dict[str, str] = {}
+    for name, value in sorted(after.items()):
+        if _PRIVATE.fullmatch(name) or before.get(name) == value:
+            continue
+        if not _LISTS.fullmatch(name):
+            plain[name] = value
+            continue
+        had = [entry for entry in before.get(name, "").split(":") if entry]
+        entries = [entry for entry in dict.fromkeys(value.split(":")) if entry]
+        first = next((at for at, entry in enumerate(entries) if entry in had), len(entries))
+        new = [(at, entry) for at, entry in enumerate(entries) if entry not in had]
+        prepend[name] = tuple(entry for at, entry in new if at < first)
+        append[name] = tuple(entry for at, entry in new if at > first)
+    gone = tuple(n for n in sorted(before) if n not in after and not _PRIVATE.fullmatch(n))
+    return EnvPatch(
+        set=plain,
+        unset=gone,
+        prepend={name: entries for name, entries in prepend.items() if entries},
+        append={name: entries for name, entries in append.items() if entries},
+    )
+
+
+def mpi_folders(path: str, system: Sequence[str], holds: Container[str]) -> tuple[str, ...]:
+    """Return the folders of PATH that hold programs of an MPI, the first one first.
+
+    Folders of the `system` do not count: what modules bring is asked for, and not what is there
+    without them.
+    """
+    folders = dict.fromkeys(path.split(":"))
+    return tuple(one for one in folders if one in holds and one not in system)

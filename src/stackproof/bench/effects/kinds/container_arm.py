@@ -16,9 +16,14 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from stackproof.bench.arms.installation import SYSTEM, Installation, parse_probe
 from stackproof.bench.effects import installation
-from stackproof.bench.effects.compile_program import compile_program, native_source, probe_source
+from stackproof.bench.effects.compile_program import (
+    compile_program,
+    native_source,
+    parse_probe,
+    probe_source,
+)
+from stackproof.bench.effects.installation import SYSTEM, Installation
 from stackproof.bench.effects.kinds import ArmReader, container_rank
 from stackproof.bench.effects.kinds.container_case import (
     ANSWER_S,

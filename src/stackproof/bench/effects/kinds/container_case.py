@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Mapping
 
-from stackproof.bench.arms.installation import Installation
+from stackproof.bench.effects.installation import Installation
 from stackproof.bench.effects.stamps import stamp_of
 from stackproof.bench.runtimes import ImageSource, get, starting
 from stackproof.bench.spec import Arm

@@ -3,25 +3,28 @@
 The benchmark is linked as EESSI's compilers link: the site's override folders are the first ones in
 its DT_RPATH, so that it finds the MPI that every program of EESSI finds. EESSI's own programs on
 PATH, OSU's among them, are there to be run, too.
+
+Where things lie is EESSI's layout (eessi.io/docs, "Filesystem layer"; its init/modules/EESSI): a
+version has its software by processor, and the site's part differs from it by one word.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 
-from stackproof.bench.arms import eessi, module
-from stackproof.bench.arms.installation import Installation, parse_probe
+from stackproof.bench.arms import INJECTED, OWN
 from stackproof.bench.effects import installation, modules
 from stackproof.bench.effects.compile_program import (
     compile_program,
     native_source,
+    parse_probe,
     probe_source,
 )
-from stackproof.bench.effects.kinds import ArmReader
+from stackproof.bench.effects.installation import Installation
+from stackproof.bench.effects.kinds import ArmReader, host_arm
 from stackproof.bench.effects.modules import LoadedModules
-from stackproof.bench.effects.stamps import stamp_of
 from stackproof.bench.programs.osu import OSU_TESTS
 from stackproof.bench.ready import MpiWrappers, ReadyArm
 from stackproof.bench.spec import Arm
@@ -31,12 +34,10 @@ from stackproof.core.effects import files
 from stackproof.core.effects.run import base_environment, how_it_ended, run
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.value import Value, replace
-from stackproof.image.model import Deployment, Image, MpiFacts
 from stackproof.inject.attempt import Question
 from stackproof.inject.eessi import family_folder
-from stackproof.inject.effects import job, known_releases, named, staging
+from stackproof.inject.effects import known_releases, named, staging
 from stackproof.inject.effects.check import machine_of
-from stackproof.inject.effects.job_key import MountedImage
 from stackproof.inject.effects.wanted import refuse
 from stackproof.inject.judge import judge
 from stackproof.inject.model import Judgement
@@ -46,6 +47,12 @@ from stackproof.linking.loader import load_program
 from stackproof.mpi import families
 from stackproof.mpi.abi import LibraryRole
 
+REPOSITORY = "/cvmfs/software.eessi.io"
+
+# EasyBuild's suffix of a module's version: the compiler, then an accelerator.
+_TOOLCHAIN = re.compile(r"-(GCC|LLVM|NVHPC|intel-compilers)(?:core)?-[\d.]+")
+_ACCELERATOR = re.compile(r"-(CUDA|ROCm)-([\d.]+)")
+_COMPILERS = {"intel-compilers": "Intel"}
 _ANSWER_S = 120.0
 _PROGRAMS = (*(test.program for test in OSU_TESTS.values()), IMB)
 
@@ -63,7 +70,7 @@ class _Stack(Value):
 
     @property
     def site(self) -> str:
-        return eessi.site_of(self.repository, self.software)
+        return site_of(self.repository, self.software)
 
 
 class _Under(Value):
@@ -76,6 +83,65 @@ class _Under(Value):
     env: EnvPatch
     judgement: Judgement | None = None
     taken: tuple[str, ...] = ()
+
+
+def software_of(repository: str, version: str, cpu: str = "") -> str:
+    """Return the folder of a version's software, for a processor such as `x86_64/amd/zen3`."""
+    return f"{repository}/versions/{version}/software/linux/{cpu}".rstrip("/")
+
+
+def site_of(repository: str, software: str) -> str:
+    """Return the site's folder beside that of a version's software for a processor."""
+    rest = software.removeprefix(f"{repository}/versions/")
+    return f"{repository}/host_injections/{rest}"
+
+
+def start_script(repository: str, version: str) -> str:
+    """Return the script that starts EESSI's own Lmod and loads its module."""
+    return f"{repository}/versions/{version}/init/lmod/bash"
+
+
+def override_folders(site: str, family: str, modules: Sequence[str]) -> tuple[str, ...]:
+    """Return the folders that programs of a toolchain look into before any other, in their order.
+
+    `modules` are loaded ones: the last one with a compiler in its version tells the toolchain
+    (EESSI's eb_hooks.py: accelerator and compiler, compiler, plain; each with lib and lib64).
+    """
+    names = dict.fromkeys((*_variants(modules), "system"))
+    return tuple(
+        f"{site}/rpath_overrides/{family}/{name}/{library}"
+        for name in names
+        for library in ("lib", "lib64")
+    )
+
+
+def _variants(modules: Sequence[str]) -> Iterator[str]:
+    for name in reversed(modules):
+        if found := _TOOLCHAIN.search(name):
+            compiler = _COMPILERS.get(found[1], found[1])
+            if accelerator := _ACCELERATOR.search(name):
+                yield f"system-{compiler}-{accelerator[1].upper()}-{accelerator[2]}"
+            yield f"system-{compiler}"
+            return
+
+
+def wrapper_script(wrapper: str) -> str:
+    """Return a script that calls a compiler wrapper with the linker that lies beside the script."""
+    return f'#!/bin/sh\nexec "{wrapper}" "-B${{0%/*}}/" "$@"\n'
+
+
+def linker_script(folders: Sequence[str]) -> str:
+    """Return a script that links as EESSI's compilers do: the folders come first in a DT_RPATH.
+
+    A wrapper may ask for a DT_RUNPATH, in which the loader would look too late; EasyBuild's linker
+    leaves that word out as well.
+    """
+    paths = ":".join(folders)
+    return (
+        "#!/bin/sh\nfor word do\n    shift\n"
+        '    [ "$word" = --enable-new-dtags ] || set -- "$@" "$word"\ndone\n'
+        f'exec ld --disable-new-dtags -rpath "{paths}" "$@"\n'
+    )
 
 
 def of_eessi(arm: Arm, programs: tuple[str, ...]) -> ReadyArm:
@@ -104,9 +170,9 @@ def of_eessi(arm: Arm, programs: tuple[str, ...]) -> ReadyArm:
 
 
 def _stack_of(arm: Arm) -> _Stack:
-    repository = (arm.repository or eessi.REPOSITORY).rstrip("/")
+    repository = (arm.repository or REPOSITORY).rstrip("/")
     _require(repository, arm)
-    script = eessi.start_script(repository, arm.eessi)
+    script = start_script(repository, arm.eessi)
     told = {name: value for name, value in arm.env.items() if name.startswith("EESSI_")}
     told |= {"EESSI_CVMFS_REPO": repository, "EESSI_VERSION": arm.eessi}
     if os.path.isfile(script):
@@ -118,9 +184,7 @@ def _stack_of(arm: Arm) -> _Stack:
     own = modules.mpi_of(loaded, named_by=f"EESSI {arm.eessi} with {', '.join(arm.load)}")
     view = RootView()
     (main, *_) = find_replacement(view, own.prefix).mains
-    overrides = eessi.override_folders(
-        eessi.site_of(repository, software), family_folder(main), loaded.names
-    )
+    overrides = override_folders(site_of(repository, software), family_folder(main), loaded.names)
     return _Stack(
         arm=arm, repository=repository, how=how, loaded=loaded, software=software, own=own,
         overrides=overrides,
@@ -137,7 +201,7 @@ def _require(repository: str, arm: Arm) -> None:
             hint="it is a file system of CernVM-FS: `cvmfs_config probe software.eessi.io` tells "
             "whether it is mounted; another place is named with `repository`",
         )
-    software = eessi.software_of(repository, arm.eessi)
+    software = software_of(repository, arm.eessi)
     if not os.path.isdir(software):
         raise fail(
             Reason.FILE_MISSING,
@@ -154,7 +218,7 @@ def _listed(folder: str) -> list[str]:
 def _software(repository: str, arm: Arm, loaded: LoadedModules) -> str:
     """Return the folder of software that was chosen; raises FILE_MISSING, UNSUPPORTED."""
     chosen = loaded.env.apply({}).get("EESSI_SOFTWARE_PATH", "")
-    top = eessi.software_of(repository, arm.eessi)
+    top = software_of(repository, arm.eessi)
     here = os.uname().machine
     if not chosen.startswith(f"{top}/"):
         raise fail(
@@ -162,7 +226,7 @@ def _software(repository: str, arm: Arm, loaded: LoadedModules) -> str:
             f"EESSI {arm.eessi} was not set up"
             + (f": its software would be in `{chosen}`" if chosen else ""),
             where=Location(file=top),
-            detail=module.told(loaded.said) or None,
+            detail=modules.shown_lines(loaded.said) or None,
             hint="look what its start script says in a new login shell",
         )
     cpu = chosen.removeprefix(f"{top}/")
@@ -204,8 +268,8 @@ def _wrappers(stack: _Stack) -> MpiWrappers:
     source = ProgramSource(
         name="eessi-wrappers",
         files={
-            "ld": eessi.linker_script(folders),
-            **{names[one]: eessi.wrapper_script(path) for one, path in own.wrappers.items()},
+            "ld": linker_script(folders),
+            **{names[one]: wrapper_script(path) for one, path in own.wrappers.items()},
         },
         commands=(("chmod", "755", "ld", *names.values()),),
         outputs=("ld", *sorted(names.values())),
@@ -233,9 +297,9 @@ def _programs_of(stack: _Stack) -> dict[str, str]:
 def _under(stack: _Stack, wanted: Sequence[str], reference: str) -> _Under:
     """Return what is to lie under the programs; raises what is against it."""
     arm, view, env = stack.arm, RootView(), stack.own.env
-    if arm.inject == eessi.OWN:
+    if arm.inject == OWN:
         return _judged(stack, stack.own, stack.own.prefix, wanted)
-    if arm.inject and arm.inject != eessi.INJECTED:
+    if arm.inject and arm.inject != INJECTED:
         return _judged(stack, installation.of_prefix(arm.inject), arm.inject, wanted)
     setting = named.setting_of(env.apply(base_environment()))
     closure = load_program(view, reference, machine=machine_of(None), setting=setting)
@@ -277,8 +341,8 @@ def _judged(stack: _Stack, mpi: Installation, prefix: str, wanted: Sequence[str]
 def _nothing_there(stack: _Stack) -> StackproofError:
     """Return the error that says what there is in the place of the injection that was asked for."""
     folder = stack.overrides[-2]
-    top = eessi.site_of(stack.repository, eessi.software_of(stack.repository, stack.arm.eessi))
-    own = os.path.relpath(stack.software, eessi.software_of(stack.repository, stack.arm.eessi))
+    top = site_of(stack.repository, software_of(stack.repository, stack.arm.eessi))
+    own = os.path.relpath(stack.software, software_of(stack.repository, stack.arm.eessi))
     there = [
         cpu for cpu in _processors(top)
         if cpu != own and os.path.isdir(f"{top}/{cpu}/{os.path.relpath(folder, stack.site)}")
@@ -326,20 +390,21 @@ def _answer(stack: _Stack, under: _Under, ask: str) -> tuple[str, str]:
     """
     done = run(Command(argv=(ask,), env=under.env, timeout_s=_ANSWER_S, cwd="/"))
     if done.returncode != 0:
+        printed = (done.stderr or done.stdout).decode(errors="replace")
         raise fail(
             Reason.NO_MPI,
             f"a program that was linked as EESSI's does not run: it {how_it_ended(done)}",
-            detail=module.told((done.stderr or done.stdout).decode(errors="replace")) or None,
+            detail=modules.shown_lines(printed) or None,
         )
     library, said = parse_probe(done.stdout.decode(errors="replace"))
     injected = library.startswith(f"{stack.site}/") or under.taken
     own = os.path.realpath(library).startswith(f"{os.path.realpath(stack.own.prefix)}/")
     asked = stack.arm.inject
-    if (asked == eessi.INJECTED and not injected) or (asked == eessi.OWN and not own):
+    if (asked == INJECTED and not injected) or (asked == OWN and not own):
         raise fail(
             Reason.WRONG_MPI,
             f"`{library}` answers, which is not "
-            + ("what the site injected" if asked == eessi.INJECTED else "EESSI's own"),
+            + ("what the site injected" if asked == INJECTED else "EESSI's own"),
             where=Location(file=library),
             hint="LD_PRELOAD or LD_LIBRARY_PATH of a module leads to it",
         )
@@ -353,45 +418,29 @@ def _ready(
     paths: Mapping[str, str],
     answer: tuple[str, str],
 ) -> ReadyArm:
-    arm, mpi = stack.arm, under.mpi
     library, said = answer
-    known = families.identify(said) or (mpi.family, mpi.version)
-    facts = MpiFacts(
-        family=known[0], version=known[1], prefix=mpi.prefix,
-        launcher=families.get(known[0]).launcher,
+    family, version = families.identify(said) or (under.mpi.family, under.mpi.version)
+    mpi = replace(
+        under.mpi, family=family, version=version, library=library, env=under.env,
+        library_sha256=files.sha256(os.path.realpath(library)),
+        said=(said.splitlines() or [""])[0].strip(),
     )  # fmt: skip
-    native = paths[native_source().name]
-    sha256 = files.sha256(os.path.realpath(library))
-    folder = os.path.dirname(native)
-    digest = hashlib.sha256(f"{sha256} {os.path.basename(folder)}".encode()).hexdigest()
-    name = arm.name or f"eessi-{arm.label}" + (f"-{known[1]}" if mpi is not stack.own else "")
-    image = Image(path=mpi.prefix, name=name, mount=mpi.prefix, size=0, sha256=digest, mpi=facts)
-    return ReadyArm(
-        arm=arm,
-        image=image,
-        deployment=Deployment(
-            name=name,
-            mounts=(),
-            mpi=facts,
-            programs={**paths},
-            env=under.env,
-            image_sha256=digest,
-            mpiexec=mpi.mpiexec,
-        ),
-        libfabric=job.libfabric_of(MountedImage(mpi.prefix, mpi.prefix)),
-        folders=(folder, *((stack.site,) if mpi is not stack.own else ())),
-        stamps={path: stamp_of(path) for path in (library, native)},
-        found={**_found(stack, under), "library": library, "library SHA-256": sha256,
-               "calls itself": (said.splitlines() or [""])[0].strip(),
-               "launcher": mpi.mpiexec or "none of its own",
-               "benchmark": f"linked as EESSI's, {os.path.basename(folder)}"},
-        compilers=replace(compilers, env=under.env),
-    )  # fmt: skip
+    wrappers = replace(compilers, env=under.env)
+    made = host_arm.ready_of(
+        stack.arm, mpi, paths, wrappers, _found(stack, under), how="linked as EESSI's"
+    )
+    injected = under.mpi is not stack.own
+    name = f"eessi-{stack.arm.label}" + (f"-{version}" if injected else "")
+    return replace(
+        made,
+        deployment=replace(made.deployment, name=stack.arm.name or name),
+        folders=(*made.folders, *((stack.site,) if injected else ())),
+    )
 
 
 def _found(stack: _Stack, under: _Under) -> dict[str, str]:
     judgement = under.judgement
-    cpu = os.path.relpath(stack.software, eessi.software_of(stack.repository, stack.arm.eessi))
+    cpu = os.path.relpath(stack.software, software_of(stack.repository, stack.arm.eessi))
     told = stack.loaded.env.apply({})
     return {
         "EESSI": f"{stack.arm.eessi} for {cpu}, in {stack.repository}",

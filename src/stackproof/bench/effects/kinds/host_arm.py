@@ -6,21 +6,19 @@ import hashlib
 import os
 from collections.abc import Mapping
 
-from stackproof.bench.arms.installation import Installation
 from stackproof.bench.effects import installation, modules
 from stackproof.bench.effects.compile_program import compile_program, native_source
+from stackproof.bench.effects.installation import Installation
 from stackproof.bench.effects.kinds import ArmReader
 from stackproof.bench.effects.stamps import stamp_of
 from stackproof.bench.ready import MpiWrappers, ReadyArm
 from stackproof.bench.spec import Arm
+from stackproof.build.programs import IMB
 from stackproof.core.errors import Reason, fail
 from stackproof.image.model import Deployment, Image, MpiFacts
 from stackproof.inject.effects import job
 from stackproof.inject.effects.job_key import MountedImage
 from stackproof.mpi import families
-
-IMB = "IMB-MPI1"
-"""The benchmark program that Intel MPI has beside its launcher."""
 
 
 def of_prefix(arm: Arm, programs: tuple[str, ...]) -> ReadyArm:
@@ -41,40 +39,53 @@ def _ready(
 ) -> ReadyArm:
     wrappers = MpiWrappers(wrappers=mpi.wrappers, identity=mpi.identity, env=mpi.env)
     paths = _programs(mpi, wrappers, programs)
+    found = {**more, "compiler wrapper": mpi.wrappers["c"]}
+    return ready_of(arm, mpi, paths, wrappers, found, how="compiled with that wrapper")
+
+
+def ready_of(
+    arm: Arm,
+    mpi: Installation,
+    paths: Mapping[str, str],
+    wrappers: MpiWrappers,
+    found: Mapping[str, str],
+    *,
+    how: str,
+) -> ReadyArm:
+    """Return an MPI as an arm, with the paths of its programs; `how` our own was made by them."""
     facts = MpiFacts(
         family=mpi.family,
         version=mpi.version,
         prefix=mpi.prefix,
         launcher=families.get(mpi.family).launcher,
     )
-    own = os.path.dirname(paths[native_source().name])
+    native = paths[native_source().name]
+    own = os.path.dirname(native)
     digest = hashlib.sha256(f"{mpi.library_sha256} {os.path.basename(own)}".encode()).hexdigest()
-    image = Image(
-        path=mpi.prefix, name=mpi.family, mount=mpi.prefix, size=0, sha256=digest, mpi=facts
-    )
     return ReadyArm(
         arm=arm,
-        image=image,
+        image=Image(
+            path=mpi.prefix, name=mpi.family, mount=mpi.prefix, size=0, sha256=digest, mpi=facts
+        ),
         deployment=Deployment(
             name=arm.name or mpi.family,
             mounts=(),
             mpi=facts,
-            programs=paths,
+            programs={**paths},
             env=mpi.env,
             image_sha256=digest,
             mpiexec=mpi.mpiexec,
         ),
         libfabric=job.libfabric_of(MountedImage(mpi.prefix, mpi.prefix)),
         folders=(own,),
-        stamps={path: stamp_of(path) for path in (mpi.library, paths[native_source().name])},
+        stamps={path: stamp_of(path) for path in (mpi.library, native)},
         found={
-            **more,
+            **found,
             "library": mpi.library,
             "library SHA-256": mpi.library_sha256,
             "calls itself": mpi.said,
-            "compiler wrapper": mpi.wrappers["c"],
             "launcher": mpi.mpiexec or "none of its own",
-            "benchmark": f"compiled with that wrapper, {os.path.basename(own)}",
+            "benchmark": f"{how}, {os.path.basename(own)}",
         },
         compilers=wrappers,
     )

@@ -12,7 +12,6 @@ from typing import Any
 
 from msgspec import field
 
-from stackproof.bench.arms.eessi import INJECTED, OWN
 from stackproof.core.value import Value
 
 COMMON = frozenset({"name", "transports", "placements", "env", "rate", "pmi", "launcher"})
@@ -20,6 +19,9 @@ COMMON = frozenset({"name", "transports", "placements", "env", "rate", "pmi", "l
 
 HERE = "local"
 """The site of `vendor` that is this machine, as it is found."""
+
+OWN, INJECTED = "none", "host_injections"
+"""What `inject` of EESSI may be besides a folder: its own MPI, or what the site put under it."""
 
 
 def absolute(path: str, folder: str) -> str:
