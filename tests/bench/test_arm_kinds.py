@@ -10,9 +10,8 @@ import pytest
 from installedmpis import MPICH, OPEN_MPI, installed
 from need import installed_mpi, need
 from stackproof.bench import arms
-from stackproof.bench.effects import stamps
 from stackproof.bench.effects.arms import make_ready
-from stackproof.bench.effects.kinds import host_arm
+from stackproof.bench.effects.kinds import host_arm, stamp_of
 from stackproof.bench.effects.request import specification
 from stackproof.bench.options import BenchOptions
 from stackproof.bench.ready import ReadyArm
@@ -226,8 +225,8 @@ def test_arms_of_one_mpi_are_told_apart(tmp_path: Path, monkeypatch: pytest.Monk
         own.found["library"], own.deployment.programs["stackproof-bench"]
     }  # fmt: skip
     assert set(own.folders) <= set(ready.paths)
-    assert all(stamps.stamp_of(path) == stamp for path, stamp in own.stamps.items())
-    assert stamps.stamp_of(str(tmp_path / "gone")) == (0, 0, 0)
+    assert all(stamp_of(path) == stamp for path, stamp in own.stamps.items())
+    assert stamp_of(str(tmp_path / "gone")) == (0, 0, 0)
     assert host_arm.of_prefix(spec.baseline, ("stackproof-bench",)).found == own.found
     assert make_ready(spec).by_name["mpich"].image.sha256 == own.image.sha256
     with pytest.raises(StackproofError) as caught:

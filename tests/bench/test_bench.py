@@ -18,7 +18,6 @@ from pythonpage import programs
 from stackproof.compare.effects.results import load_results
 
 COVERS = (
-    "bench/effects/aside.py",
     "bench/effects/launching.py",
     "bench/options.py",
     "bench/cli/bench.py",

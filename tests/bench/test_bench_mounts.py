@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stackproof.bench.effects import mounts
+from stackproof.bench.effects import nodes
 from stackproof.bench.effects import run as bench_run
 from stackproof.bench.effects.arms import Arms
 from stackproof.bench.effects.nodes import LaunchNodes
@@ -47,11 +47,11 @@ def make_arms(point: str, *, mounted: bool = True) -> Arms:
 
 @pytest.fixture(autouse=True)
 def _machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mounts, "load_mount_facts", lambda: NOTHING)
+    monkeypatch.setattr(nodes, "load_mount_facts", lambda: NOTHING)
 
 
 def test_one_problem_names_the_arms_and_the_packs_to_measure_instead(tmp_path: Path) -> None:
-    (problem,) = mounts.find_problems(make_arms(str(tmp_path)), HERE)
+    (problem,) = nodes.find_mount_problems(make_arms(str(tmp_path)), HERE)
     assert (problem.reason, problem.reason.exit_code) == (Reason.NO_FUSE, ExitCode.NOT_POSSIBLE)
     assert "the images of `a`, `b` here" in problem.message
     assert problem.hint
@@ -63,16 +63,16 @@ def test_the_helper_mounts_where_the_mount_point_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     helped = replace(NOTHING, helper="/usr/bin/stackproof-mount", helper_mounts=True)
-    monkeypatch.setattr(mounts, "load_mount_facts", lambda: helped)
-    assert mounts.find_problems(make_arms(str(tmp_path)), HERE) == []
-    assert mounts.find_problems(make_arms(str(tmp_path / "gone")), HERE)
+    monkeypatch.setattr(nodes, "load_mount_facts", lambda: helped)
+    assert nodes.find_mount_problems(make_arms(str(tmp_path)), HERE) == []
+    assert nodes.find_mount_problems(make_arms(str(tmp_path / "gone")), HERE)
 
 
 def test_packs_and_nodes_of_a_job_are_not_asked(tmp_path: Path) -> None:
-    assert mounts.find_problems(make_arms(str(tmp_path), mounted=False), HERE) == []
+    assert nodes.find_mount_problems(make_arms(str(tmp_path), mounted=False), HERE) == []
     job = SchedulerJob(scheduler="flux", job="1", launcher="flux", program="flux", nodes=("n1",))
     elsewhere = replace(HERE, job=job)
-    assert mounts.find_problems(make_arms(str(tmp_path)), elsewhere) == []
+    assert nodes.find_mount_problems(make_arms(str(tmp_path)), elsewhere) == []
 
 
 def test_a_bench_is_refused_when_it_is_prepared(

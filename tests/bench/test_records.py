@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from stackproof.bench.effects import host_facts
+from stackproof.bench.effects import planning
 from stackproof.core import noun
 from stackproof.results.effects.record import Record
 from stackproof.results.measurement import Measurement
@@ -14,7 +14,7 @@ from synthetic import Plan, simulate
 
 
 def test_a_machine_is_told_by_what_launches_must_have_in_common() -> None:
-    told = host_facts.machine()
+    told = planning.machine()
     assert set(told) == {"cpu", "kernel", "machine"}
     assert told["kernel"].endswith(os.uname().release)
 

@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from msgspec import field
 
 from stackproof.bench.spec import Arm
+from stackproof.core import mountlist
 from stackproof.core.command import EnvPatch
 from stackproof.core.errors import Problem
+from stackproof.core.mountlist import MountRequest
 from stackproof.core.value import Value, replace
 from stackproof.image.model import Deployment, Image
 from stackproof.mpi.transports import Libfabric
@@ -74,3 +76,10 @@ class ReadyArm(Value):
         """Return the reason that ranks cannot open a GPU's library that the machine may have."""
         del driver
         return None
+
+
+def mount_list(deployment: Deployment) -> str:
+    """Return the images of a deployment and their places as programs take them; empty for none."""
+    return mountlist.render(
+        [MountRequest(image=one.image, mount_point=one.mount_point) for one in deployment.mounts]
+    )

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from stackproof.bench.effects import kinds
-from stackproof.bench.effects.stamps import stamp_of
+from stackproof.bench.effects.kinds import stamp_of
 from stackproof.bench.ready import ReadyArm
 from stackproof.bench.spec import BenchSpec
 from stackproof.build.benchmark import NATIVE

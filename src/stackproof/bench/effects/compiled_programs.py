@@ -10,14 +10,11 @@ from itertools import groupby
 from stackproof.bench.effects.arms import Arms
 from stackproof.bench.effects.compile_program import compile_program, solver_source
 from stackproof.bench.program_spec import SHIPPED, Program
-from stackproof.bench.ready import MpiWrappers, ReadyArm
+from stackproof.bench.ready import MpiWrappers, ReadyArm, mount_list
 from stackproof.build.programs import place_of, source_of
-from stackproof.core import mountlist
 from stackproof.core.effects import cache_kinds
 from stackproof.core.errors import Problem, StackproofError
-from stackproof.core.mountlist import MountRequest
 from stackproof.core.value import replace
-from stackproof.image.model import Deployment
 from stackproof.mount.effects import mount_exec
 from stackproof.mpi import families
 
@@ -86,7 +83,7 @@ def _compilers(ready: ReadyArm) -> MpiWrappers:
     family = families.get(facts.family)
     bin_folder = f"{facts.prefix}/bin"
     wrappers = {"c": f"{bin_folder}/{family.compiler}"}
-    mounts = _mounts(deployment)
+    mounts = mount_list(deployment)
     named = [f"{bin_folder}/{name}" for name in _CXX]
     plus = named[:1] if mounts else [path for path in named if os.access(path, os.X_OK)]
     wrappers |= {"c++": plus[0]} if plus else {}
@@ -96,12 +93,6 @@ def _compilers(ready: ReadyArm) -> MpiWrappers:
         identity=f"{ready.image.sha256} {facts.family} {facts.version} {facts.prefix}",
         env=family.environment(facts.prefix).then(deployment.env),
         start=start,
-    )
-
-
-def _mounts(deployment: Deployment) -> str:
-    return mountlist.render(
-        [MountRequest(image=one.image, mount_point=one.mount_point) for one in deployment.mounts]
     )
 
 

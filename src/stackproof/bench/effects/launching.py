@@ -7,29 +7,25 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from stackproof.bench import programs as bench_programs
 from stackproof.bench import schedule
 from stackproof.bench.effects.arms import Arms
 from stackproof.bench.effects.nodes import LaunchNodes
-from stackproof.bench.ready import ReadyArm
+from stackproof.bench.ready import ReadyArm, mount_list
 from stackproof.bench.schedule import Launch
 from stackproof.cluster import model as cluster_model
 from stackproof.cluster.effects import up
 from stackproof.compare import launch_checks
-from stackproof.core import mountlist
 from stackproof.core.command import Command, Completed, EnvPatch
 from stackproof.core.effects.run import base_environment
 from stackproof.core.errors import Problem, Reason, StackproofError
-from stackproof.core.mountlist import MountRequest
 from stackproof.core.value import replace
-from stackproof.image.model import Deployment
 from stackproof.knowledge.reference_curves import BufferPlace
 from stackproof.launch import devices, launchers
 from stackproof.launch.effects import allocation as allocations
 from stackproof.launch.effects import launch_folder
-from stackproof.launch.effects.allocation import Allocation
-from stackproof.launch.effects.scheduler_job import SchedulerJob
 from stackproof.launch.launchers import LaunchRequest
 from stackproof.launch.launchers import request as requests
 from stackproof.mount.effects import mount_exec
@@ -133,10 +129,8 @@ def launch_command(
     `labelled` asks for the rank before each line of output.
     """
     patch = ready.deployment.env.then(profile_of(place, ready, case).env)
-    if place.allocation and starter(place, ready) == SRUN:
-        return _step(place.allocation, ready, case, patch, labelled=labelled)
-    if place.job:
-        return _by_scheduler(place.job, ready, case, patch, labelled=labelled)
+    if place.job or (place.allocation and starter(place, ready) == SRUN):
+        return _scheduled(place, ready, case, patch, labelled=labelled)
     return _mpiexec(place, ready, case, patch, labelled=labelled)
 
 
@@ -291,7 +285,7 @@ def _mpiexec(
     plug-in does that for what the launcher starts by srun, else words before its helpers.
     """
     deployment, state, allocation = ready.deployment, place.state, place.allocation
-    mounts = _mounts(deployment)
+    mounts = mount_list(deployment)
     by_words = bool(allocation and mounts and not allocation.plugin)
     # What the loader reads is for the ranks alone: the launcher and the programs that start it on
     # a node would load it as well, some of them before the image is mounted.
@@ -330,106 +324,49 @@ def _mpiexec(
     return command, patch.then(EnvPatch(set=dict(ready.arm.env)))  # what the ranks see
 
 
-def _step(
-    allocation: Allocation, ready: ReadyArm, case: Case, patch: EnvPatch, *, labelled: bool
+def _scheduled(
+    place: LaunchNodes, ready: ReadyArm, case: Case, patch: EnvPatch, *, labelled: bool
 ) -> tuple[Command, EnvPatch]:
-    """Return the command of a step of the job.
+    """Return the command of srun, or of the launcher of Flux, or of PALS under PBS.
 
-    Variables are set in the tasks, for the program alone: srun is a program of the site's, which
-    must not load an image's libraries nor read what is meant for an MPI. Images are mounted by
-    Slurm where it has the plug-in for that, else by the tasks, once per node.
+    Variables are set in the tasks, for the program alone: these launchers are programs of the
+    site's, which must not load an image's libraries nor read what is meant for an MPI. Images are
+    mounted by Slurm where it has the plug-in for that, else by the tasks, once per node. Where srun
+    itself puts tasks into a container, nothing of this machine runs in there but the program: srun
+    pins it, and `env` of the container sets its variables. Raises `StackproofError` (UNSUPPORTED)
+    for a placement that the launcher cannot say.
     """
-    deployment, placement = ready.deployment, case.placement
-    mounts = _mounts(deployment)
-    launcher = launchers.REGISTRY["srun"]
+    allocation, job, deployment = place.allocation, place.job, ready.deployment
+    launcher, mounts = launchers.REGISTRY[starter(place, ready)], mount_list(deployment)
     known = families.REGISTRY.get(deployment.mpi.family)
-    short = known.pmi_variables.get(SRUN, {}) if known and mounts else {}
+    short = known.pmi_variables.get(SRUN, {}) if known and mounts and allocation else {}
     patch = EnvPatch(set=short).then(patch).then(EnvPatch(set=dict(ready.arm.env)))
-    if ready.step:
-        return _step_in_container(allocation, ready, case, patch, labelled=labelled)
-    base = allocations.base_of(allocation)
+    own, outer = _own(ready, case, patch), EnvPatch(set=dict(job.environment) if job else {})
+    outer = allocation.patch() if allocation else outer
     program = bench_programs.REGISTRY[case.program].argv(deployment.programs[case.program], case)
-    ahead = allocations.task_words(
-        placement,
-        "" if allocation.plugin else mounts,
-        base,
-        patch.apply(base),
-        _own(ready, case, patch),
-    )
-    request = LaunchRequest(
-        prefix=deployment.mpi.prefix,
-        program=(*ahead, *deployment.wrapped, *program),
-        placement=placement,
-        family=deployment.mpi.family,
-        pmi=ready.arm.pmi,
-        mounts=mounts if allocation.plugin else "",
-        pinned=True,
-        oversubscribe=not placement.timed,
-        labelled=labelled,
-    )
-    argv = (allocation.srun, *launcher.argv(request)[1:])
-    env = allocation.patch().then(launcher.environment(request))
-    return Command(argv=argv, env=env, timeout_s=case.timeout_s, cwd="/"), patch
-
-
-def _step_in_container(
-    allocation: Allocation, ready: ReadyArm, case: Case, patch: EnvPatch, *, labelled: bool
-) -> tuple[Command, EnvPatch]:
-    """Return the command of a step whose tasks srun itself puts into a container.
-
-    Nothing of this machine runs in there but the program: srun pins it, and `env` of the container
-    sets its variables. Raises `StackproofError` (UNSUPPORTED) for a placement that srun cannot say.
-    """
-    deployment, launcher = ready.deployment, launchers.REGISTRY[SRUN]
-    program = bench_programs.REGISTRY[case.program].argv(deployment.programs[case.program], case)
-    request = LaunchRequest(
-        prefix=deployment.mpi.prefix,
-        program=(*requests.setting(patch.apply({})), *program),
-        placement=case.placement,
-        own=_own(ready, case, patch),
-        family=deployment.mpi.family,
-        pmi=ready.arm.pmi,
-        oversubscribe=not case.placement.timed,
-        labelled=labelled,
-        options=ready.step,
-    )
-    argv = (allocation.srun, *launcher.argv(request)[1:])
-    env = allocation.patch().then(launcher.environment(request))
-    return Command(argv=argv, env=env, timeout_s=case.timeout_s, cwd="/"), patch
-
-
-def _by_scheduler(
-    job: SchedulerJob, ready: ReadyArm, case: Case, patch: EnvPatch, *, labelled: bool
-) -> tuple[Command, EnvPatch]:
-    """Return the command of the launcher of Flux, or of PALS under PBS.
-
-    As in a step of Slurm, tasks make themselves ready: the launcher is the site's. Raises
-    `StackproofError` (UNSUPPORTED) for a placement that it cannot say.
-    """
-    deployment, launcher = ready.deployment, launchers.REGISTRY[job.launcher]
-    patch = patch.then(EnvPatch(set=dict(ready.arm.env)))
-    base = {**base_environment(), **job.environment}
-    program = bench_programs.REGISTRY[case.program].argv(deployment.programs[case.program], case)
-    ahead = allocations.task_words(
-        case.placement,
-        _mounts(deployment),
-        base,
-        patch.apply(base),
-        _own(ready, case, patch),
-        rank=job.rank,
-    )
+    more: dict[str, Any] = {"own": own, "options": ready.step}
+    ahead = requests.setting(patch.apply({}))
+    if not ready.step:
+        base = outer.apply(base_environment())
+        plugin = allocation is not None and allocation.plugin
+        more = {"pinned": True, "mounts": mounts if plugin else ""}
+        ahead = allocations.task_words(
+            case.placement, "" if plugin else mounts, base, patch.apply(base), own,
+            rank=job.rank if job else "",
+        )  # fmt: skip
     request = LaunchRequest(
         prefix=deployment.mpi.prefix,
         program=(*ahead, *deployment.wrapped, *program),
         placement=case.placement,
         family=deployment.mpi.family,
         pmi=ready.arm.pmi,
-        pinned=True,
         oversubscribe=not case.placement.timed,
         labelled=labelled,
+        **more,
     )
-    argv = (job.program, *launcher.argv(request)[1:])
-    env = EnvPatch(set=dict(job.environment)).then(launcher.environment(request))
+    path = job.program if job else allocation.srun if allocation else ""
+    env = outer.then(launcher.environment(request))
+    argv = (path, *launcher.argv(request)[1:])
     return Command(argv=argv, env=env, timeout_s=case.timeout_s, cwd="/"), patch
 
 
@@ -478,9 +415,3 @@ def _facts(place: LaunchNodes, ready: ReadyArm, case: Case) -> dict[str, str]:
         facts["job"] = place.allocation.job
         facts["restarts"] = str(place.allocation.restarts)
     return facts
-
-
-def _mounts(deployment: Deployment) -> str:
-    return mountlist.render(
-        [MountRequest(image=m.image, mount_point=m.mount_point) for m in deployment.mounts]
-    )

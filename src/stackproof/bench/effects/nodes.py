@@ -9,6 +9,7 @@ from pathlib import Path
 from msgspec import field
 
 from stackproof.bench import schedule
+from stackproof.bench.effects.arms import Arms
 from stackproof.bench.spec import BenchSpec
 from stackproof.cluster.effects import up
 from stackproof.cluster.model import ClusterSpec, ClusterState
@@ -21,9 +22,14 @@ from stackproof.launch.effects import scheduler_job
 from stackproof.launch.effects.allocation import Allocation
 from stackproof.launch.effects.scheduler_job import SchedulerJob
 from stackproof.launch.slurm import Job
+from stackproof.mount import methods
+from stackproof.mount.effects import helper
+from stackproof.mount.effects.facts import load_mount_facts
 from stackproof.site import hwloc, topology
 from stackproof.site.effects import node_files
 from stackproof.site.topology import Topology
+
+_PACKS = "name packs as arms to measure them: `--challenger pack:DIR`"
 
 
 class LaunchNodes(Value):
@@ -182,3 +188,26 @@ def _state(spec: BenchSpec) -> ClusterState | None:
         return None
     instead = "; or measure within this machine alone: --placement intra-node"
     return up.require(name, instead=instead, named=spec.cluster is not None)
+
+
+def find_mount_problems(arms: Arms, place: LaunchNodes) -> list[Problem]:
+    """Find the reason that images of arms cannot be mounted here; nodes of a job are not asked."""
+    if place.allocation is not None or place.job is not None:
+        return []
+    mounts = {
+        name: [mount.mount_point for mount in ready.deployment.mounts]
+        for name, ready in arms.by_name.items()
+        if ready.deployment.mounts and name != arms.null
+    }
+    points = [point for listed in mounts.values() for point in listed]
+    if not mounts:
+        return []
+    facts = load_mount_facts()
+    if (place.state is not None and place.state.rootless) or not helper.can_reach(points):
+        facts = replace(facts, helper_mounts=False)  # the helper has no right there to lend
+    if methods.first(facts) is not None:
+        return []
+    cause = methods.find_problems("fuse", facts)[0]
+    names = ", ".join(f"`{name}`" for name in mounts)
+    message = f"cannot mount the images of {names} here: {cause.message}"
+    return [replace(cause, message=message, hint=f"{cause.hint}; {_PACKS}")]

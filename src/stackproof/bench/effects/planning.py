@@ -1,23 +1,34 @@
-"""What a results folder is made for: its specification, and the launches of arms that are ready."""
+"""What a results folder is made for, and what it says of itself and of its machine."""
 
 from __future__ import annotations
 
+import datetime as dt
 import os
-from collections.abc import Iterator, Sequence
+import platform
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import stackproof
 from stackproof.bench import schedule as schedules
-from stackproof.bench.effects import compiled_programs
+from stackproof.bench.effects import arms as bench_arms
+from stackproof.bench.effects import compiled_programs, deciding, launching
 from stackproof.bench.effects.arms import Arms
+from stackproof.bench.effects.nodes import LaunchNodes
 from stackproof.bench.schedule import Launch
 from stackproof.bench.spec import BenchSpec
 from stackproof.core import limits, noun
 from stackproof.core.effects import files
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.core.value import replace
+from stackproof.mpi.effects import fabric
+from stackproof.results.case import Placement
 from stackproof.results.effects import record
-from stackproof.results.model import ASKED, LAUNCHES
+from stackproof.results.measurement import Measurement
+from stackproof.results.model import ASKED, LAUNCHES, SET_ASIDE, ResultsSpec
+
+_LONGEST_CUT = dt.timedelta(hours=1)
+"""A block that was cut longer ago is made again: its launches belong to one time."""
 
 
 def with_work(spec: BenchSpec, arms: Arms) -> Arms:
@@ -132,3 +143,103 @@ def load_spec(folder: Path) -> BenchSpec:
         ) from error
     whole = noun.from_json(dict[str, Any], text, file=os.fspath(marker))
     return noun.from_data(BenchSpec, whole.get("spec"), file=os.fspath(marker))
+
+
+def set_aside(
+    placements: Mapping[str, Placement], launches: Sequence[Launch], folder: Path
+) -> None:
+    """Move the launches of a block that was cut, on other nodes or long ago, out of the results.
+
+    Arms of one block are compared with each other, so all of them must have run on the same
+    nodes, one after the other. Whole blocks stay as they are.
+    """
+    groups: dict[tuple[int, str, str], list[Path]] = {}
+    for launch in launches:
+        key = (launch.block, launch.placement, launch.program)
+        groups.setdefault(key, []).append(folder / LAUNCHES / launch.file_name)
+    for (_, name, _), paths in groups.items():
+        done = [path for path in paths if path.exists()]
+        if not done or len(done) == len(paths):
+            continue
+        here = placements[name].nodes
+        made = [
+            noun.from_json(Measurement, files.read_bounded(path, limits.RESULTS), file=str(path))
+            for path in done
+        ]
+        if any(one.case.placement.nodes != here or _long_ago(one) for one in made):
+            for path in done:
+                path.rename(free_name(folder / SET_ASIDE, path.name))
+
+
+def _long_ago(one: Measurement) -> bool:
+    """Return whether a launch is too old to be compared with one that is made now."""
+    began = dt.datetime.fromisoformat(one.started)
+    return dt.datetime.now(dt.UTC) - began > _LONGEST_CUT
+
+
+def free_name(folder: Path, name: str) -> Path:
+    """Return a path for a file that replaces none: a block may be cut several times."""
+    folder.mkdir(exist_ok=True)
+    path, number = folder / name, 1
+    while path.exists():
+        number += 1
+        path = folder / f"{Path(name).stem}-{number}.json"
+    return path
+
+
+def results_spec(
+    spec: BenchSpec,
+    arms: Arms,
+    place: LaunchNodes,
+    placements: Mapping[str, Placement],
+    command: tuple[str, ...],
+) -> ResultsSpec:
+    """Return the content of `bench.json` for a bench."""
+    rate = place.rate_mb_s
+    links: dict[str, dict[str, object]] = {}
+    for name, placement in placements.items():
+        if rate is not None and len(placement.nodes) > 1:
+            links[name] = {"MB/s": rate, "source": "the rate that the cluster's links were given"}
+    return ResultsSpec(
+        name=spec.name,
+        baseline=arms.baseline,
+        challengers=arms.challengers,
+        null=arms.null,
+        margins=dict(spec.margins),
+        launches=spec.launches,
+        looks=deciding.looks_of(spec),
+        equal=spec.equal,
+        seed=spec.seed,
+        created=launching.now(),
+        arms={name: bench_arms.compared(ready) for name, ready in arms.by_name.items()},
+        host=facts_of(place),
+        limits=links,
+        command=command,
+        stackproof=stackproof.__version__,
+        versions={"python": platform.python_version()},
+    )
+
+
+def machine() -> dict[str, str]:
+    """Return the facts of the machine that compared launches must share."""
+    model = ""
+    with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as stream:
+        for line in stream:
+            if line.startswith("model name"):
+                model = line.partition(":")[2].strip()
+                break
+    uname = os.uname()
+    return {"cpu": model, "kernel": f"{uname.sysname} {uname.release}", "machine": uname.machine}
+
+
+def facts_of(place: LaunchNodes) -> dict[str, str]:
+    """Return the facts of the machine for the results."""
+    # In a job this is one of its nodes; those of a cluster on one machine use none of its NICs.
+    joined = "" if place.one_machine else fabric.seen_here()
+    return {
+        **({"fabric": joined} if joined else {}),
+        **machine(),
+        "cpus": str(len(os.sched_getaffinity(0))),
+        "load at start": " ".join(f"{value:.2f}" for value in os.getloadavg()),
+        **place.facts,
+    }

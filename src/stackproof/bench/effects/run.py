@@ -28,18 +28,10 @@ from stackproof.bench import pace as paces
 from stackproof.bench import path_verdict
 from stackproof.bench import schedule as schedules
 from stackproof.bench.effects import arms as bench_arms
-from stackproof.bench.effects import (
-    deciding,
-    host_facts,
-    launching,
-    mounts,
-    nodes,
-    path_probe,
-    planning,
-)
+from stackproof.bench.effects import deciding, launching, nodes, path_probe, planning
 from stackproof.bench.effects.arms import Arms
-from stackproof.bench.effects.aside import free_name, set_aside
 from stackproof.bench.effects.nodes import LaunchNodes
+from stackproof.bench.effects.planning import free_name, set_aside
 from stackproof.bench.pace import (
     Pace,
     Patience,
@@ -67,8 +59,6 @@ from stackproof.results.effects.record import Record
 from stackproof.results.measurement import Measurement
 from stackproof.results.model import LAUNCHES, SET_ASIDE, SPECIFICATION, ResultsSpec
 from stackproof.results.path import MessagePaths
-
-"""What a results folder was begun for."""
 
 _TRIES = 2
 """How often a launch of block 0 that failed, or a block with one, is made."""
@@ -114,7 +104,7 @@ def prepare(spec: BenchSpec, arms: Arms | None = None, place: LaunchNodes | None
         topologies=place.topologies,
         one_machine=place.one_machine,
     )
-    if here and (unmounted := mounts.find_problems(arms, place)):
+    if here and (unmounted := nodes.find_mount_problems(arms, place)):
         raise StackproofError(*unmounted)
     arms = planning.with_work(spec, arms)
     problems = launching.launcher_problems(arms, place)
@@ -153,9 +143,7 @@ def run_bench(
         up.share(bench.place.state, program_paths() + bench.arms.paths)
     plan = bench.launches()
     own = [one for one in plan if allocation is None or one.allocation == allocation.element]
-    results = host_facts.results_spec(
-        bench.spec, bench.arms, bench.place, bench.placements, command
-    )
+    results = planning.results_spec(bench.spec, bench.arms, bench.place, bench.placements, command)
     deciding.keep_budget(folder, bench.spec.budget_s)
     began = time.monotonic()
     made, run, room = 0, None, max(1, int(_REPEATED * bench.spec.launches))
@@ -434,9 +422,7 @@ def _measure(bench: Bench, launch: Launch) -> tuple[Measurement, Completed]:
     case = replace(_case(bench, launch), fabric=launching.fabric_of(bench.place))
     measurement, done = launching.measure(bench.place, ready, launch, case)
     bench_arms.check_unchanged(ready)
-    measurement = replace(
-        measurement, host_facts={**host_facts.machine(), **measurement.host_facts}
-    )
+    measurement = replace(measurement, host_facts={**planning.machine(), **measurement.host_facts})
     path = bench.paths.get((launch.arm, launch.placement))
     if path is not None:
         found = (*measurement.checks, path_verdict.check_of(path))

@@ -216,11 +216,6 @@ def task_words(
     return (*TASK, "run", *words, "--")
 
 
-def base_of(allocation: Allocation) -> dict[str, str]:
-    """Return the environment that srun gets, before a launch's own variables."""
-    return allocation.patch().apply(base_environment())
-
-
 def _granted(
     seen: Mapping[str, tuple[int, ...]], *, one_machine: bool
 ) -> dict[str, tuple[int, ...]]:

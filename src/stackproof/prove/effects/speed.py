@@ -18,7 +18,7 @@ from msgspec import field
 import stackproof
 from stackproof.bench import import_outputs, pace, programs, schedule
 from stackproof.bench.effects import launching
-from stackproof.bench.effects.aside import free_name
+from stackproof.bench.effects.planning import free_name
 from stackproof.bench.import_outputs import OutputFile
 from stackproof.bench.import_places import ImportSetup
 from stackproof.bench.schedule import Launch

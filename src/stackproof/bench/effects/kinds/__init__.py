@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -45,3 +46,12 @@ def reader_of(arm: Arm) -> ArmReader:
     """Return the reader of an arm's kind."""
     found: ArmReader = importlib.import_module(f"{__name__}.{REGISTRY[arm.kind]}").READER
     return found
+
+
+def stamp_of(path: str) -> tuple[int, int, int]:
+    """Return what changes with the file at a path: inode, size, time of change in ns."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return (0, 0, 0)
+    return status.st_ino, status.st_size, status.st_mtime_ns

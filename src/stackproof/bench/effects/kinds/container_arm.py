@@ -24,14 +24,13 @@ from stackproof.bench.effects.compile_program import (
     probe_source,
 )
 from stackproof.bench.effects.installation import SYSTEM, Installation
-from stackproof.bench.effects.kinds import ArmReader, container_rank
+from stackproof.bench.effects.kinds import ArmReader, container_rank, stamp_of
 from stackproof.bench.effects.kinds.container_case import (
     ANSWER_S,
     ContainerCase,
     find_archive,
     run_runtime,
 )
-from stackproof.bench.effects.stamps import stamp_of
 from stackproof.bench.ready import MpiWrappers, ReadyArm
 from stackproof.bench.runtimes import REGISTRY, ContainerStart, get
 from stackproof.bench.spec import Arm

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 
 from stackproof.bench.effects.installation import Installation
-from stackproof.bench.effects.stamps import stamp_of
+from stackproof.bench.effects.kinds import stamp_of
 from stackproof.bench.runtimes import ImageSource, get, starting
 from stackproof.bench.spec import Arm
 from stackproof.core.command import Command, EnvPatch

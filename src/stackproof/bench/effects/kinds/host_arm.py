@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from stackproof.bench.effects import installation, modules
 from stackproof.bench.effects.compile_program import compile_program, native_source
 from stackproof.bench.effects.installation import Installation
-from stackproof.bench.effects.kinds import ArmReader
-from stackproof.bench.effects.stamps import stamp_of
+from stackproof.bench.effects.kinds import ArmReader, stamp_of
 from stackproof.bench.ready import MpiWrappers, ReadyArm
 from stackproof.bench.spec import Arm
 from stackproof.build.programs import IMB

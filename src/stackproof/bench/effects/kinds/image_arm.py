@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import re
 
-from stackproof.bench.effects.kinds import ArmReader, Tell
-from stackproof.bench.effects.stamps import stamp_of
+from stackproof.bench.effects.kinds import ArmReader, Tell, stamp_of
 from stackproof.bench.ready import ReadyArm
 from stackproof.bench.spec import Arm
 from stackproof.core import mountlist

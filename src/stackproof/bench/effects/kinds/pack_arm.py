@@ -6,8 +6,7 @@ import glob
 import os
 from collections.abc import Mapping
 
-from stackproof.bench.effects.kinds import ArmReader
-from stackproof.bench.effects.stamps import stamp_of
+from stackproof.bench.effects.kinds import ArmReader, stamp_of
 from stackproof.bench.ready import ReadyArm
 from stackproof.bench.spec import Arm
 from stackproof.build.benchmark import NATIVE
