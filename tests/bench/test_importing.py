@@ -22,8 +22,6 @@ from stackproof.results.measurement import State
 from stackproof.results.model import Results
 from synthetic import Plan, simulate
 
-COVERS = ("bench/import_adding.py",)
-
 SETUP = ImportSetup(name="theirs", locality=Locality.INTER, memory=BufferPlace.HOST)
 HEAD = "# OSU MPI Bandwidth Test v7.5\n# Datatype: MPI_CHAR.\n# Size      Bandwidth (MB/s)\n"
 

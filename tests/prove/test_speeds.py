@@ -29,7 +29,7 @@ from stackproof.launch.effects.neighbours import CpuTimes
 from stackproof.prove import model as prove_model
 from stackproof.prove.effects import arms as prove_arms
 from stackproof.prove.effects import speed as prove_speed
-from stackproof.prove.effects.arms import ProofArm, ProofRun, ProveOptions, Ready
+from stackproof.prove.effects.arms import ProofArm, ProofRun, Ready
 from stackproof.prove.effects.mpi import Provided
 from stackproof.prove.model import (
     AGAIN,
@@ -41,6 +41,7 @@ from stackproof.prove.model import (
     ProofOutcome,
     Speed,
 )
+from stackproof.prove.options import ProveRequest
 from stackproof.report.tables import render_csv
 from stackproof.report.words import cell_words
 from stackproof.results.case import Placement, Rank
@@ -107,8 +108,8 @@ def proven(
         machine = Machine(factor, **planted)
         monkeypatch.setattr(prove_arms, "launch", machine.launch)
         monkeypatch.setattr(neighbours, "watch", machine.watch)
-        options = ProveOptions(
-            program="osu_latency", replacement="new", arguments=words, launches=launches
+        options = ProveRequest(
+            command=("osu_latency", *words), replacement="new", launches=launches
         )
         stage = ProofRun(wanted=options, program="osu_latency", placement=PLACE, folder=tmp_path)
         arms = {
@@ -335,7 +336,10 @@ def test_a_busy_machine_is_told_of_before_anything_is_timed(
     monkeypatch.setattr(quiet, "look", lambda: busy)
     monkeypatch.setattr(quiet, "wait_for_quiet", lambda seconds: waited.append(seconds) or busy)
     place = replace(PLACE, timed=timed)
-    options = ProveOptions(program="x", replacement="new", launches=launches, wait_s=wait_s)
+    wait = None if wait_s is None else f"{wait_s:.0f}s"
+    options = ProveRequest(
+        command=("x",), replacement="new", launches=launches, wait_for_quiet=wait
+    )
     stage = ProofRun(wanted=options, program="x", placement=place, folder=tmp_path)
     events: list[Event] = []
     follow = prove_speed.look_around(stage, events.append)
@@ -347,7 +351,7 @@ def test_a_busy_machine_is_told_of_before_anything_is_timed(
 
 
 def test_a_known_program_does_what_a_bench_tells_it(tmp_path: Path) -> None:
-    options = ProveOptions(program="/x/IMB-MPI1", replacement="new")
+    options = ProveRequest(command=("/x/IMB-MPI1",), replacement="new")
     stage = ProofRun(wanted=options, program="/x/IMB-MPI1", placement=PLACE, folder=tmp_path)
     spec = prove_arms.spec_of(stage)
     assert spec is not None

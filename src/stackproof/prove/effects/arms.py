@@ -49,38 +49,14 @@ from stackproof.prove import model as prove_model
 from stackproof.prove.effects import mounting, mpi, rank_maps
 from stackproof.prove.effects.mpi import Provided
 from stackproof.prove.model import INJECTED, OWN, WRONG, ArmProof, Prediction, Witnessed
+from stackproof.prove.options import ProveRequest
 from stackproof.results.case import Case, Placement, Rank
-from stackproof.results.model import RECOMMENDED_LAUNCHES
 
 _TAIL_LINES = 40
 _SIZES = (8, 65536, 1 << 20)
 _ALL_RANKS = ("allreduce", "barrier")
 _MEASURES_ALL = frozenset({schedule.CHECKING, "IMB-MPI1"})
 _OWN_CHOICE = "auto"
-
-
-class ProveOptions(Value):
-    """What is to be proven: a program, the MPIs by what a user named, and where it runs.
-
-    `own` None is what the program finds by itself, `wrong` None what is at hand, `cluster` None
-    this machine. `variables` are set for every arm, `expect` is a pattern that the output of a
-    good run has, `transport` a name, empty for shared memory on one node and TCP between nodes;
-    `wait_s` is how long a busy machine may be waited for, None for not at all.
-    """
-
-    program: str
-    replacement: str
-    arguments: tuple[str, ...] = ()
-    own: str | None = None
-    wrong: str | None = None
-    ranks: int = 2
-    launches: int = RECOMMENDED_LAUNCHES
-    cluster: str | None = None
-    timeout_s: float = 60.0
-    variables: Mapping[str, str] = field(default_factory=dict)
-    expect: str = ""
-    transport: str = ""
-    wait_s: float | None = None
 
 
 class ProofArm(Value):
@@ -102,13 +78,14 @@ class ProofArm(Value):
 class ProofRun(Value):
     """Where arms run: placement, cluster, folder of results, and the program's path there.
 
-    `scratch` is for temporary files of launches on this machine.
+    `variables` are set for every arm; `scratch` is for temporary files of launches on this machine.
     """
 
-    wanted: ProveOptions
+    wanted: ProveRequest
     program: str
     placement: Placement
     folder: Path
+    variables: Mapping[str, str] = field(default_factory=dict)
     state: ClusterState | None = None
     scratch: str = ""
 
@@ -120,7 +97,7 @@ class Ready(Value):
     arms: Mapping[str, ProofArm]
 
 
-def prepare(wanted: ProveOptions, folder: Path) -> Ready:
+def prepare(wanted: ProveRequest, folder: Path) -> Ready:
     """Read and judge everything, and run nothing.
 
     Raises `StackproofError`: USAGE for a folder that holds something else, and what reading images,
@@ -128,23 +105,23 @@ def prepare(wanted: ProveOptions, folder: Path) -> Ready:
     """
     files.check_empty(folder)
     state = up.require(wanted.cluster) if wanted.cluster else None
-    own = mpi.named(wanted.own) if wanted.own else mpi.found_by(wanted.program)
+    own = mpi.named(wanted.own) if wanted.own else mpi.found_by(wanted.command[0])
     if not own.launcher:
         raise fail(
             Reason.NO_MPI, f"there is no MPI in `{wanted.own}`", hint="--own names the program's"
         )
     # What the user sets for the loader is judged with the rest, behind what an MPI needs.
-    loader = {name: value for name, value in wanted.variables.items() if name in JUDGED}
-    rest = {name: value for name, value in wanted.variables.items() if name not in JUDGED}
-    wanted = replace(wanted, variables=rest)
+    variables = variables_of(wanted)
+    loader = {name: value for name, value in variables.items() if name in JUDGED}
+    rest = {name: value for name, value in variables.items() if name not in JUDGED}
     own = replace(own, env=EnvPatch(set=loader).then(own.env))
     view = _view_of(own)
-    program = mpi.program_in(wanted.program, own, view)
+    program = mpi.program_in(wanted.command[0], own, view)
     environment = own.env.apply({})
     closure, demand = mpi.demand_on(view, program, named.setting_of(environment))
     stage = ProofRun(
         wanted=wanted, program=program, placement=_placement(wanted, state), folder=folder,
-        state=state,
+        variables=rest, state=state,
     )  # fmt: skip
     other = mpi.named(wanted.replacement)
     _check_places(own, other)
@@ -156,6 +133,17 @@ def prepare(wanted: ProveOptions, folder: Path) -> Ready:
         _check_places(own, wrong)
         arms[WRONG] = _other_arm(stage, WRONG, own, wrong, names=demand.names)
     return Ready(stage=stage, arms=arms)
+
+
+def variables_of(wanted: ProveRequest) -> dict[str, str]:
+    """Return the variables for all arms; raises `StackproofError` (USAGE)."""
+    found = {}
+    for text in wanted.variables:
+        name, sign, value = text.partition("=")
+        if not (sign and name.isidentifier()):
+            raise fail(Reason.USAGE, f"`{text}` is not NAME=VALUE")
+        found[name] = value
+    return found
 
 
 def _check_places(own: Provided, other: Provided) -> None:
@@ -228,7 +216,7 @@ def run_arm(stage: ProofRun, arm: ProofArm, monitor: Monitor) -> tuple[ArmProof,
 def words_of(stage: ProofRun, case: Case | None) -> tuple[str, ...]:
     """Return the command line of one rank of the program."""
     if case is None:
-        return (stage.program, *stage.wanted.arguments)
+        return (stage.program, *stage.wanted.command[1:])
     return bench_programs.REGISTRY[case.program].argv(stage.program, case)
 
 
@@ -238,7 +226,7 @@ def spec_of(stage: ProofRun) -> BenchSpec | None:
     None where the user says what the program does, or must.
     """
     name = posixpath.basename(stage.program)
-    if name not in bench_programs.REGISTRY or stage.wanted.arguments:
+    if name not in bench_programs.REGISTRY or stage.wanted.command[1:]:
         return None
     wanted = ("latency", "bandwidth") if len(stage.placement.ranks) == 2 else _ALL_RANKS
     return BenchSpec(
@@ -279,7 +267,7 @@ def launch(stage: ProofRun, arm: ProofArm, words: Sequence[str]) -> Completed:
         program=tuple(words),
         placement=stage.placement,
         agent=state.agent if state else None,
-        environment=stage.wanted.variables,
+        environment=stage.variables,
         as_root=os.geteuid() == 0 or bool(state and state.rootless),
         oversubscribe=not stage.placement.timed,
     )
@@ -313,7 +301,7 @@ def _tail(done: Completed) -> str:
     return "\n".join(text.splitlines()[-_TAIL_LINES:])
 
 
-def _placement(wanted: ProveOptions, state: ClusterState | None) -> Placement:
+def _placement(wanted: ProveRequest, state: ClusterState | None) -> Placement:
     """Return the ranks in turn on all nodes, or all of them here."""
     nodes = [node.name for node in state.nodes] if state else [os.uname().nodename]
     cpus = bench_nodes.free_cpus()
@@ -454,8 +442,7 @@ def _forced(
     is injected (`must`); the other arms may lack it, and then have what is usual, if they can.
     Where the MPI's release is not known nothing is forced. The preload is for ranks alone.
     """
-    wanted = stage.wanted
-    rest = EnvPatch(set=dict(wanted.variables), unset=("LD_PRELOAD",))
+    rest = EnvPatch(set=dict(stage.variables), unset=("LD_PRELOAD",))
     facts = provided.facts
     if facts is None:
         return "", rest
@@ -468,10 +455,10 @@ def _forced(
         launcher=facts.launcher,
     )
     usual = "shm" if len(stage.placement.nodes) == 1 else "tcp"
-    for name in filter(None, (wanted.transport, usual)):
+    for name in filter(None, (stage.wanted.transport, usual)):
         try:
             return name, transports.get(name).profile(setup).env.then(rest)
         except StackproofError:
-            if must and name == wanted.transport:
+            if must and name == stage.wanted.transport:
                 raise
     return "", rest

@@ -16,9 +16,10 @@ from stackproof.prove import model as prove_model
 from stackproof.prove.effects import arms as prove_arms
 from stackproof.prove.effects import mounting
 from stackproof.prove.effects import speed as prove_speed
-from stackproof.prove.effects.arms import ProveOptions, Ready
+from stackproof.prove.effects.arms import Ready
 from stackproof.prove.effects.speed import Compared
 from stackproof.prove.model import INJECTED, OWN, Proof
+from stackproof.prove.options import ProveRequest
 from stackproof.results.model import RECOMMENDED_LAUNCHES
 
 _Number = TypeVar("_Number", int, float)
@@ -27,7 +28,7 @@ _LAUNCHES_AT_MOST = 1000
 _SECONDS_AT_MOST = 86400
 
 
-def prove(options: ProveOptions, folder: Path, monitor: Monitor) -> Proof:
+def prove(options: ProveRequest, folder: Path, monitor: Monitor) -> Proof:
     """Judge and run every arm, and write `proof.json` into a folder that must be empty.
 
     Raises `StackproofError` (USAGE, what judging and running raise, and the reason of an image that
@@ -80,7 +81,7 @@ def _prove(ready: Ready, monitor: Monitor) -> Proof:
     )
 
 
-def _check(options: ProveOptions) -> None:
+def _check(options: ProveRequest) -> None:
     """Raise `StackproofError` (USAGE) for what no proof can have."""
     _within("--ranks", options.ranks, 2, _RANKS_AT_MOST)
     launches = _within("--launches", options.launches, 0, _LAUNCHES_AT_MOST)
@@ -91,13 +92,14 @@ def _check(options: ProveOptions) -> None:
             "nothing on speed",
             hint="0 leaves speed out",
         )
-    if options.wait_s is not None and not launches:
+    if prove_speed.wait_s(options) is not None and not launches:
         raise fail(
             Reason.USAGE,
             "`--wait-for-quiet` is for what is timed, and `--launches 0` times nothing",
             hint="leave one of them out",
         )
     _within("--timeout", options.timeout_s, 1, _SECONDS_AT_MOST)
+    prove_arms.variables_of(options)
     try:
         re.compile(options.expect)
     except re.error as error:

@@ -17,6 +17,7 @@ from msgspec import field
 
 import stackproof
 from stackproof.bench import import_outputs, pace, programs, schedule
+from stackproof.bench.amounts import duration_given
 from stackproof.bench.effects import launching
 from stackproof.bench.effects.planning import free_name
 from stackproof.bench.import_outputs import OutputFile
@@ -40,6 +41,7 @@ from stackproof.launch.effects import neighbours
 from stackproof.prove.effects import arms as prove_arms
 from stackproof.prove.effects.arms import ProofArm, ProofRun, Ready
 from stackproof.prove.model import AGAIN, INJECTED, OWN, Speed
+from stackproof.prove.options import ProveRequest
 from stackproof.report.tables import reason_text, tail_text
 from stackproof.results.effects import record as records
 from stackproof.results.effects.record import Record
@@ -160,6 +162,12 @@ def announced(ready: Ready) -> Event:
     return Event(what="note", name="prove", text=text, left_s=left)
 
 
+def wait_s(wanted: ProveRequest) -> float | None:
+    """Return how long a busy machine is waited for; raises `StackproofError` (USAGE)."""
+    text = wanted.wait_for_quiet
+    return None if text is None else duration_given("--wait-for-quiet", text)
+
+
 def look_around(stage: ProofRun, monitor: Monitor) -> Monitor:
     """Tell if this machine is busy before anything is timed, and wait if that was asked for.
 
@@ -171,7 +179,7 @@ def look_around(stage: ProofRun, monitor: Monitor) -> Monitor:
     load = quiet.watch(
         lambda text: monitor(Event(what="note", name="load", text=text)),
         Verdict.INCONCLUSIVE.value,
-        stage.wanted.wait_s,
+        wait_s(stage.wanted),
     )
     return (lambda event: monitor(replace(event, left_s=None))) if load.is_busy else monitor
 
