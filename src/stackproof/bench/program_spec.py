@@ -9,7 +9,7 @@ from stackproof.bench.programs import solver
 from stackproof.bench.programs.osu import OSU_TESTS
 from stackproof.build.programs import IMB, OSU, ProgramWish
 from stackproof.core.document import Document
-from stackproof.core.errors import Problem, Reason
+from stackproof.core.errors import Problem
 from stackproof.core.value import Value, replace
 from stackproof.results.metrics import CORE, SOLVER
 
@@ -117,5 +117,4 @@ def _problems(document: Document, index: int, entry: dict[str, Any]) -> Iterator
             if one not in known
         ]
     for path, message, hint in wrong:
-        where = document.where("programs", index, *path)
-        yield Problem(reason=Reason.INVALID_VALUE, message=message, hint=hint, where=where)
+        yield document.problem(("programs", index, *path), message, hint)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from msgspec import field
@@ -145,51 +145,40 @@ def parse_bench(document: Document, *, folder: str = "") -> BenchSpec:
     Image paths are taken relative to `folder`, the specification's own. Raises `StackproofError`
     with every problem at once.
     """
-    found = [*documents.problems(document, "bench")]
-    found = found or _shape_problems(document)
+    found = [*documents.problems(document, "bench")] or [*_shape_problems(document)]
     if not found:
-        found += _kind_problems(document)
-        found += _name_problems(document) + _allocation_problems(document)
-        found += _arm_placement_problems(document) + _size_problems(document)
-        found += program_problems(document)
+        for problems_of in (
+            _kind_problems, _name_problems, _allocation_problems, _arm_placement_problems,
+            _size_problems, program_problems,
+        ):  # fmt: skip
+            found += problems_of(document)
     if found:
         raise StackproofError(*found)
     return _build(document.data, folder)
 
 
-def _kind_problems(document: Document) -> list[Problem]:
-    """Return the arms that are of no kind or of several, and keys of another kind."""
-    found: list[Problem] = []
+def _kind_problems(document: Document) -> Iterator[Problem]:
+    """Yield the arms that are of no kind or of several, and keys of another kind."""
     for path, arm in _arm_entries(document):
         kinds = arms.kinds_of(arm)
-        if len(kinds) != 1:
-            said = " and ".join(f"`{kind.name}`" for kind in kinds)
-            found.append(
-                Problem(
-                    reason=Reason.INVALID_VALUE if kinds else Reason.MISSING_KEY,
-                    message=f"an arm is one thing, and this one says {said}"
-                    if kinds
-                    else "the arm does not say what it is",
-                    hint=f"say one of: {', '.join(arms.REGISTRY)}",
-                    where=document.where(*path),
-                )
-            )
+        if len(kinds) == 1:
+            for key, titles in arms.strangers(kinds[0], arm):
+                said = f"`{key}` is not for {kinds[0].title}"
+                yield document.problem((*path, key), said, f"it is for {' and '.join(titles)}")
             continue
-        found += [
-            Problem(
-                reason=Reason.INVALID_VALUE,
-                message=f"`{key}` is not for {kinds[0].title}",
-                hint=f"it is for {' and '.join(titles)}",
-                where=document.where(*path, key),
-            )
-            for key, titles in arms.strangers(kinds[0], arm)
-        ]
-    return found
+        names = " and ".join(f"`{kind.name}`" for kind in kinds)
+        yield document.problem(
+            path,
+            f"an arm is one thing, and this one says {names}"
+            if kinds
+            else "the arm does not say what it is",
+            f"say one of: {', '.join(arms.REGISTRY)}",
+            reason=Reason.INVALID_VALUE if kinds else Reason.MISSING_KEY,
+        )
 
 
-def _shape_problems(document: Document) -> list[Problem]:
-    """Return the placements that are neither ranks with a name nor a shape with what it is by."""
-    found = []
+def _shape_problems(document: Document) -> Iterator[Problem]:
+    """Yield the placements that are neither ranks with a name nor a shape with what it is by."""
     for key, index, entry in _placement_entries(document):
         if isinstance(entry, str):
             continue
@@ -199,49 +188,30 @@ def _shape_problems(document: Document) -> list[Problem]:
         strange = sorted(keys - form)
         if missing or strange:
             what = f"lacks `{missing[0]}`" if missing else f"cannot have `{strange[0]}`"
-            where = document.where(key, index, *strange[:1] if not missing else ())
-            found.append(
-                Problem(
-                    reason=Reason.INVALID_VALUE,
-                    message=f"the placement {what}",
-                    hint="say `name` and `ranks`, or `shape` and `by`",
-                    where=where,
-                )
-            )
-    return found
+            path = (key, index, *(() if missing else strange[:1]))
+            hint = "say `name` and `ranks`, or `shape` and `by`"
+            yield document.problem(path, f"the placement {what}", hint)
 
 
-def _name_problems(document: Document) -> list[Problem]:
-    """Return the arms and placements that have the same name."""
-    found: list[Problem] = []
+def _name_problems(document: Document) -> Iterator[Problem]:
+    """Yield the arms and placements that have the same name."""
     seen: set[str] = set()
     for path, arm in _arm_entries(document):
         name = arm.get("name", "")
         if name and name in seen:
-            found.append(
-                Problem(
-                    reason=Reason.INVALID_VALUE,
-                    message=f"two arms are called `{name}`",
-                    hint="give each arm a name of its own",
-                    where=document.where(*path, "name"),
-                )
-            )
+            said = f"two arms are called `{name}`"
+            yield document.problem((*path, "name"), said, "give each arm a name of its own")
         seen.add(name)
     places: set[str] = set()
     for key, index, entry in _placement_entries(document):
         name = _entry_name(entry)
         if name in places:
-            found.append(
-                Problem(
-                    reason=Reason.INVALID_VALUE,
-                    message=f"two placements are called `{name}`",
-                    hint="give each placement a name of its own; what is `validated` is not timed "
-                    "as well",
-                    where=document.where(key, index),
-                )
+            yield document.problem(
+                (key, index),
+                f"two placements are called `{name}`",
+                "give each placement a name of its own; what is `validated` is not timed as well",
             )
         places.add(name)
-    return found
 
 
 def _entry_name(entry: Any) -> str:
@@ -255,39 +225,32 @@ def _entry_name(entry: Any) -> str:
     return str(entry["name"])
 
 
-def _arm_placement_problems(document: Document) -> list[Problem]:
-    """Return the placements of arms that the specification does not have."""
-    entries = [entry for _, _, entry in _placement_entries(document)]
-    known = {_entry_name(entry) for entry in entries}
+def _arm_placement_problems(document: Document) -> Iterator[Problem]:
+    """Yield the placements of arms that the specification does not have."""
+    known = {_entry_name(entry) for _, _, entry in _placement_entries(document)}
     known |= {locality.value for locality in Locality}
-    return [
-        Problem(
-            reason=Reason.INVALID_VALUE,
-            message=f"the arm is to run at `{name}`, which is none of the placements",
-            hint=f"there are: {', '.join(sorted(known))}",
-            where=document.where(*path, "placements", index),
-        )
-        for path, arm in _arm_entries(document)
-        for index, name in enumerate(arm.get("placements", ()))
-        if name not in known
-    ]
+    for path, arm in _arm_entries(document):
+        for index, name in enumerate(arm.get("placements", ())):
+            if name not in known:
+                yield document.problem(
+                    (*path, "placements", index),
+                    f"the arm is to run at `{name}`, which is none of the placements",
+                    f"there are: {', '.join(sorted(known))}",
+                )
 
 
-def _size_problems(document: Document) -> list[Problem]:
-    """Return the range of sizes in which there is none."""
+def _size_problems(document: Document) -> Iterator[Problem]:
+    """Yield the range of sizes in which there is none."""
     sizes = document.data.get("sizes", [])
     if isinstance(sizes, list) or _sizes(sizes):
-        return []
+        return
     first, last = sizes.get("from", 0), sizes["to"]
     turned = parse_size(first) > parse_size(last)
-    return [
-        Problem(
-            reason=Reason.INVALID_VALUE,
-            message=f"no power of two lies between {first} and {last}, so that no size is left",
-            hint="`from` is the smaller one: turn them round" if turned else "list the sizes",
-            where=document.where("sizes"),
-        )
-    ]
+    yield document.problem(
+        ("sizes",),
+        f"no power of two lies between {first} and {last}, so that no size is left",
+        "`from` is the smaller one: turn them round" if turned else "list the sizes",
+    )
 
 
 def _arm_entries(document: Document) -> list[tuple[tuple[str | int, ...], Any]]:
@@ -304,20 +267,17 @@ def _placement_entries(document: Document) -> list[tuple[str, int, Any]]:
     ]
 
 
-def _allocation_problems(document: Document) -> list[Problem]:
-    """Return why the launches cannot be divided among allocations."""
+def _allocation_problems(document: Document) -> Iterator[Problem]:
+    """Yield why the launches cannot be divided among allocations."""
     data = document.data
-    count = data.get("allocations", 1)
-    message = hint = ""
+    count, launches = data.get("allocations", 1), data.get("launches", DEFAULT_LAUNCHES)
     if count > 1 and data.get("on", "local") != "slurm":
-        message, hint = "several allocations need a scheduler", "say `on: slurm`"
-    elif count > (launches := data.get("launches", DEFAULT_LAUNCHES)):
-        message = f"{count} allocations cannot share {launches} launches"
+        said = "several allocations need a scheduler"
+        yield document.problem(("allocations",), said, "say `on: slurm`")
+    elif count > launches:
+        said = f"{count} allocations cannot share {launches} launches"
         hint = "ask for at least one launch for each allocation"
-    if not message:
-        return []
-    where = document.where("allocations")
-    return [Problem(reason=Reason.INVALID_VALUE, message=message, hint=hint, where=where)]
+        yield document.problem(("allocations",), said, hint)
 
 
 def parse_option(value: str | float | bool) -> str:  # noqa: FBT001 - a value of YAML
@@ -328,43 +288,36 @@ def parse_option(value: str | float | bool) -> str:  # noqa: FBT001 - a value of
 
 
 def _build(data: dict[str, Any], folder: str) -> BenchSpec:
-    given: dict[str, Any] = {
-        key.replace("-", "_"): data[key]
-        for key in ("name", "null-arm", "launches", "samples", "seconds-per-size", "window",
-                    "timing", "validate", "seed", "cluster", "on", "allocations", "interface",
-                    "until-decided", "equal")
-        if key in data
-    }  # fmt: skip
+    made: dict[str, Any] = {
+        "baseline": arm_of(data["baseline"], folder),
+        "challengers": tuple(arm_of(arm, folder) for arm in data.get("challengers", ())),
+    }
     if "programs" in data:
-        given["programs"] = tuple(
+        made["programs"] = tuple(
             program
             for entry in data["programs"]
             for program in programs_of(
                 entry, tuple(data.get("benchmarks", ())), _source(entry, folder)
             )
         )
-    if "benchmarks" in data:
-        given["benchmarks"] = tuple(data["benchmarks"])
     if "memory" in data:
-        given["memory"] = memory_of(data["memory"])
-    given |= _times(data)
-    if data.get("until-decided"):
-        given.setdefault("launches", MOST_LAUNCHES)
+        made["memory"] = memory_of(data["memory"])
+    made |= _times(data)
+    if data.get("until-decided") and "launches" not in data:
+        made["launches"] = MOST_LAUNCHES
     if "sizes" in data:
-        given["sizes"] = _sizes(data["sizes"])
+        made["sizes"] = _sizes(data["sizes"])
     for key in ("placements", "validated"):
         if key in data:
-            given[key] = tuple(
+            made[key] = tuple(
                 _placement(entry) if "ranks" in entry else _entry_name(entry) for entry in data[key]
             )
     if "scheduler-options" in data:
         options = data["scheduler-options"].items()
-        given["scheduler_options"] = {name: parse_option(value) for name, value in options}
+        made["scheduler_options"] = {name: parse_option(value) for name, value in options}
     if "margins" in data:
-        given["margins"] = {**DEFAULT_MARGINS, **data["margins"]}
-    baseline = arm_of(data["baseline"], folder)
-    challengers = tuple(arm_of(arm, folder) for arm in data.get("challengers", ()))
-    return BenchSpec(baseline=baseline, challengers=challengers, **given)
+        made["margins"] = {**DEFAULT_MARGINS, **data["margins"]}
+    return documents.shaped(BenchSpec, data, **made)
 
 
 def _source(entry: Any, folder: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from stackproof.core.value import Value
 
 
@@ -21,24 +23,28 @@ class Metric(Value):
     sized: bool = True
 
 
+def _metric(name: str, kind: str, **more: Any) -> Metric:
+    bandwidth = kind == "bandwidth"
+    known = {
+        "title": name.replace("_", " "),
+        "unit": "MB/s" if bandwidth else "us",
+        "higher_is_better": bandwidth,
+        "traffic": 2 if name in _BOTH_WAYS else 1,
+        "sized": "barrier" not in name,
+    }
+    return Metric(kind=kind, **{**known, **more})
+
+
+_BOTH_WAYS = ("bibandwidth", "bibw_persistent", "put_bibw")
 CORE: dict[str, Metric] = {
-    "latency": Metric(title="latency", unit="us", higher_is_better=False, kind="latency"),
-    "bandwidth": Metric(title="bandwidth", unit="MB/s", higher_is_better=True, kind="bandwidth"),
-    "bibandwidth": Metric(
-        title="bidirectional bandwidth",
-        unit="MB/s",
-        higher_is_better=True,
-        kind="bandwidth",
-        traffic=2,
-    ),
-    "message_rate": Metric(title="message rate", unit="msg/s", higher_is_better=True, kind="rate"),
-    "allreduce": Metric(title="allreduce", unit="us", higher_is_better=False, kind="collective"),
-    "alltoall": Metric(title="alltoall", unit="us", higher_is_better=False, kind="collective"),
-    "allgather": Metric(title="allgather", unit="us", higher_is_better=False, kind="collective"),
-    "bcast": Metric(title="bcast", unit="us", higher_is_better=False, kind="collective"),
-    "barrier": Metric(
-        title="barrier", unit="us", higher_is_better=False, kind="collective", sized=False
-    ),
+    "latency": _metric("latency", "latency"),
+    "bandwidth": _metric("bandwidth", "bandwidth"),
+    "bibandwidth": _metric("bibandwidth", "bandwidth", title="bidirectional bandwidth"),
+    "message_rate": _metric("message_rate", "rate", unit="msg/s", higher_is_better=True),
+    **{
+        name: _metric(name, "collective")
+        for name in ("allreduce", "alltoall", "allgather", "bcast", "barrier")
+    },
 }
 """What our own program measures, and IMB-MPI1."""
 
@@ -48,7 +54,6 @@ _LATENCIES = (
     "acc_latency", "get_acc_latency", "cas_latency", "fop_latency", "partitioned_latency",
 )  # fmt: skip
 _BANDWIDTHS = ("bw_persistent", "bibw_persistent", "put_bw", "get_bw", "put_bibw")
-_BOTH_WAYS = ("bibw_persistent", "put_bibw")
 _BLOCKING = (
     "allgather", "allgatherv", "allreduce", "alltoall", "alltoallv", "alltoallw", "barrier",
     "bcast", "gather", "gatherv", "reduce", "reduce_scatter", "reduce_scatter_block", "scatter",
@@ -63,25 +68,11 @@ _COLLECTIVES = (
 )
 
 
-def _metric(name: str, kind: str) -> Metric:
-    bandwidth = kind == "bandwidth"
-    return Metric(
-        title=name.replace("_", " "),
-        unit="MB/s" if bandwidth else "us",
-        higher_is_better=bandwidth,
-        kind=kind,
-        traffic=2 if name in _BOTH_WAYS else 1,
-        sized="barrier" not in name,
-    )
-
-
 HALO_MODES = ("indexed", "pack", "neighbour", "persistent", "onesided")
 """Ways of `stackproof-solver` to exchange what a rank needs of its neighbours."""
 
 SOLVER: dict[str, Metric] = {
-    f"{part}_{mode}": Metric(
-        title=f"{title} ({mode})", unit="us", higher_is_better=False, kind="collective", sized=False
-    )
+    f"{part}_{mode}": _metric(part, "collective", title=f"{title} ({mode})", sized=False)
     for mode in HALO_MODES
     for part, title in (("halo", "halo exchange"), ("solve", "solver iteration"))
 }

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from stackproof.bench.programs import tables
+from stackproof.bench.programs.native import basic_problems
 from stackproof.bench.programs.tables import ParsedTables, PrintedTable, TableRow
 from stackproof.core.value import Value
 from stackproof.results.case import Case, Timing
@@ -162,21 +163,14 @@ def _titles(case: Case) -> tuple[str, ...]:
 
 def _problems(case: Case) -> Iterator[str]:
     ranks = len(case.placement.ranks)
-    for name in case.benchmarks:
-        if name not in _SECTION_OF:
-            yield f"IMB-MPI1 has no benchmark for `{name}`; it has: {', '.join(_SECTION_OF)}"
-    if not case.benchmarks:
-        yield "no benchmark is asked for"
-    if ranks < 2:
-        yield f"the placement has {ranks} ranks; at least two are needed"
+    unknown = f"IMB-MPI1 has no benchmark for `{{name}}`; it has: {', '.join(_SECTION_OF)}"
+    yield from basic_problems(case, _SECTION_OF, unknown)
     if ranks > 2 and {"bandwidth", "bibandwidth"} & set(case.benchmarks):
         yield "IMB-MPI1 adds up the bandwidth of all pairs; use a placement of two ranks"
     if case.validate:
         yield "IMB-MPI1 as it is shipped does not check what it receives"
     if any(not 0 <= size < 2**31 for size in case.sizes):
         yield f"a message size must be between 0 and {2**31 - 1} bytes"
-    if not case.sizes and any(n in CORE and CORE[n].sized for n in case.benchmarks):
-        yield "no message size is asked for"
     if case.window < 1 or case.samples < 1:
         yield "window and number of samples must be at least 1"
 

@@ -137,17 +137,22 @@ def _check_level(case: Case) -> str:
     return "all" if case.validate else "sample" if case.spot_check else "none"
 
 
-def _problems(case: Case) -> Iterator[str]:
-    ranks = len(case.placement.ranks)
-    for name in case.benchmarks:
-        if name not in CORE:
-            yield f"there is no benchmark `{name}`; known are: {', '.join(CORE)}"
+def basic_problems(case: Case, known: Iterable[str], unknown: str) -> Iterator[str]:
+    """Yield what no program can do; `unknown` says that it has not the benchmark `{name}`."""
+    ranks, names = len(case.placement.ranks), {*known}
+    yield from (unknown.format(name=name) for name in case.benchmarks if name not in names)
     if not case.benchmarks:
         yield "no benchmark is asked for"
     if ranks < 2:
         yield f"the placement has {ranks} ranks; at least two are needed"
     if not case.sizes and any(n in CORE and CORE[n].sized for n in case.benchmarks):
         yield "no message size is asked for"
+
+
+def _problems(case: Case) -> Iterator[str]:
+    ranks = len(case.placement.ranks)
+    unknown = f"there is no benchmark `{{name}}`; known are: {', '.join(CORE)}"
+    yield from basic_problems(case, CORE, unknown)
     largest = max(case.sizes, default=0)
     for name, copies in (("alltoall", 2 * ranks), ("allgather", ranks + 1)):
         if name in case.benchmarks and largest * copies > MEMORY_LIMIT:

@@ -6,7 +6,6 @@ Members that came later have a default: images keep the program that was compile
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 import msgspec
 
@@ -150,31 +149,14 @@ def wrong_of(record: WrongLine) -> WrongBytes:
 def facts_of(record: RankLine) -> RankFacts:
     """Return a rank's facts; `cpu` is None when it began and ended on different processors."""
     stayed = record.cpu_start == record.cpu_end and record.cpu_start >= 0
-    return RankFacts(
-        rank=record.rank,
-        host=record.host,
-        cpus=_cpus(record.cpus),
-        cpu=record.cpu_start if stayed else None,
-        numa=record.numa if stayed and record.numa >= 0 else None,
-        membind=record.membind,
-        devices=record.devices,
-        libraries=record.libraries,
-        build_ids=record.build_ids,
-        preloads=record.preloads,
-        folders=record.folders,
-        shared=record.shared,
-        tx_bytes=_sent(record.net),
-        disturbance=record.disturbance,
-        interfaces=record.interfaces,
-        parts=record.parts,
-        memory=record.memory,
-        clock=record.clock,
-        halo=record.halo,
-    )
-
-
-def _sent(net: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
-    return {name: counters["tx"] for name, counters in net.items() if "tx" in counters}
+    alike = {*RankLine.__struct_fields__} & {*RankFacts.__struct_fields__}
+    return RankFacts(**{
+        **{name: getattr(record, name) for name in alike},
+        "cpus": _cpus(record.cpus),
+        "cpu": record.cpu_start if stayed else None,
+        "numa": record.numa if stayed and record.numa >= 0 else None,
+        "tx_bytes": {name: counts["tx"] for name, counts in record.net.items() if "tx" in counts},
+    })  # fmt: skip
 
 
 def _cpus(text: str) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stackproof.bench.programs.native import MAX_SAMPLES, read_lines
+from stackproof.bench.programs.native import MAX_SAMPLES, basic_problems, read_lines
 from stackproof.core.value import Value, replace
 from stackproof.results.case import Case
 from stackproof.results.measurement import Output
@@ -58,14 +58,8 @@ def _modes(case: Case) -> tuple[str, ...]:
 
 
 def _problems(case: Case) -> Iterator[str]:
-    ranks = len(case.placement.ranks)
-    for name in case.benchmarks:
-        if name not in SOLVER:
-            yield f"{NAME} has no benchmark `{name}`; it has: {', '.join(SOLVER)}"
-    if not case.benchmarks:
-        yield "no benchmark is asked for"
-    if ranks < 2:
-        yield f"the placement has {ranks} ranks; at least two are needed"
+    unknown = f"{NAME} has no benchmark `{{name}}`; it has: {', '.join(SOLVER)}"
+    yield from basic_problems(replace(case, sizes=(1,)), SOLVER, unknown)
     if not 1 <= case.samples <= MAX_SAMPLES:
         yield f"the number of samples must be between 1 and {MAX_SAMPLES}"
     if case.memory:
