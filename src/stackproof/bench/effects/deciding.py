@@ -18,12 +18,12 @@ from stackproof.bench.spec import BenchSpec
 from stackproof.compare import looks
 from stackproof.compare.effects.results import load_results
 from stackproof.compare.model import Cell, Panel, Verdict, Why
-from stackproof.core import limits, noun
+from stackproof.core import noun
 from stackproof.core.effects import files
 from stackproof.core.errors import StackproofError
 from stackproof.core.monitor import Event, Monitor
 from stackproof.core.value import Value, replace
-from stackproof.results.measurement import Measurement
+from stackproof.results.effects.record import load_launch
 from stackproof.results.model import LAUNCHES, Results
 
 BUDGET = "budget.json"
@@ -190,12 +190,9 @@ def _seconds(folder: Path, launches: Sequence[Launch] | None = None) -> dict[str
     found = {}
     for name in names:
         try:
-            one = noun.from_json(
-                Measurement, files.read_bounded(place / name, limits.RESULTS), file=name
-            )
+            found[name] = load_launch(place / name).seconds
         except StackproofError:
             continue  # `compare` says what is wrong with it
-        found[name] = one.seconds
     return found
 
 

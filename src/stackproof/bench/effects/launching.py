@@ -33,7 +33,7 @@ from stackproof.mpi import families, transports
 from stackproof.mpi.effects import fabric
 from stackproof.mpi.transports import Memory, Profile, Setup
 from stackproof.results.case import Case, Placement
-from stackproof.results.measurement import Measurement
+from stackproof.results.measurement import Check, Measurement, Output
 from stackproof.site.model import FabricType
 
 SRUN, MPIRUN = "srun", "mpirun"
@@ -63,22 +63,15 @@ def measure(
     """Make one launch and judge it; the link is given the arm's own rate while it runs."""
     started = now()
     done, command, patch = run_once(place, ready, case)
-    output = bench_programs.REGISTRY[case.program].parse(done.stdout, case)
-    facts, env = ready.deployment.mpi, patch.apply({})
+    env = patch.apply({})
+    output, checks = read_output(ready, case, done, env)
     measurement = Measurement(
         arm=launch.arm,
         block=launch.block,
         order=launch.order,
         case=case,
         output=output,
-        checks=launch_checks.judge(
-            output,
-            case,
-            mpi_family=facts.family,
-            mpi_version=facts.version,
-            completed=done,
-            loader=loader_of(ready, env),
-        ),
+        checks=checks,
         argv=command.argv,
         env=dict(sorted(env.items())),
         started=started,
@@ -89,13 +82,22 @@ def measure(
     return measurement, done
 
 
-def loader_of(ready: ReadyArm, env: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of the loader whose effect on the ranks must be seen.
-
-    A deployment may name more folders than its program needs, the arm's own `env` may not.
-    """
+def read_output(
+    ready: ReadyArm, case: Case, done: Completed, env: Mapping[str, str]
+) -> tuple[Output, tuple[Check, ...]]:
+    """Return what a launch printed, and its checks; `env` is the environment of its ranks."""
+    output = bench_programs.REGISTRY[case.program].parse(done.stdout, case)
+    facts = ready.deployment.mpi
+    # A deployment may name more folders than its program needs, the arm's own `env` may not.
     own = ready.arm.env.get("LD_LIBRARY_PATH", "")
-    return {"LD_PRELOAD": env.get("LD_PRELOAD", ""), "LD_LIBRARY_PATH": own}
+    return output, launch_checks.judge(
+        output,
+        case,
+        mpi_family=facts.family,
+        mpi_version=facts.version,
+        completed=done,
+        loader={"LD_PRELOAD": env.get("LD_PRELOAD", ""), "LD_LIBRARY_PATH": own},
+    )
 
 
 def run_once(

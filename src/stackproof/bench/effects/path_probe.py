@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from stackproof.bench import path_verdict, schedule
-from stackproof.bench import programs as bench_programs
 from stackproof.bench.effects import launching
 from stackproof.bench.effects.arms import Arms
 from stackproof.bench.effects.nodes import LaunchNodes
@@ -221,15 +220,7 @@ def _once(
     plain = replace(
         done, stdout=_plain(launcher, done.stdout), stderr=_plain(launcher, done.stderr)
     )
-    output = bench_programs.REGISTRY[case.program].parse(plain.stdout, case)
-    found = launch_checks.judge(
-        output,
-        case,
-        mpi_family=facts.family,
-        mpi_version=facts.version,
-        completed=plain,
-        loader=launching.loader_of(ready, patch.apply({})),
-    )
+    output, found = launching.read_output(ready, case, plain, patch.apply({}))
     probed = Probed(
         family=facts.family,
         case=case,

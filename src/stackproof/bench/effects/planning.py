@@ -162,10 +162,7 @@ def set_aside(
         if not done or len(done) == len(paths):
             continue
         here = placements[name].nodes
-        made = [
-            noun.from_json(Measurement, files.read_bounded(path, limits.RESULTS), file=str(path))
-            for path in done
-        ]
+        made = [record.load_launch(path) for path in done]
         if any(one.case.placement.nodes != here or _long_ago(one) for one in made):
             for path in done:
                 path.rename(free_name(folder / SET_ASIDE, path.name))

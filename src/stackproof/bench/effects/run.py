@@ -46,7 +46,7 @@ from stackproof.bench.spec import BenchSpec
 from stackproof.cluster.effects import up
 from stackproof.cluster.model import parse_rate
 from stackproof.compare import launch_checks
-from stackproof.core import limits, noun
+from stackproof.core import noun
 from stackproof.core.command import Completed
 from stackproof.core.effects import files, quiet
 from stackproof.core.effects.run import transcript
@@ -246,10 +246,7 @@ def pace_in(bench: Bench, launches: Sequence[Launch], folder: Path) -> Pace:
         path = folder / LAUNCHES / launch.file_name
         if path.exists():
             try:
-                known = noun.from_json(
-                    Measurement, files.read_bounded(path, limits.RESULTS), file=str(path)
-                )
-                taken[launch.order] = known.seconds
+                taken[launch.order] = records.load_launch(path).seconds
             except StackproofError:
                 unread.add(launch.order)
     counted = [one for one in launches if one.order not in unread]

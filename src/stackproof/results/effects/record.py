@@ -22,6 +22,11 @@ _OPENED = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _LINE = re.compile(r"(?P<sha256>[0-9a-f]{64})  (?P<path>.+)")
 
 
+def load_launch(path: Path) -> Measurement:
+    """Return the measurement in a launch file; raises as reading a file and a document does."""
+    return noun.from_json(Measurement, files.read_bounded(path, limits.RESULTS), file=str(path))
+
+
 class Record(Struct):
     """A results folder that is written, and its list of digests if it has one."""
 
