@@ -16,7 +16,6 @@ from slurmroom import Room, built_in
 pytestmark = pytest.mark.machine
 
 CLUSTER = "bench-mpirun"
-SOURCES = Path(__file__).parents[1] / "osustandin"
 NODES = 4
 MPICH = {"name": "mpich", "image": "mpich.squashfs", "launcher": "mpirun"}
 OPENMPI = {"name": "openmpi", "image": "openmpi.squashfs"}
@@ -87,27 +86,6 @@ def test_mpirun_in_an_allocation(room: Room, nodes: int) -> None:
             else "mounted by the launcher's helpers"
         )  # fmt: skip
     assert {len(one["output"]["ranks"]) for one in launches} == {2, 2 * nodes}
-
-
-def test_programs_from_sources_by_mpirun(room: Room) -> None:
-    """What is compiled in the allocation is started by Hydra and PRRTE on both nodes."""
-    osu = {"name": "OSU", "source": str(SOURCES), "benchmarks": ["latency"], "options": ["-i", "9"]}
-    spec = spec_of(room, "osu", programs=[osu], challengers=[OPENMPI],
-                   placements=["intra-node", "inter-node"])  # fmt: skip
-    words = [*salloc(room, 2, spec, "-o", room.folder / "osu", "--no-verdict")]
-    room.run(*words[:7], "--ntasks-per-node=2", *words[7:])
-    made = [one for one in room.launches("osu").values() if one["block"]]
-    assert {
-        (one["arm"], one["host_facts"]["launcher"], one["case"]["placement"]["name"])
-        for one in made
-    } == {
-        (arm, launcher, place)
-        for arm, launcher in (("mpich", "hydra"), ("openmpi", "prte"))
-        for place in ("intra-node", "inter-node")
-    }
-    for one in made:
-        assert "bad" not in {check["state"] for check in one["checks"]}, one["checks"]
-        assert one["output"]["series"]
 
 
 def test_every_launcher_tells_each_rank_its_own_gpu(room: Room) -> None:

@@ -182,28 +182,6 @@ def test_lost_lines_never_give_a_wrong_number(lost: set[int]) -> None:
     assert readings([line for at, line in enumerate(LINES) if at not in lost]) <= TRUTH
 
 
-@pytest.mark.parametrize("width", range(1, 12))
-def test_two_lines_lost_at_some_distance_never_give_a_wrong_number(width: int) -> None:
-    for first in range(len(LINES) - width):
-        lines = [line for at, line in enumerate(LINES) if at not in {first, first + width}]
-        assert readings(lines) <= TRUTH
-
-
-NOISE = ("8 cores", "srun: error: x", "", "# a remark", "            4", "1: 2 3.00 4.00", "0.50")
-
-
-@given(st.lists(st.tuples(st.integers(0, len(LINES)), st.sampled_from(NOISE)), max_size=8))
-def test_noise_in_between_never_gives_a_wrong_number(noise: list[tuple[int, str]]) -> None:
-    lines = list(LINES)
-    for place, text in sorted(noise, reverse=True):
-        lines.insert(place, text)
-    assert readings(lines) <= TRUTH
-
-
-def test_labels_of_ranks_do_not_hurt() -> None:
-    assert readings([f"0: {line}" for line in LINES]) == TRUTH
-
-
 @given(st.text())
 def test_any_text_is_read_without_an_error(text: str) -> None:
     assert readings([text]) == set()

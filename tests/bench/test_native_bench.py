@@ -25,7 +25,7 @@ from nativempis import (
     placement,
 )
 from need import need
-from stackproof.bench.programs import native
+from stackproof.bench.programs import imb, native
 from stackproof.compare.launch_checks import clock_check
 from stackproof.core.errors import Reason
 from stackproof.mpi import families
@@ -474,3 +474,34 @@ def test_help_and_version_need_no_launcher(mpi: Mpi) -> None:
     assert version.returncode == 0
     assert families.get(mpi.family).title.encode() in version.stdout
     assert VERSIONS[mpi.family].encode() in version.stdout
+
+
+@pytest.mark.parametrize("family", ["intel-mpi", "mpich"])
+def test_imb_runs_on_two_mpis_of_its_abi_and_is_read(family: str) -> None:
+    need("network")
+    intel = install("intel-mpi", *WHEELS["intel-mpi"])
+    prefix = intel if family == "intel-mpi" else install(family)
+    asked = case(
+        program="IMB-MPI1",
+        benchmarks=tuple(CORE),
+        sizes=(0, 3, 8, 4096),
+        validate=False,
+        timeout_s=60.0,
+    )
+    assert imb.BENCHMARK.problems(asked) == ()
+    argv = imb.BENCHMARK.argv(str(intel / "bin" / "IMB-MPI1"), asked)
+    done = subprocess.run(
+        [str(prefix / "bin" / "mpiexec"), "-n", "2", *argv],
+        env=environment_of(family, prefix),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    output = imb.BENCHMARK.parse(done.stdout, asked)
+    assert done.returncode == 0, done.stderr.decode(errors="replace")
+    assert output.complete, output.garbage
+    assert output.world_size == 2
+    found = {(s.benchmark, s.size) for s in output.series}
+    assert {("latency", 0), ("bandwidth", 3), ("allreduce", 8), ("barrier", 0)} <= found
+    assert output.skipped["allreduce 3"] == "granularity"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -78,3 +79,9 @@ def test_a_warm_up_alone_is_no_result(tmp_path: Path) -> None:
     assert caught.value.reason is Reason.NOTHING_RAN
     (tmp_path / "launches" / launches[-1].file_name).write_text("{}")
     planning.require_launches(launches, tmp_path)
+
+
+def test_a_machine_is_told_by_what_launches_must_have_in_common() -> None:
+    told = planning.machine()
+    assert set(told) == {"cpu", "kernel", "machine"}
+    assert told["kernel"].endswith(os.uname().release)

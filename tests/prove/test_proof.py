@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -66,88 +67,62 @@ def test_proven() -> None:
     assert len(reasons) == 3
 
 
+WORKS, STEPS, FAILS, UNKNOWN = (
+    InjectionVerdict.WORKS, InjectionVerdict.STEPS, InjectionVerdict.FAILS,
+    InjectionVerdict.UNKNOWN,
+)  # fmt: skip
+DEFECT = "a wrong prediction"
+
+
+def new(*args: Any, **more: Any) -> dict[str, ArmProof]:
+    return {INJECTED: arm(INJECTED, *args, **more)}
+
+
+def own(*args: Any, **more: Any) -> dict[str, ArmProof]:
+    return {OWN: arm(OWN, None, *args, **more)}
+
+
+def control(*args: Any, **more: Any) -> dict[str, ArmProof]:
+    return {WRONG: arm(WRONG, *args, **more)}
+
+
 @pytest.mark.parametrize(
-    ("changes", "answer", "defect"),
+    ("changes", "answer"),
     [
-        ({INJECTED: arm(INJECTED, InjectionVerdict.STEPS, *GOOD)}, ProofOutcome.PROVEN, False),
-        ({INJECTED: arm(INJECTED, InjectionVerdict.WORKS, *BAD, code=1)}, ProofOutcome.WRONG, True),
-        ({INJECTED: arm(INJECTED, InjectionVerdict.WORKS, *OLD)}, ProofOutcome.WRONG, True),
-        ({INJECTED: arm(INJECTED, InjectionVerdict.WORKS, code=None)}, ProofOutcome.UNKNOWN, False),
-        ({INJECTED: arm(INJECTED, InjectionVerdict.WORKS)}, ProofOutcome.WRONG, True),
-        (
-            {INJECTED: arm(INJECTED, InjectionVerdict.WORKS, *GOOD, wrong_bytes="byte 3 is wrong")},
-            ProofOutcome.WRONG,
-            True,
-        ),
-        ({OWN: arm(OWN, None, *GOOD, wrong_bytes="byte 3 is wrong")}, ProofOutcome.UNKNOWN, False),
-        ({INJECTED: arm(INJECTED, InjectionVerdict.FAILS, *GOOD)}, ProofOutcome.WRONG, True),
-        (
-            {INJECTED: arm(INJECTED, InjectionVerdict.FAILS, *BAD, code=1)},
-            ProofOutcome.WRONG,
-            False,
-        ),
-        ({INJECTED: arm(INJECTED, InjectionVerdict.UNKNOWN, *GOOD)}, ProofOutcome.UNKNOWN, False),
-        (
-            {INJECTED: arm(INJECTED, InjectionVerdict.UNKNOWN, *BAD, code=1)},
-            ProofOutcome.UNKNOWN,
-            False,
-        ),
-        ({OWN: arm(OWN, None, *BAD, code=1)}, ProofOutcome.UNKNOWN, False),
-        ({OWN: arm(OWN, None, *OLD)}, ProofOutcome.WRONG, True),
-        (
-            {
-                OWN: arm(OWN, None, *BAD, code=1),
-                INJECTED: arm(INJECTED, InjectionVerdict.WORKS, *BAD, code=1),
-            },
-            ProofOutcome.UNKNOWN,
-            False,
-        ),
-        ({WRONG: arm(WRONG, InjectionVerdict.FAILS, *GOOD)}, ProofOutcome.WRONG, True),
-        ({WRONG: arm(WRONG, InjectionVerdict.WORKS, *BAD, code=1)}, ProofOutcome.WRONG, True),
-        ({WRONG: arm(WRONG, InjectionVerdict.WORKS, *GOOD)}, ProofOutcome.UNKNOWN, False),
-        ({WRONG: None}, ProofOutcome.UNKNOWN, False),
+        (new(STEPS, *GOOD), ProofOutcome.PROVEN),
+        (new(WORKS, *BAD, code=1), DEFECT),
+        (new(WORKS, *OLD), DEFECT),
+        (new(WORKS, code=None), ProofOutcome.UNKNOWN),
+        (new(WORKS), DEFECT),
+        (new(WORKS, *GOOD, wrong_bytes="byte 3 is wrong"), DEFECT),
+        (own(*GOOD, wrong_bytes="byte 3 is wrong"), ProofOutcome.UNKNOWN),
+        (new(FAILS, *GOOD), DEFECT),
+        (new(FAILS, *BAD, code=1), ProofOutcome.WRONG),
+        (new(UNKNOWN, *GOOD), ProofOutcome.UNKNOWN),
+        (new(UNKNOWN, *BAD, code=1), ProofOutcome.UNKNOWN),
+        (own(*BAD, code=1), ProofOutcome.UNKNOWN),
+        (own(*OLD), DEFECT),
+        ({**own(*BAD, code=1), **new(WORKS, *BAD, code=1)}, ProofOutcome.UNKNOWN),
+        (control(FAILS, *GOOD), DEFECT),
+        (control(WORKS, *BAD, code=1), DEFECT),
+        (control(WORKS, *GOOD), ProofOutcome.UNKNOWN),
+        ({WRONG: None}, ProofOutcome.UNKNOWN),
         # Ranks that run, from all files that were predicted, without what was injected.
-        (
-            {INJECTED: arm(INJECTED, InjectionVerdict.WORKS, *GOOD, marks=FILES[1:])},
-            ProofOutcome.PROVEN,
-            False,
-        ),
-        (
-            {INJECTED: arm(INJECTED, InjectionVerdict.WORKS, *GOOD, marks=LATER)},
-            ProofOutcome.UNKNOWN,
-            False,
-        ),
-        (
-            {INJECTED: arm(INJECTED, InjectionVerdict.WORKS, *USED, marks=LATER)},
-            ProofOutcome.PROVEN,
-            False,
-        ),
-        (
-            {INJECTED: arm(INJECTED, InjectionVerdict.STEPS, *ONE, marks=LATER)},
-            ProofOutcome.UNKNOWN,
-            False,
-        ),
+        (new(WORKS, *GOOD, marks=FILES[1:]), ProofOutcome.PROVEN),
+        (new(WORKS, *GOOD, marks=LATER), ProofOutcome.UNKNOWN),
+        (new(WORKS, *USED, marks=LATER), ProofOutcome.PROVEN),
+        (new(STEPS, *ONE, marks=LATER), ProofOutcome.UNKNOWN),
         # Ranks that run and whose output does not say whether they are one job.
-        (
-            {INJECTED: arm(INJECTED, InjectionVerdict.WORKS, *GOOD, **SILENT)},
-            ProofOutcome.UNKNOWN,
-            False,
-        ),
-        ({OWN: arm(OWN, None, *GOOD, **SILENT)}, ProofOutcome.UNKNOWN, False),
-        (
-            {INJECTED: arm(INJECTED, InjectionVerdict.WORKS, *GOOD, expected=True, **SILENT)},
-            ProofOutcome.PROVEN,
-            False,
-        ),
+        (new(WORKS, *GOOD, **SILENT), ProofOutcome.UNKNOWN),
+        (own(*GOOD, **SILENT), ProofOutcome.UNKNOWN),
+        (new(WORKS, *GOOD, expected=True, **SILENT), ProofOutcome.PROVEN),
     ],
 )
-def test_every_outcome(
-    changes: Mapping[str, ArmProof | None], answer: ProofOutcome, defect: bool
-) -> None:
+def test_every_outcome(changes: Mapping[str, ArmProof | None], answer: ProofOutcome | str) -> None:
     arms = {name: one for name, one in {**RIGHT, **changes}.items() if one}
     found, reasons = prove_model.conclude(arms)
-    assert found is answer
-    assert any("WRONG PREDICTION" in reason for reason in reasons) is defect
+    assert found is (ProofOutcome.WRONG if answer is DEFECT else answer)
+    assert any("WRONG PREDICTION" in reason for reason in reasons) is (answer is DEFECT)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,9 @@ import pytest
 from stackproof.core import noun
 from stackproof.core.errors import StackproofError
 from stackproof.core.value import replace
+from stackproof.results.effects.record import Record, load_launch
 from stackproof.results.measurement import Disturbance, Measurement, RankClock
+from stackproof.results.model import LAUNCHES as LAUNCHES_FOLDER
 from stackproof.results.record import read_record
 from synthetic import INTER, Plan, simulate
 
@@ -89,3 +91,9 @@ def test_what_is_no_launch_is_refused_in_the_words_of_every_document(text):
 def test_keys_that_nobody_knows_are_left_out():
     content = changed(lambda data: data.update(later=1, SCHEMA="x")).encode()
     assert read_record(content, file="x.json") == LAUNCHES[0]
+
+
+def test_a_launch_is_kept_as_it_was_where_there_are_no_digests(tmp_path):
+    (tmp_path / LAUNCHES_FOLDER).mkdir()
+    Record(tmp_path, None).keep("one.json", LAUNCHES[0])
+    assert load_launch(tmp_path / LAUNCHES_FOLDER / "one.json") == LAUNCHES[0]
