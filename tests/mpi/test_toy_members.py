@@ -41,12 +41,8 @@ from stackproof.mpi.transports.kernel import AUTO
 
 transports.REGISTRY["pigeon"] = replace(AUTO, name="pigeon", title="pigeons")
 from stackproof.launch import launchers
-from stackproof.launch.launchers.of_mpis import Hydra
 
-class Horse(Hydra):
-    name = "horse"
-
-launchers.REGISTRY["horse"] = Horse()
+launchers.REGISTRY["horse"] = replace(launchers.get("hydra"), name="horse")
 """
 
 

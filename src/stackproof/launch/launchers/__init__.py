@@ -10,37 +10,14 @@ launcher's own binding is always off, so that no two arms of a comparison differ
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from stackproof.core import registry
-from stackproof.core.command import EnvPatch
-from stackproof.launch.launchers.of_mpis import Hydra, IntelHydra, Prte
-from stackproof.launch.launchers.of_schedulers import Flux, Pals, Srun
-from stackproof.launch.launchers.request import LaunchRequest
+from stackproof.launch.launchers import of_mpis, of_schedulers
+from stackproof.launch.launchers.request import Launcher, LaunchRequest
 
 __all__ = ["REGISTRY", "LaunchRequest", "Launcher", "get"]
 
-
-class Launcher(Protocol):
-    """One way to start the ranks of a job."""
-
-    @property
-    def name(self) -> str:
-        """Return the name in the registry."""
-
-    def argv(self, request: LaunchRequest) -> tuple[str, ...]:
-        """Return the command line that starts the job.
-
-        Rank r of the job runs on the node of rank r of the placement, pinned to its CPU. Raises
-        `StackproofError` (INVALID_VALUE, UNSUPPORTED) when that cannot be said to this launcher.
-        """
-
-    def environment(self, request: LaunchRequest) -> EnvPatch:
-        """Return the variables for the launcher: the request's and those that it needs itself."""
-
-
 REGISTRY: dict[str, Launcher] = {
-    launcher.name: launcher for launcher in (Hydra(), IntelHydra(), Prte(), Srun(), Flux(), Pals())
+    launcher.name: launcher for launcher in (*of_mpis.LAUNCHERS, *of_schedulers.LAUNCHERS)
 }
 
 

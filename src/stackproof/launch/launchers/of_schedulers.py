@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from stackproof.core.command import EnvPatch
 from stackproof.core.errors import Reason, StackproofError, fail
 from stackproof.core.value import Value
 from stackproof.launch.launchers import request as requests
-from stackproof.launch.launchers.request import LaunchRequest
+from stackproof.launch.launchers.request import Launcher, LaunchRequest
 from stackproof.mpi import families
 from stackproof.results.case import Placement
 
@@ -59,89 +58,59 @@ def _uniform(request: LaunchRequest, launcher: str, title: str, *, crowds: bool)
     )
 
 
-class Srun:
-    """Slurm's `srun`."""
-
-    name = "srun"
-
-    def argv(self, request: LaunchRequest) -> tuple[str, ...]:
-        """Return the command line; option names are those of srun(1)."""
-        job = _uniform(request, self.name, "srun", crowds=True)
-        binding = f"map_cpu:{','.join(job.cpus)}" if job.cpus else "none"
-        return (
-            "srun", *((f"--mpi={job.pmi}",) if job.pmi else ()),
-            f"--nodes={len(job.nodes)}", f"--ntasks={job.count}", f"--ntasks-per-node={job.each}",
-            f"--nodelist={','.join(job.nodes)}", f"--distribution={job.order}",
-            f"--cpu-bind={binding}", "--kill-on-bad-exit=1", "--export=ALL",
-            *(("--overcommit",) if request.oversubscribe else ()),
-            *(("--label",) if request.labelled else ()),
-            *((f"--image={request.mounts}",) if request.mounts else ()),
-            *request.options, *request.program,
-        )  # fmt: skip
-
-    def environment(self, request: LaunchRequest) -> EnvPatch:
-        """Return the request's variables, which `--export=ALL` takes to every rank."""
-        return EnvPatch(set=dict(request.environment))
+def _srun_argv(request: LaunchRequest) -> tuple[str, ...]:
+    """Return the command line; option names are those of srun(1)."""
+    job = _uniform(request, "srun", "srun", crowds=True)
+    binding = f"map_cpu:{','.join(job.cpus)}" if job.cpus else "none"
+    return (
+        "srun", *((f"--mpi={job.pmi}",) if job.pmi else ()),
+        f"--nodes={len(job.nodes)}", f"--ntasks={job.count}", f"--ntasks-per-node={job.each}",
+        f"--nodelist={','.join(job.nodes)}", f"--distribution={job.order}",
+        f"--cpu-bind={binding}", "--kill-on-bad-exit=1", "--export=ALL",
+        *(("--overcommit",) if request.oversubscribe else ()),
+        *(("--label",) if request.labelled else ()),
+        *((f"--image={request.mounts}",) if request.mounts else ()),
+        *request.options, *request.program,
+    )  # fmt: skip
 
 
-class Flux:
-    """`flux run`, inside an instance that has the nodes.
+def _flux_argv(request: LaunchRequest) -> tuple[str, ...]:
+    """Return the command line of `flux run`, inside an instance that has the nodes.
 
     Written after flux-run(1) and flux-shell-options(7) of flux-core, and the page of the plug-in
-    mpibind (LLNL), whose option shells without it pass over.
+    mpibind (LLNL), whose option shells without it pass over. GPUs are left to the ranks' own
+    variables. Nodes are asked for as a whole, as Flux gives a task one core and no GPU otherwise.
     """
-
-    name = "flux"
-
-    def argv(self, request: LaunchRequest) -> tuple[str, ...]:
-        """Return the command line.
-
-        GPUs are left to the ranks' own variables. Nodes are asked for as a whole, since Flux gives
-        a task one core and no GPU otherwise.
-        """
-        job = _uniform(request, self.name, "flux", crowds=False)
-        return (
-            "flux", "run", f"--nodes={len(job.nodes)}", f"--ntasks={job.count}",
-            "--exclusive", f"--requires=hosts:{','.join(job.nodes)}",
-            *(("--taskmap=cyclic",) if job.turns else ()),
-            *(("-o", f"pmi={job.pmi}") if job.pmi else ()),
-            "-o", f"cpu-affinity={'map:' + ';'.join(job.cpus) if job.cpus else 'off'}",
-            "-o", "gpu-affinity=off", "-o", "mpibind=off", "-o", "exit-on-error",
-            *(("--label-io",) if request.labelled else ()),
-            *request.program,
-        )  # fmt: skip
-
-    def environment(self, request: LaunchRequest) -> EnvPatch:
-        """Return the request's variables, which `flux run` takes along as they are."""
-        return EnvPatch(set=dict(request.environment))
+    job = _uniform(request, "flux", "flux", crowds=False)
+    return (
+        "flux", "run", f"--nodes={len(job.nodes)}", f"--ntasks={job.count}",
+        "--exclusive", f"--requires=hosts:{','.join(job.nodes)}",
+        *(("--taskmap=cyclic",) if job.turns else ()),
+        *(("-o", f"pmi={job.pmi}") if job.pmi else ()),
+        "-o", f"cpu-affinity={'map:' + ';'.join(job.cpus) if job.cpus else 'off'}",
+        "-o", "gpu-affinity=off", "-o", "mpibind=off", "-o", "exit-on-error",
+        *(("--label-io",) if request.labelled else ()),
+        *request.program,
+    )  # fmt: skip
 
 
-class Pals:
-    """`mpiexec` of the Parallel Application Launch Service, inside a job of PBS.
+def _pals_argv(request: LaunchRequest) -> tuple[str, ...]:
+    """Return the command line of PALS's `mpiexec`, inside a job of PBS.
 
-    Written after the user guides of ALCF (Polaris, Aurora).
+    Written after the user guides of ALCF (Polaris, Aurora). `--hosts` names the nodes, which get
+    ranks in blocks.
     """
-
-    name = "pals"
-
-    def argv(self, request: LaunchRequest) -> tuple[str, ...]:
-        """Return the command line: `--hosts` names the nodes, which get ranks in blocks."""
-        job = _uniform(request, self.name, "PALS", crowds=False)
-        if job.turns:
-            why = "its ranks are dealt to the nodes in turns"
-            raise _unsupported(request.placement, "PALS", why)
-        return (
-            "mpiexec", *((f"--pmi={job.pmi}",) if job.pmi else ()), "--envall",
-            *(("-l",) if request.labelled else ()),
-            "-n", str(job.count), "--ppn", str(job.each), "--hosts", ",".join(job.nodes),
-            "--cpu-bind", f"list:{':'.join(job.cpus)}" if job.cpus else "none",
-            *request.program,
-        )  # fmt: skip
-
-    def environment(self, request: LaunchRequest) -> EnvPatch:
-        """Return the request's variables, which `--envall` takes to every rank."""
-        extra = {"PALS_CPU_BIND": "none"} if request.pinned else {}
-        return EnvPatch(set={**request.environment, **extra})
+    job = _uniform(request, "pals", "PALS", crowds=False)
+    if job.turns:
+        why = "its ranks are dealt to the nodes in turns"
+        raise _unsupported(request.placement, "PALS", why)
+    return (
+        "mpiexec", *((f"--pmi={job.pmi}",) if job.pmi else ()), "--envall",
+        *(("-l",) if request.labelled else ()),
+        "-n", str(job.count), "--ppn", str(job.each), "--hosts", ",".join(job.nodes),
+        "--cpu-bind", f"list:{':'.join(job.cpus)}" if job.cpus else "none",
+        *request.program,
+    )  # fmt: skip
 
 
 def _order(placement: Placement, title: str) -> str:
@@ -177,3 +146,14 @@ def _unsupported(placement: Placement, title: str, why: str) -> StackproofError:
         f"{title} cannot start the placement `{placement.name}`: {why}",
         hint="use the MPI's own launcher inside the allocation for this placement",
     )
+
+
+LAUNCHERS = (
+    Launcher(name="srun", argv=_srun_argv),
+    Launcher(name="flux", argv=_flux_argv),
+    Launcher(
+        name="pals",
+        argv=_pals_argv,
+        variables=lambda request: {"PALS_CPU_BIND": "none"} if request.pinned else {},
+    ),
+)

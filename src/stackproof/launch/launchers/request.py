@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import groupby
 
 from msgspec import field
 
+from stackproof.core.command import EnvPatch
 from stackproof.core.errors import Problem, Reason, StackproofError
 from stackproof.core.value import Value
 from stackproof.results.case import Placement, Rank
@@ -61,6 +62,23 @@ class LaunchRequest(Value):
     mounts: str = ""
     pinned: bool = False
     options: tuple[str, ...] = ()
+
+
+class Launcher(Value):
+    """One way to start the ranks of a job.
+
+    `argv` returns the command line: rank r of the job runs on the node of rank r of the placement,
+    pinned to its CPU. It raises `StackproofError` (INVALID_VALUE, UNSUPPORTED) when that cannot be
+    said to this launcher. `variables` are those that the launcher needs itself.
+    """
+
+    name: str
+    argv: Callable[[LaunchRequest], tuple[str, ...]]
+    variables: Callable[[LaunchRequest], dict[str, str]] = lambda _: {}
+
+    def environment(self, request: LaunchRequest) -> EnvPatch:
+        """Return the variables for the launcher, which takes the request's to every rank."""
+        return EnvPatch(set={**request.environment, **self.variables(request)})
 
 
 class Segment(Value):
