@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -145,6 +146,39 @@ def write_spec(folder: Path, name: str, **changes: object) -> str:
     }
     (folder / f"{name}.yaml").write_text(json.dumps(spec))
     return f"{name}.yaml"
+
+
+SHORT = {
+    "null-arm": False, "placements": ["intra-node"], "launches": 1, "benchmarks": ["latency"],
+    "sizes": [8, 65536], "samples": 3, "seconds-per-size": 0.003, "timeout": 30,
+}  # fmt: skip
+"""What two ranks of each arm are measured by where that they run is what is asked."""
+
+
+def measured(folder: Path, **changes: object) -> Path:
+    """Measure a short specification with changes; return the folder of its results."""
+    (folder / "spec.yaml").write_text(json.dumps({**SHORT, **changes}))
+    stackproof("bench", "spec.yaml", "-o", "out", "--no-verdict", cwd=folder)
+    return folder / "out"
+
+
+def launched(results: Path) -> Iterator[dict[str, Any]]:
+    """Yield the launches of a results folder that count; no check of these is bad."""
+    for path in sorted((results / "launches").glob("?????-*.json")):
+        if "-failed" in path.name:  # made again: a machine under load is slow
+            continue
+        launch = json.loads(path.read_text())
+        assert all(check["state"] != "bad" for check in launch["checks"]), launch["checks"]
+        yield launch
+
+
+def mapped(results: Path, word: str = "/libmpi.so") -> dict[str, set[str]]:
+    """Return the libraries that ranks of each arm had loaded, by their own word."""
+    found: dict[str, set[str]] = {}
+    for launch in launched(results):
+        names = {one for rank in launch["output"]["ranks"] for one in rank["libraries"]}
+        found.setdefault(launch["arm"], set()).update(name for name in names if word in name)
+    return found
 
 
 def verdicts(comparison: dict[str, object], arm: str) -> dict[tuple[str, str, int], str]:

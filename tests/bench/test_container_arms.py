@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from benchroom import ROOT, stackproof
+from benchroom import ROOT, SHORT, launched, measured, stackproof
 from containerlab import Store, root_with, store
 from mpitrees import Trees
 from need import need
@@ -30,8 +30,6 @@ from stackproof.results.case import Case, Placement, Rank
 
 pytestmark = pytest.mark.machine
 CSRC = ROOT / "tests" / "csrc"
-ONE = {"placements": ["intra-node"], "launches": 1, "null-arm": False, "sizes": [8, 4096],
-       "samples": 3, "seconds-per-size": 0.003, "timeout": 30}  # fmt: skip
 
 
 class Lab(Value, kw_only=False):
@@ -79,21 +77,6 @@ def lab(trees: Trees, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]
         yield made
 
 
-def launches(folder: Path) -> Iterator[dict]:
-    for path in sorted((folder / "launches").glob("?????-*.json")):
-        if "-failed" in path.name:  # made again: a machine under load is slow
-            continue
-        launch = json.loads(path.read_text())
-        assert all(check["state"] != "bad" for check in launch["checks"]), launch["checks"]
-        yield launch
-
-
-def bench(folder: Path, **more: object) -> Path:
-    (folder / "spec.yaml").write_text(json.dumps({**ONE, **more}))
-    stackproof("bench", "spec.yaml", "-o", "out", "--no-verdict", cwd=folder)
-    return folder / "out"
-
-
 def test_a_container_gets_of_a_busy_cpu_what_its_rank_would(lab: Lab) -> None:
     """Its control group has not to share with those of other containers."""
     own = container_rank.beside(Path("/proc/self/cgroup").read_text())
@@ -130,11 +113,10 @@ def test_osu_and_imb_are_carried_in(lab: Lab, trees: Trees, tmp_path: Path) -> N
     )
     assert below.found["library"].startswith(f"{intel}/lib/libmpi.so")
     assert {*below.deployment.programs} == {"stackproof-bench", "IMB-MPI1"}
-    out = bench(
+    out = measured(
         tmp_path,
         baseline={"name": "host", "prefix": intel},
         challengers=[{"name": "own", **lab.entry, "host-mpi": intel}],
-        benchmarks=["latency"],
         validate=False,
         programs=[
             "stackproof-bench",
@@ -143,7 +125,7 @@ def test_osu_and_imb_are_carried_in(lab: Lab, trees: Trees, tmp_path: Path) -> N
         ],
     )
     found: dict[tuple[str, str], set[str]] = {}
-    for launch in launches(out):
+    for launch in launched(out):
         ranks = launch["output"]["ranks"]
         names = {name for rank in ranks for name in rank["libraries"] if "/libmpi" in name}
         found.setdefault((launch["arm"], launch["case"]["program"]), set()).update(names)
@@ -168,20 +150,19 @@ def test_buffers_on_a_gpu_in_a_container(lab: Lab, tmp_path: Path) -> None:
     ready = container_arm.of_container(lab.arm, ())
     assert ready.hidden(["libcuda.so.1"])
     (tmp_path / "none.yaml").write_text(
-        json.dumps({**ONE, "baseline": lab.entry, "memory": "cuda", "benchmarks": ["latency"]})
+        json.dumps({**SHORT, "baseline": lab.entry, "memory": "cuda"})
     )
     done = stackproof("bench", "none.yaml", "-o", "none", cwd=tmp_path, ok=(4, 7))
     assert "no-gpu" in done.stderr
     assert "--device=nvidia.com/gpu=all" in done.stderr
     given = [f"--volume={driver}:/usr/lib/libcuda.so.1:ro", f"--volume={aware}:{aware}:ro"]
     env = {**lab.store.env, "LD_PRELOAD": str(aware)}
-    out = bench(
+    out = measured(
         tmp_path,
         baseline={**lab.entry, "name": "gpu", "options": given, "env": env},
         memory=["host", "cuda"],
-        benchmarks=["latency"],
     )
-    (timed,) = (one for one in launches(out) if one["block"] == 1)
+    (timed,) = (one for one in launched(out) if one["block"] == 1)
     kinds = [rank["memory"]["kind"] for rank in timed["output"]["ranks"]]
     assert kinds == ["host", "cuda"]
 

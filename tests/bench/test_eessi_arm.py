@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import eessitree
-from benchroom import ROOT, stackproof
+from benchroom import ROOT, launched, mapped, measured, stackproof
 from eessitree import CPU, MODULE, NEWER, VERSION, EessiTree
 from mpitrees import Trees
 from need import need
@@ -155,26 +154,15 @@ def test_with_and_without_an_injection(
     subprocess.run(argv, check=True, timeout=600, env=compilers.env.apply(os.environ))
     eessitree.write(tree.software / "modules/all/OSU/7.4.lua", f'prepend_path("PATH", "{osu}")\n')
     both = {**tree.entry, "load": [MODULE, "OSU/7.4"]}
-    spec = {
-        "baseline": {"name": "own", **both, "inject": "none"},
-        "challengers": [{"name": "injected", **both, "inject": "host_injections"}],
-        "programs": ["stackproof-bench", {"name": "OSU", "options": ["-i", "5"]}],
-        "null-arm": False, "placements": ["intra-node"], "launches": 1, "benchmarks": ["latency"],
-        "sizes": [8, 65536], "samples": 5, "seconds-per-size": 0.003, "timeout": 30,
-    }  # fmt: skip
-    (tmp_path / "eessi.yaml").write_text(json.dumps(spec))
-    stackproof("bench", "eessi.yaml", "-o", "out", "--no-verdict", cwd=tmp_path)
-    mapped: dict[str, set[str]] = {}
-    programs = set()
-    for path in (tmp_path / "out" / "launches").glob("*.json"):
-        launch = json.loads(path.read_text())
-        assert all(check["state"] != "bad" for check in launch["checks"]), launch["checks"]
-        programs.add((launch["arm"], launch["case"]["program"]))
-        for rank in launch["output"]["ranks"]:
-            mapped.setdefault(launch["arm"], set()).update(
-                os.path.realpath(one) for one in rank["libraries"] if "/libmpi.so" in one
-            )
-    assert mapped == {
+    out = measured(
+        tmp_path,
+        baseline={"name": "own", **both, "inject": "none"},
+        challengers=[{"name": "injected", **both, "inject": "host_injections"}],
+        programs=["stackproof-bench", {"name": "OSU", "options": ["-i", "5"]}],
+    )
+    libraries = {arm: {*map(os.path.realpath, names)} for arm, names in mapped(out).items()}
+    programs = {(launch["arm"], launch["case"]["program"]) for launch in launched(out)}
+    assert libraries == {
         "own": {f"{tree.mpi}/lib/libmpi.so.40"},
         "injected": {os.path.realpath(f"{place}/lib/libmpi.so.40")},
     }
@@ -192,19 +180,9 @@ def test_the_toolchains_2023a_and_2023b(tree: EessiTree, arm: Arm, tmp_path: Pat
         assert eessitree.mark(load.rpartition("-")[2]) in notes
     own = {name: {**tree.entry, "load": [load], "inject": "none", "name": name}
            for name, load in (("2023a", MODULE), ("2023b", NEWER))}  # fmt: skip
-    spec = {
-        "baseline": own["2023a"], "challengers": [own["2023b"]], "null-arm": False,
-        "placements": ["intra-node"], "launches": 1, "benchmarks": ["latency"], "sizes": [8],
-        "samples": 5, "seconds-per-size": 0.003, "timeout": 30,
-    }  # fmt: skip
-    (tmp_path / "both.yaml").write_text(json.dumps(spec))
-    stackproof("bench", "both.yaml", "-o", "out", "--no-verdict", cwd=tmp_path)
-    for path in (tmp_path / "out" / "launches").glob("*.json"):
-        launch = json.loads(path.read_text())
-        assert all(check["state"] != "bad" for check in launch["checks"]), launch["checks"]
-        load = own[launch["arm"]]["load"][0]
-        for rank in launch["output"]["ranks"]:
-            mpi = [file for file in rank["libraries"] if "/libmpi.so" in file]
-            assert mpi
-            assert all(f"/{load}/" in file for file in mpi)
-    assert len(list((tmp_path / "out" / "launches").glob("*.json"))) == 4
+    out = measured(tmp_path, baseline=own["2023a"], challengers=[own["2023b"]])
+    for arm, names in mapped(out).items():
+        load = own[arm]["load"][0]
+        assert names
+        assert all(f"/{load}/" in name for name in names)
+    assert len([*launched(out)]) == 4

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import debianroot
-from benchroom import stackproof
+from benchroom import mapped, measured
 from containerlab import Store, root_with, store
 from mpitrees import Trees
 from need import installed_mpi, need
@@ -22,24 +22,10 @@ pytestmark = pytest.mark.machine
 DEBIANS = "/usr/lib/x86_64-linux-gnu/libmpi.so.40"
 
 
-def measured(room: Path, /, **arms: dict[str, object]) -> dict[str, str]:
+def mpis_of(room: Path, /, **arms: dict[str, object]) -> dict[str, str]:
     """Run two ranks of each arm, 64 KiB among the messages, and return the MPI that they had."""
     first, *others = ({"name": name, **entry} for name, entry in arms.items())
-    spec = {
-        "baseline": first, "challengers": others, "null-arm": False, "placements": ["intra-node"],
-        "benchmarks": ["latency"], "sizes": [8, 65536], "launches": 1, "samples": 3,
-        "seconds-per-size": 0.003, "timeout": 30,
-    }  # fmt: skip
-    (room / "spec.yaml").write_text(json.dumps(spec))
-    stackproof("bench", "spec.yaml", "-o", "out", "--no-verdict", cwd=room)
-    found: dict[str, set[str]] = {}
-    for path in sorted((room / "out" / "launches").glob("*.json")):
-        launch = json.loads(path.read_text())
-        assert all(check["state"] != "bad" for check in launch["checks"]), launch["checks"]
-        ranks = launch["output"]["ranks"]
-        assert len(ranks) == 2
-        files = (file for rank in ranks for file in rank["libraries"] if "/libmpi.so" in file)
-        found.setdefault(launch["arm"], set()).update(files)
+    found = mapped(measured(room, baseline=first, challengers=others))
     assert {*found} == {*arms}
     assert all(len(one) == 1 for one in found.values()), found
     return {name: one.pop() for name, one in found.items()}
@@ -67,7 +53,7 @@ def test_a_distribution_s_open_mpi(debian: tuple[Store, str], trees: Trees, tmp_
     kept, image = debian
     entry = {"container": image, "env": kept.env, "host-mpi": str(trees["openmpi"].prefix)}
     older = {**entry, "host-mpi": installed_mpi("openmpi")}
-    got = measured(tmp_path, own=entry, older=older, hybrid={**entry, "bind": "hybrid"})
+    got = mpis_of(tmp_path, own=entry, older=older, hybrid={**entry, "bind": "hybrid"})
     assert got["own"].startswith(DEBIANS)
     assert got["older"] == got["own"]
     assert got["hybrid"] == f"{trees['openmpi'].prefix}/lib/libmpi.so.40"
@@ -97,7 +83,7 @@ def test_apptainer_starts_ranks(trees: Trees, tmp_path: Path) -> None:
     for words in (["apptainer", "build", sif, root], ["mksquashfs", root, squashfs, "-quiet"]):
         subprocess.run(words, check=True, timeout=600, capture_output=True)
     entry = {"runtime": "apptainer", "host-mpi": str(mpich), **STARTED}
-    got = measured(
+    got = mpis_of(
         tmp_path,
         folder={**entry, "container": str(root)},
         sif={**entry, "container": str(sif)},
@@ -117,7 +103,7 @@ def test_singularity_starts_ranks(trees: Trees, tmp_path: Path) -> None:
         env = {"MPIR_CVAR_CH4_CMA_ENABLE": "0"} if name == "mpich" else {}
         arms[name] = {"container": str(root), "runtime": "singularity", "host-mpi": str(prefix),
                       "env": env, **STARTED}  # fmt: skip
-    got = measured(tmp_path, **arms, hybrid={**arms["openmpi"], "bind": "hybrid"})
+    got = mpis_of(tmp_path, **arms, hybrid={**arms["openmpi"], "bind": "hybrid"})
     assert got == {
         "openmpi": "/opt/mpi/lib/libmpi.so.40",
         "mpich": "/opt/mpi/lib/libmpi.so.12",

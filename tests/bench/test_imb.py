@@ -136,15 +136,6 @@ def test_without_a_version_nothing_is_believed() -> None:
     assert not output.complete
 
 
-@pytest.mark.parametrize("label", ["0: ", " 0: ", "[0] ", "[1,0]<stdout>: "])
-def test_labels_of_a_launcher_are_taken_off(label: str) -> None:
-    assert parse("".join(label + line for line in LINES)) == COMPLETE
-
-
-def test_carriage_returns_do_no_harm() -> None:
-    assert parse(TEXT.replace("\n", "\r\n")) == COMPLETE
-
-
 @pytest.mark.parametrize(
     "remark",
     [
@@ -206,34 +197,6 @@ def test_no_loss_of_neighbouring_lines_makes_a_wrong_number() -> None:
     joined = LINES[:first] + LINES[first + 12 :]
     assert [line.split()[0] for line in joined[first - 3 : first + 3]] == list(map(str, SIZES))
     assert not [s for s in parse("".join(joined)).series if s.benchmark == "bandwidth"]
-
-
-@given(st.sets(st.integers(0, len(LINES) - 1), min_size=1, max_size=60))
-def test_lost_lines_make_no_number(lost: set[int]) -> None:
-    output = parse("".join(line for i, line in enumerate(LINES) if i not in lost))
-    assert set(output.series) <= TRUTH
-    if output.complete:
-        assert output.series == COMPLETE.series
-
-
-@given(st.integers(0, len(TEXT)))
-def test_a_cut_output_is_a_beginning(length: int) -> None:
-    output = parse(TEXT[:length])
-    assert set(output.series) <= TRUTH
-    assert output.complete == (length >= TEXT.index("MPI_Finalize") + len("MPI_Finalize"))
-
-
-@given(st.integers(0, len(TEXT) - 1), st.integers(1, 30))
-def test_lost_characters_make_no_number(at: int, count: int) -> None:
-    output = parse(TEXT[:at] + TEXT[at + count :])
-    assert set(output.series) <= TRUTH
-
-
-@pytest.mark.battery
-@given(st.integers(0, len(TEXT) - 1), st.text(min_size=1, max_size=20))
-def test_noise_in_the_middle_of_a_line_makes_no_number(at: int, noise: str) -> None:
-    output = BENCH.parse((TEXT[:at] + noise + TEXT[at:]).encode(errors="replace"), CASE)
-    assert set(output.series) <= TRUTH
 
 
 @given(st.lists(st.sampled_from(LINES), max_size=80))

@@ -166,18 +166,6 @@ def test_labels_of_a_launcher_are_no_garbage() -> None:
     assert len(output.series) == len(SIZES)
 
 
-@pytest.mark.parametrize(
-    "label", ["0: ", "0:", " 0: ", "10: ", "[0] ", "[1,0]<stdout>: ", "[1,0]<stdout>:"]
-)
-def test_every_known_label_is_taken_off(label: str) -> None:
-    labelled = b"".join(label.encode() + line for line in LINES)
-    assert BENCH.parse(labelled, CASE) == BENCH.parse(WHOLE, CASE)
-
-
-def test_carriage_returns_of_a_terminal_do_no_harm() -> None:
-    assert BENCH.parse(WHOLE.replace(b"\n", b"\r\n"), CASE) == BENCH.parse(WHOLE, CASE)
-
-
 def test_noise_beside_a_record_is_kept_apart() -> None:
     noisy = [b"warning: slow" + line for line in LINES]
     noisy[3] = noisy[3].rstrip(b"\n") + b" [1700000000] trailing\n"
@@ -200,34 +188,6 @@ def test_a_torn_record_before_a_whole_one_takes_nothing_with_it() -> None:
     assert len(output.series) == len(TRUTH) - 1
     assert set(output.series) < TRUTH
     assert not output.complete
-
-
-@given(st.sets(st.integers(0, len(LINES) - 1), min_size=1))
-def test_lost_lines_are_noticed(lost: set[int]) -> None:
-    output = BENCH.parse(b"".join(line for i, line in enumerate(LINES) if i not in lost), CASE)
-    assert set(output.series) <= TRUTH
-    assert not output.complete
-
-
-@given(st.integers(0, len(WHOLE)))
-def test_a_cut_output_is_a_beginning(length: int) -> None:
-    output = BENCH.parse(WHOLE[:length], CASE)
-    assert set(output.series) <= TRUTH
-    assert output.complete == (length >= len(WHOLE) - 1)
-
-
-@given(st.integers(0, len(WHOLE) - 1), st.binary(min_size=1, max_size=12))
-def test_noise_in_the_middle_of_a_line_makes_no_number(at: int, noise_bytes: bytes) -> None:
-    output = BENCH.parse(WHOLE[:at] + noise_bytes + WHOLE[at:], CASE)
-    assert set(output.series) <= TRUTH
-    if output.complete:
-        assert set(output.series) == TRUTH
-
-
-@given(st.integers(0, len(WHOLE) - 1), st.integers(1, 40))
-def test_lost_characters_make_no_number(at: int, count: int) -> None:
-    output = BENCH.parse(WHOLE[:at] + WHOLE[at + count :], CASE)
-    assert set(output.series) <= TRUTH
 
 
 @given(st.integers(0, len(WHOLE) - 1), st.integers(1, 255))

@@ -152,6 +152,41 @@ def test_no_bytes_raise(program: Benchmark, noise: bytes) -> None:
 
 @each_program
 @given(data=st.data())
+def test_damage_makes_no_number(program: Benchmark, data: st.DataObject) -> None:
+    """Lines are lost, the output is cut, characters are lost, or others come in between."""
+    whole, case = good(program), case_of(program)
+    truth = set(program.parse(whole, case).series)
+    lines = whole.splitlines(keepends=True)
+    lost = data.draw(st.sets(st.integers(0, len(lines) - 1), min_size=1, max_size=60))
+    at, count = data.draw(st.integers(0, len(whole) - 1)), data.draw(st.integers(1, 40))
+    noise = data.draw(st.binary(min_size=1, max_size=12))
+    word = data.draw(st.text(min_size=1, max_size=20)).encode(errors="replace")
+    kept = b"".join(line for number, line in enumerate(lines) if number not in lost)
+    damaged = (
+        kept, whole[:at], whole[:at] + whole[at + count :], whole[:at] + noise + whole[at:],
+        whole[:at] + word + whole[at:],
+    )  # fmt: skip
+    for output in (program.parse(text, case) for text in damaged):
+        assert set(output.series) <= truth
+        assert not output.complete or set(output.series) == truth
+    numbered = program.name != "IMB-MPI1"  # each line carries its number
+    assert not (numbered and program.parse(kept, case).complete)
+
+
+@each_program
+@pytest.mark.parametrize(
+    "label", ["", "0: ", "0:", " 0: ", "10: ", "[0] ", "[1,0]<stdout>: ", "[1,0]<stdout>:"]
+)
+def test_labels_and_carriage_returns_do_no_harm(program: Benchmark, label: str) -> None:
+    if program.name == "IMB-MPI1" and label.endswith(":"):
+        label += " "  # its rows begin with a blank, which would belong to the label
+    whole, case = good(program), case_of(program)
+    labelled = b"".join(label.encode() + line + b"\r\n" for line in whole.splitlines())
+    assert program.parse(labelled, case) == program.parse(whole, case)
+
+
+@each_program
+@given(data=st.data())
 def test_noise_between_lines_changes_no_number(program: Benchmark, data: st.DataObject) -> None:
     lines = good(program).splitlines(keepends=True)
     at = data.draw(st.integers(0, len(lines)))

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from benchroom import SHORT, launched
 from mpitrees import Trees
 from need import need
 from stackproof.core.errors import Reason, StackproofError
@@ -99,12 +100,8 @@ def told(tools: Path, scheduler: str) -> dict[str, str]:
 def test_a_bench_inside_a_job(
     tools: Path, trees: Trees, tmp_path: Path, scheduler: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spec = {
-        "baseline": {"name": "host", "prefix": str(trees["mpich"].prefix), "env": {"MARK": "yes"}},
-        "on": "allocation", "placements": ["intra-node"], "launches": 1, "null-arm": False,
-        "benchmarks": ["latency"], "sizes": [8], "samples": 3, "seconds-per-size": 0.003,
-        "timeout": 60,
-    }  # fmt: skip
+    host = {"name": "host", "prefix": str(trees["mpich"].prefix), "env": {"MARK": "yes"}}
+    spec = {**SHORT, "baseline": host, "on": "allocation"}
     (tmp_path / "spec.yaml").write_text(json.dumps(spec))
     env = told(tools, scheduler)
 
@@ -116,12 +113,7 @@ def test_a_bench_inside_a_job(
 
     done = bench("-o", "out", "--no-verdict")
     assert done.returncode == 0, done.stderr
-    (timed,) = (
-        launch
-        for path in (tmp_path / "out" / "launches").glob("*.json")
-        if (launch := json.loads(path.read_text()))["block"] == 1
-    )
-    assert all(check["state"] != "bad" for check in timed["checks"]), timed["checks"]
+    (timed,) = (one for one in launched(tmp_path / "out") if one["block"] == 1)
     assert timed["argv"][0] == str(tools / ("flux" if scheduler == "flux" else "mpiexec"))
     assert timed["host_facts"]["launcher"] == scheduler
     assert timed["host_facts"]["job"] in {"f1", "7.pbs"}
@@ -144,10 +136,8 @@ def test_tasks_mount_images_and_bind_memory(
     tools: Path, bench_folder: Path, tmp_path: Path
 ) -> None:
     spec = {
-        "baseline": {"name": "image", "image": str(bench_folder / "mpich.squashfs")},
+        **SHORT, "baseline": {"name": "image", "image": str(bench_folder / "mpich.squashfs")},
         "on": "allocation", "placements": [{"shape": "1x2", "by": "core", "membind": True}],
-        "launches": 1, "null-arm": False, "benchmarks": ["latency"], "sizes": [8], "samples": 3,
-        "seconds-per-size": 0.003, "timeout": 60,
     }  # fmt: skip
     (tmp_path / "spec.yaml").write_text(json.dumps(spec))
     done = subprocess.run(
@@ -155,9 +145,7 @@ def test_tasks_mount_images_and_bind_memory(
         cwd=tmp_path, env=told(tools, "flux"), capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    files = (tmp_path / "out" / "launches").glob("*.json")
-    (timed,) = (one for path in files if (one := json.loads(path.read_text()))["block"] == 1)
-    assert all(check["state"] != "bad" for check in timed["checks"]), timed["checks"]
+    (timed,) = (one for one in launched(tmp_path / "out") if one["block"] == 1)
     assert timed["case"]["placement"]["name"] == "1x2-by-core-membind"
     assert timed["host_facts"]["image"] == "mounted by the tasks"
     asked = [rank["numa"] for rank in timed["case"]["placement"]["ranks"]]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from benchroom import CLUSTER, stackproof
+from benchroom import CLUSTER, mapped, stackproof
 from clusters import wait_until
 from containerlab import Store, root_with, store
 from mpitrees import Trees
@@ -97,15 +97,7 @@ def results(folder: Path) -> dict[str, object]:
 
 
 def libraries(folder: Path, arm: str, word: str = "/libmpi") -> set[str]:
-    """Return the libraries, those of MPI, that ranks of an arm had loaded, by their own word."""
-    found = set()
-    for path in (folder / "launches").glob("*.json"):
-        launch = json.loads(path.read_text())
-        if launch["arm"] == arm:
-            assert all(check["state"] != "bad" for check in launch["checks"]), launch["checks"]
-            for rank in launch["output"]["ranks"]:
-                found |= {name for name in rank["libraries"] if word in name}
-    return found
+    return mapped(folder, word)[arm]
 
 
 def told(folder: Path) -> None:
