@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import ParamSpec
 
 import pytest
 
 from stackproof.core.errors import Reason, StackproofError
+
+P = ParamSpec("P")
 
 
 @contextlib.contextmanager
@@ -18,3 +21,10 @@ def refused(reason: Reason, *words: str) -> Iterator[pytest.ExceptionInfo[Stackp
     assert caught.value.reason is reason
     for word in words:
         assert word in str(caught.value)
+
+
+def refusal(call: Callable[P, object], *words: P.args, **named: P.kwargs) -> StackproofError:
+    """Return the error of a call."""
+    with pytest.raises(StackproofError) as caught:
+        call(*words, **named)
+    return caught.value

@@ -9,6 +9,7 @@ import pytest
 
 from installedmpis import MPICH, OPEN_MPI, installed
 from need import installed_mpi, need
+from refusals import refusal
 from stackproof.bench import arms
 from stackproof.bench.effects.arms import make_ready
 from stackproof.bench.effects.kinds import host_arm, stamp_of
@@ -17,7 +18,7 @@ from stackproof.bench.options import BenchOptions
 from stackproof.bench.ready import ReadyArm
 from stackproof.bench.spec import Arm, BenchSpec, parse_bench
 from stackproof.core import document, noun
-from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.errors import Reason
 
 ENTRIES = {
     "image": {"image": "sub/mpich.squashfs", "view": "lnx"},
@@ -36,9 +37,7 @@ def parsed(*entries: dict[str, object]) -> BenchSpec:
 
 
 def wrong(entry: dict[str, object]) -> list[tuple[Reason, str]]:
-    with pytest.raises(StackproofError) as caught:
-        parsed(entry)
-    return [(problem.reason, f"{problem}") for problem in caught.value.problems]
+    return [(problem.reason, f"{problem}") for problem in refusal(parsed, entry).problems]
 
 
 # ------------------------------------------------------------------------- what holds for every kind
@@ -141,9 +140,8 @@ challengers:
   - {name: f}
   - {name: a, vendor: local, hook: x}
 """
-    with pytest.raises(StackproofError) as caught:
-        parse_bench(document.parse(text, file="x.yaml"), folder="/here")
-    places = [one.where for one in caught.value.problems]
+    error = refusal(parse_bench, document.parse(text, file="x.yaml"), folder="/here")
+    places = [one.where for one in error.problems]
     found = [(place.line, place.column) for place in places if place is not None]
     assert sorted(found) == [
         (1, 49), (3, 39), (4, 36), (5, 53), (6, 42), (7, 5), (8, 5), (9, 12), (9, 36)
@@ -182,10 +180,9 @@ def test_short_forms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("text", ["module:", "a b=prefix:/usr", "module:a b", "prefix:"])
 def test_short_forms_that_cannot_be(text: str) -> None:
-    with pytest.raises(StackproofError) as caught:
-        short(text)
-    assert caught.value.reason is Reason.USAGE
-    assert caught.value.problems[0].hint
+    error = refusal(short, text)
+    assert error.reason is Reason.USAGE
+    assert error.problems[0].hint
 
 
 # ------------------------------------------------------------------------------------- made ready
@@ -200,9 +197,8 @@ def test_installed_mpis_are_made_ready(tmp_path: Path, monkeypatch: pytest.Monke
     broken = installed(tmp_path / "two", said=OPEN_MPI)
     (broken / "include" / "mpi.h").unlink()
     spec = parsed({"prefix": str(one)}, {"prefix": str(broken)}, {"prefix": str(tmp_path / "gone")})
-    with pytest.raises(StackproofError) as caught:
-        make_ready(spec)
-    assert [problem.reason for problem in caught.value.problems] == [
+    error = refusal(make_ready, spec)
+    assert [problem.reason for problem in error.problems] == [
         Reason.BUILD_FAILED, Reason.BUILD_FAILED, Reason.FILE_MISSING,
     ]  # fmt: skip
 
@@ -229,6 +225,5 @@ def test_arms_of_one_mpi_are_told_apart(tmp_path: Path, monkeypatch: pytest.Monk
     assert stamp_of(str(tmp_path / "gone")) == (0, 0, 0)
     assert host_arm.of_prefix(spec.baseline, ("stackproof-bench",)).found == own.found
     assert make_ready(spec).by_name["mpich"].image.sha256 == own.image.sha256
-    with pytest.raises(StackproofError) as caught:
-        make_ready(parsed({"prefix": wrapper}, {"prefix": wrapper}))
-    assert "two arms are called" in str(caught.value)
+    error = refusal(make_ready, parsed({"prefix": wrapper}, {"prefix": wrapper}))
+    assert "two arms are called" in str(error)

@@ -14,13 +14,14 @@ import pytest
 
 from images import env_json, make_image
 from need import need
+from refusals import refusal
 from stackproof import bench
 from stackproof.bench import arms
 from stackproof.bench.effects import kinds
 from stackproof.bench.effects.kinds import container_case, image_arm, injected
 from stackproof.bench.ready import ReadyArm
 from stackproof.bench.spec import Arm
-from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.errors import Reason
 from stackproof.core.value import replace
 from stackproof.image.model import Deployment, Image, MpiFacts
 
@@ -99,13 +100,10 @@ def test_two_images_at_one_place_are_not_injected(tmp_path: Path) -> None:
     need("mksquashfs")
     image = make_image(tmp_path / "a.squashfs")
     ready = image_arm.READER.read(Arm(image=os.fspath(image)), ("stackproof-bench",))
-    with pytest.raises(StackproofError) as caught:
-        injected.with_injection(ready, os.fspath(image), ())
-    assert caught.value.reason is Reason.MOUNT_POINT_CLASH
+    error = refusal(injected.with_injection, ready, os.fspath(image), ())
+    assert error.reason is Reason.MOUNT_POINT_CLASH
 
 
 def test_an_archive_that_is_not_there_is_named(tmp_path: Path) -> None:
     arm = Arm(container=f"oci-archive:{tmp_path}/none.tar", runtime="podman")
-    with pytest.raises(StackproofError) as caught:
-        container_case.find_archive(arm)
-    assert caught.value.reason is Reason.FILE_MISSING
+    assert refusal(container_case.find_archive, arm).reason is Reason.FILE_MISSING

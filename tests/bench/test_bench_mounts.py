@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from refusals import refusal
 from stackproof.bench.effects import nodes
 from stackproof.bench.effects import run as bench_run
 from stackproof.bench.effects.arms import Arms
 from stackproof.bench.effects.nodes import LaunchNodes
 from stackproof.bench.ready import ReadyArm
 from stackproof.bench.spec import Arm, BenchSpec
-from stackproof.core.errors import ExitCode, Reason, StackproofError
+from stackproof.core.errors import ExitCode, Reason
 from stackproof.core.value import replace
 from stackproof.image.model import Deployment, Image, ImageMount, MpiFacts
 from stackproof.launch.effects.scheduler_job import SchedulerJob
@@ -81,6 +82,5 @@ def test_a_bench_is_refused_when_it_is_prepared(
     """So a dry run is refused as well, and nothing has been compiled or probed."""
     monkeypatch.setattr(bench_run.planning, "with_work", None)  # calling it would raise
     monkeypatch.setattr(bench_run.nodes, "here", lambda _: HERE)
-    with pytest.raises(StackproofError) as caught:
-        bench_run.prepare(SPEC, make_arms(str(tmp_path)))
-    assert [problem.reason for problem in caught.value.problems] == [Reason.NO_FUSE]
+    error = refusal(bench_run.prepare, SPEC, make_arms(str(tmp_path)))
+    assert [problem.reason for problem in error.problems] == [Reason.NO_FUSE]

@@ -11,6 +11,7 @@ from typing import NoReturn
 
 import pytest
 
+from refusals import refusal
 from stackproof.bench.effects import dry_run, nodes, request
 from stackproof.bench.effects.arms import Arms
 from stackproof.bench.effects.dry_run import notes
@@ -136,15 +137,12 @@ def test_an_arm_can_be_named_before_its_image(
     assert asked("--challenger", "p=q.squashfs").challengers[1].name == ""
     both = asked("--challenger", "n=q.squashfs", "--transport", "lnx,tcp").challengers
     assert [arm.name for arm in both] == ["o-lnx", "o-tcp", "n-lnx", "n-tcp"]
-    with pytest.raises(StackproofError) as caught:
-        asked("--challenger", "a b=q.squashfs")
-    assert caught.value.reason is Reason.USAGE
+    assert refusal(asked, "--challenger", "a b=q.squashfs").reason is Reason.USAGE
 
 
 def test_shm_between_nodes_alone_is_refused() -> None:
-    with pytest.raises(StackproofError) as caught:
-        asked("--transport", "lnx,shm", "--placement", "inter-node")
-    assert caught.value.reason is Reason.UNSUPPORTED
+    caught = refusal(asked, "--transport", "lnx,shm", "--placement", "inter-node")
+    assert caught.reason is Reason.UNSUPPORTED
 
 
 def test_layouts_are_placements() -> None:
@@ -180,9 +178,8 @@ def test_layouts_are_placements() -> None:
     ],
 )
 def test_a_placement_that_is_none(word: str, meant: str) -> None:
-    with pytest.raises(StackproofError) as caught:
-        asked("--placement", word, "--placement", "0x2")
-    first, second = caught.value.problems
+    caught = refusal(asked, "--placement", word, "--placement", "0x2")
+    first, second = caught.problems
     assert (first.reason, second.reason) == (Reason.USAGE, Reason.USAGE)
     assert f"did you mean `{meant}`? there are: intra-node, inter-node; NODESxRANKS" in first.hint
     assert "one of l3, numa, socket, core, node, nic, gpu" in first.hint
@@ -257,11 +254,10 @@ def test_what_needs_a_cluster_says_how_to_do_without(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(private(tmp_path)))
-    with pytest.raises(StackproofError) as caught:
-        nodes.here(asked())
-    assert caught.value.reason is Reason.CLUSTER_DOWN
-    assert "stackproof cluster up; or measure within" in str(caught.value)
-    assert "--placement intra-node" in str(caught.value)
+    caught = refusal(nodes.here, asked())
+    assert caught.reason is Reason.CLUSTER_DOWN
+    assert "stackproof cluster up; or measure within" in str(caught)
+    assert "--placement intra-node" in str(caught)
 
 
 def test_somebody_elses_cluster_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -278,10 +274,9 @@ def test_somebody_elses_cluster_is_none(tmp_path: Path, monkeypatch: pytest.Monk
         (("--placement", "inter-node"), Reason.CLUSTER_DOWN),
         (("--cluster", "default"), Reason.NOT_PERMITTED),
     ):
-        with pytest.raises(StackproofError) as caught:
-            nodes.here(asked(*words))
-        assert caught.value.reason is reason
-        assert "root's" in str(caught.value)
+        caught = refusal(nodes.here, asked(*words))
+        assert caught.reason is reason
+        assert "root's" in str(caught)
 
 
 def private(folder: Path) -> Path:

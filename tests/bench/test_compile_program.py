@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from need import need
+from refusals import refusal
 from stackproof.bench.effects.compile_program import (
     MpiWrappers,
     compile_program,
     native_source,
 )
 from stackproof.build.programs import ProgramSource
-from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.errors import Reason
 from stackproof.core.value import replace
 
 HELLO = ProgramSource(
@@ -74,15 +75,12 @@ def test_other_sources_commands_or_wrappers_are_other_programs(
 
 def test_what_does_not_compile_leaves_nothing(tmp_path: Path, chain: MpiWrappers) -> None:
     broken = replace(HELLO, files={**HELLO.files, "hello.c": "int main(void) { return nothing; }"})
-    with pytest.raises(StackproofError) as caught:
-        compile_program(chain, broken)
-    assert caught.value.reason is Reason.BUILD_FAILED
-    assert "nothing" in str(caught.value)
+    error = refusal(compile_program, chain, broken)
+    assert error.reason is Reason.BUILD_FAILED
+    assert "nothing" in str(error)
     assert [*(tmp_path / "cache" / "programs").iterdir()] == []
     lacking = replace(HELLO, outputs=("hello", "goodbye"))
-    with pytest.raises(StackproofError) as caught:
-        compile_program(chain, lacking)
-    assert "goodbye" in str(caught.value)
+    assert "goodbye" in str(refusal(compile_program, chain, lacking))
     assert [*(tmp_path / "cache" / "programs").iterdir()] == []
 
 

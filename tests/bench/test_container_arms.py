@@ -16,6 +16,7 @@ from benchroom import ROOT, SHORT, launched, measured, stackproof
 from containerlab import Store, root_with, store
 from mpitrees import Trees
 from need import need
+from refusals import refusal
 from stackproof.bench.effects import launching
 from stackproof.bench.effects.arms import Arms
 from stackproof.bench.effects.kinds import container_arm, container_rank
@@ -171,9 +172,7 @@ def test_buffers_on_a_gpu_in_a_container(lab: Lab, tmp_path: Path) -> None:
 
 
 def refused(arm: Arm) -> StackproofError:
-    with pytest.raises(StackproofError) as caught:
-        container_arm.of_container(arm, ())
-    return caught.value
+    return refusal(container_arm.of_container, arm, ())
 
 
 def test_an_image_of_another_architecture(lab: Lab, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from benchroom import ROOT, launched, mapped, measured, stackproof
 from eessitree import CPU, MODULE, NEWER, VERSION, EessiTree
 from mpitrees import Trees
 from need import need
+from refusals import refusal
 from stackproof.bench import arms
 from stackproof.bench.effects.kinds import eessi_arm
 from stackproof.bench.ready import ReadyArm
@@ -64,16 +65,14 @@ def ready(arm: Arm) -> ReadyArm:
 
 
 def refused(arm: Arm, *programs: str) -> StackproofError:
-    with pytest.raises(StackproofError) as caught:
-        eessi_arm.of_eessi(arm, programs or NATIVE)
-    return caught.value
+    return refusal(eessi_arm.of_eessi, arm, programs or NATIVE)
 
 
 def test_what_cannot_be(tree: EessiTree, arm: Arm, tmp_path: Path) -> None:
     gone = refused(replace(arm, repository=str(tmp_path / "cvmfs")))
     assert gone.reason is Reason.FILE_MISSING
     assert "EESSI is not there" in str(gone)
-    assert "cvmfs_config probe" in str(gone)
+    assert "cvmfs_config probe software.eessi.io" in str(gone)
     version = refused(replace(arm, eessi="2025.06"))
     assert "EESSI has no version `2025.06`" in str(version)
     assert f"has: {VERSION}" in str(version)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from refusals import refusal
 from stackproof import cli
 from stackproof.bench.import_outputs import (
     Imported,
@@ -55,10 +56,9 @@ def imported(setup: ImportSetup, **files: str) -> Imported:
 
 
 def refused(setup: ImportSetup, **files: str) -> str:
-    with pytest.raises(StackproofError) as caught:
-        imported(setup, **files)
-    assert caught.value.reason is Reason.INVALID_VALUE
-    return "\n".join(problem.message for problem in caught.value.problems)
+    caught = refusal(imported, setup, **files)
+    assert caught.reason is Reason.INVALID_VALUE
+    return "\n".join(problem.message for problem in caught.problems)
 
 
 def places(found: Imported) -> list[str]:

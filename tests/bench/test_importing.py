@@ -8,6 +8,7 @@ from decimal import Decimal
 
 import pytest
 
+from refusals import refusal
 from stackproof.bench.import_outputs import Imported, OutputFile, import_outputs
 from stackproof.bench.import_places import ImportSetup
 from stackproof.compare.compare import compare
@@ -40,9 +41,7 @@ def imported(
 def refused(
     *files: tuple[str, str], setup: ImportSetup = SETUP, before: Results | None = None
 ) -> StackproofError:
-    with pytest.raises(StackproofError) as caught:
-        imported(*files, setup=setup, before=before)
-    return caught.value
+    return refusal(imported, *files, setup=setup, before=before)
 
 
 def test_each_table_is_a_launch_in_the_order_of_the_file() -> None:

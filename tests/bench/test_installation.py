@@ -10,6 +10,7 @@ import pytest
 from installedmpis import INTEL, MPICH, OPEN_MPI, installed
 from mpitrees import Trees
 from need import installed_mpi, need
+from refusals import refusal
 from stackproof.bench.effects.installation import (
     environments,
     of_prefix,
@@ -21,9 +22,7 @@ from stackproof.core.errors import Reason, StackproofError
 
 
 def refused(path: object) -> StackproofError:
-    with pytest.raises(StackproofError) as caught:
-        of_prefix(str(path))
-    return caught.value
+    return refusal(of_prefix, str(path))
 
 
 def test_names_of_wrappers() -> None:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refusals import refusal
 from stackproof.bench import schedule
 from stackproof.core.document import schema
 from stackproof.core.errors import Reason, StackproofError
@@ -98,10 +99,9 @@ def test_on_one_machine_the_nodes_have_other_cores() -> None:
     ],
 )
 def test_what_a_node_does_not_have_is_refused(name, machine, cpus, said) -> None:
-    with pytest.raises(StackproofError) as caught:
-        laid_out(name, node(machine).topology(), cpus)
-    assert caught.value.reason is Reason.UNSUPPORTED
-    assert said in str(caught.value)
+    error = refusal(laid_out, name, node(machine).topology(), cpus)
+    assert error.reason is Reason.UNSUPPORTED
+    assert said in str(error)
 
 
 def test_gpus_that_are_hidden_get_no_rank() -> None:
@@ -110,9 +110,9 @@ def test_gpus_that_are_hidden_get_no_rank() -> None:
     ranks = laid_out("1x2-by-gpu", some, there.allowed).ranks
     assert [(rank.cpu, rank.gpu, rank.nic) for rank in ranks] == [(72, 1, "cxi2"), (216, 3, "cxi1")]
     none = topology.seen(there.topology(), {"CUDA_VISIBLE_DEVICES": ""})
-    with pytest.raises(StackproofError, match="`n1` shows no GPU") as caught:
+    with pytest.raises(StackproofError, match="`n1` shows no GPU") as error:
         laid_out("1x2-by-gpu", none, there.allowed)
-    assert "`gpus-per-node`" in str(caught.value)
+    assert "`gpus-per-node`" in str(error.value)
 
 
 def test_nodes_that_say_nothing_and_too_few_nodes() -> None:

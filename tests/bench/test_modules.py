@@ -8,6 +8,7 @@ import pytest
 
 from installedmpis import MPICH, OPEN_MPI, installed
 from need import need
+from refusals import refusal
 from stackproof.bench.effects import modules
 from stackproof.bench.effects.modules import (
     ModuleLoad,
@@ -231,7 +232,6 @@ def test_a_machine_without_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (bare / "bash").write_text('#!/bin/sh\nshift\nexec /bin/bash --noprofile --norc "$@"\n')
     (bare / "bash").chmod(0o755)
     monkeypatch.setenv("PATH", f"{bare}:/usr/bin:/bin")
-    with pytest.raises(StackproofError) as caught:
-        modules.load(["mpich"])
-    assert caught.value.reason is Reason.TOOL_MISSING
-    assert "prefix: DIR" in str(caught.value)
+    error = refusal(modules.load, ["mpich"])
+    assert error.reason is Reason.TOOL_MISSING
+    assert "prefix: DIR" in str(error)

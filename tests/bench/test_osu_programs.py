@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from benchroom import stackproof, write_spec
 from need import installed_mpi, need
+from refusals import refusal
 from stackproof.bench.program_spec import Program
 from stackproof.bench.programs import REGISTRY
 from stackproof.bench.programs.osu import OSU_TESTS, OsuKind
@@ -28,7 +29,7 @@ from stackproof.build.effects import program_files
 from stackproof.build.programs import ProgramWish, place_of, source_of
 from stackproof.compare.effects.results import load_results
 from stackproof.core.document import parse
-from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.errors import Reason
 from stackproof.core.value import replace
 from stackproof.results.case import Case, Placement, Rank
 from stackproof.results.measurement import State
@@ -234,22 +235,20 @@ def test_sources_that_are_none(tmp_path: Path, what: str, reason: Reason) -> Non
         path.write_bytes(path.read_bytes()[:300])
     named = {"missing": tmp_path / "none", "folder": SOURCES}.get(what, path)
     sha256 = "0" * 64 if what in {"another", "folder"} else ""
-    with pytest.raises(StackproofError) as caught:
-        program_files.load_sources(ProgramWish(name="OSU", source=str(named), sha256=sha256))
-    assert caught.value.problems[0].reason is reason
-    assert caught.value.problems[0].hint
+    caught = refusal(
+        program_files.load_sources, ProgramWish(name="OSU", source=str(named), sha256=sha256)
+    )
+    assert caught.problems[0].reason is reason
+    assert caught.problems[0].hint
 
 
 def test_a_release_without_a_test_says_which_it_has() -> None:
     osu_wish = ProgramWish(name="OSU", source=str(SOURCES))
     source = source_of(osu_wish, program_files.load_sources(osu_wish))
     assert place_of("osu_bw", source, "there") == "c/mpi/pt2pt/standard/osu_bw"
-    with pytest.raises(StackproofError) as caught:
-        place_of("osu_ibcast", source, "there")
-    assert "osu_put_latency" in (caught.value.problems[0].hint or "")
-    with pytest.raises(StackproofError) as caught:
-        source_of(osu_wish, {"README": b""})
-    assert "autoreconf" in (caught.value.problems[0].hint or "")
+    caught = refusal(place_of, "osu_ibcast", source, "there")
+    assert "osu_put_latency" in (caught.problems[0].hint or "")
+    assert "autoreconf" in (refusal(source_of, osu_wish, {"README": b""}).problems[0].hint or "")
 
 
 def test_imb_is_compiled_by_its_makefile() -> None:
@@ -288,9 +287,8 @@ def test_osu_stands_for_a_program_for_each_benchmark() -> None:
     ],
 )
 def test_programs_that_cannot_be(entry: dict[str, object], words: str) -> None:
-    with pytest.raises(StackproofError) as caught:
-        spec_of(entry)
-    (problem,) = caught.value.problems
+    caught = refusal(spec_of, entry)
+    (problem,) = caught.problems
     assert words in problem.message
     assert problem.where is not None
     assert problem.where.line == 1
@@ -299,9 +297,8 @@ def test_programs_that_cannot_be(entry: dict[str, object], words: str) -> None:
 def test_osu_without_sources_is_for_arms_that_may_bring_it() -> None:
     for arm in "image", "pack":
         assert spec_of({"name": "OSU"}, baseline={arm: "a"}).programs[0].source == ""
-    with pytest.raises(StackproofError) as caught:
-        spec_of({"name": "OSU"}, challengers=[{"prefix": "/opt/mpich"}])
-    assert "nothing says where they are" in caught.value.problems[0].message
+    caught = refusal(spec_of, {"name": "OSU"}, challengers=[{"prefix": "/opt/mpich"}])
+    assert "nothing says where they are" in caught.problems[0].message
 
 
 # --- on a machine ------------------------------------------------------------------------------

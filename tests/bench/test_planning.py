@@ -10,11 +10,12 @@ from typing import Any, cast
 
 import pytest
 
+from refusals import refusal
 from stackproof.bench.effects import planning
 from stackproof.bench.effects.arms import Arms
 from stackproof.bench.spec import BenchSpec, parse_bench
 from stackproof.core.document import parse
-from stackproof.core.errors import ExitCode, Reason, StackproofError
+from stackproof.core.errors import ExitCode, Reason
 
 OURS = "stackproof-bench"
 
@@ -52,12 +53,11 @@ def arms_of(**programs: tuple[str, ...]) -> Arms:
 def test_what_nobody_would_run_is_refused(
     changes: dict[str, object], arms: dict[str, tuple[str, ...]], words: str
 ) -> None:
-    with pytest.raises(StackproofError) as caught:
-        planning.schedule(spec_of(**changes), arms_of(**arms))
-    assert caught.value.reason is Reason.NOTHING_RAN
-    assert caught.value.reason.exit_code is ExitCode.NO_WORK
-    assert any(words in problem.message for problem in caught.value.problems)
-    assert all(problem.hint for problem in caught.value.problems)
+    error = refusal(planning.schedule, spec_of(**changes), arms_of(**arms))
+    assert error.reason is Reason.NOTHING_RAN
+    assert error.reason.exit_code is ExitCode.NO_WORK
+    assert any(words in problem.message for problem in error.problems)
+    assert all(problem.hint for problem in error.problems)
 
 
 def test_a_program_that_one_arm_brings_is_run_by_it() -> None:
@@ -74,9 +74,7 @@ def test_a_warm_up_alone_is_no_result(tmp_path: Path) -> None:
     for launch in launches:
         if launch.block == 0:
             (tmp_path / "launches" / launch.file_name).write_text("{}")
-    with pytest.raises(StackproofError) as caught:
-        planning.require_launches(launches, tmp_path)
-    assert caught.value.reason is Reason.NOTHING_RAN
+    assert refusal(planning.require_launches, launches, tmp_path).reason is Reason.NOTHING_RAN
     (tmp_path / "launches" / launches[-1].file_name).write_text("{}")
     planning.require_launches(launches, tmp_path)
 

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from refusals import refusal
 from stackproof.bench import runtimes
 from stackproof.bench.effects.kinds import container_rank
 from stackproof.bench.runtimes import ContainerStart, ImageSource
-from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.errors import Reason
 from stackproof.core.value import replace
 
 START = ContainerStart(
@@ -110,9 +111,7 @@ def test_what_starts_an_image() -> None:
 
 
 def test_an_unknown_runtime() -> None:
-    with pytest.raises(StackproofError) as caught:
-        runtimes.get("chroot")
-    assert caught.value.reason is Reason.UNSUPPORTED
+    assert refusal(runtimes.get, "chroot").reason is Reason.UNSUPPORTED
 
 
 def test_a_rank_hands_on_what_it_was_told() -> None:

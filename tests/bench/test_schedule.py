@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refusals import refusal
 from stackproof.bench.schedule import (
     ALL_RANKS,
     case_for,
@@ -16,7 +17,7 @@ from stackproof.bench.schedule import (
     transport_for,
 )
 from stackproof.bench.spec import Arm, BenchSpec, Program
-from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.errors import Reason
 from stackproof.results.case import Locality, Placement, Rank
 from stackproof.results.metrics import CORE
 
@@ -91,9 +92,7 @@ def test_ranks_on_two_nodes_have_a_cpu_of_their_own(nodes, cpus) -> None:
     ],
 )
 def test_never_oversubscribed(name: str, nodes: dict[str, tuple[int, ...]]) -> None:
-    with pytest.raises(StackproofError) as caught:
-        ready_placement(name, nodes, None)
-    assert caught.value.reason is Reason.UNSUPPORTED
+    assert refusal(ready_placement, name, nodes, None).reason is Reason.UNSUPPORTED
 
 
 def test_a_placement_of_ones_own_names_nodes_or_counts_them() -> None:
@@ -102,9 +101,7 @@ def test_a_placement_of_ones_own_names_nodes_or_counts_them() -> None:
     assert placement_for(wanted, nodes, "hsn0").nodes == ("nid012", "nid007")
     for stranger in ("@3", "@0", "nid001"):
         other = Placement(name="own", ranks=(Rank(node=stranger),))
-        with pytest.raises(StackproofError) as caught:
-            placement_for(other, nodes, None)
-        assert caught.value.reason is Reason.NODE_UNREACHABLE
+        assert refusal(placement_for, other, nodes, None).reason is Reason.NODE_UNREACHABLE
     assert placement_for("inter-node", nodes, "hsn0").interface == "hsn0"
 
 
@@ -179,9 +176,8 @@ def test_a_grid_puts_ranks_in_blocks_with_a_cpu_each() -> None:
     ],
 )
 def test_more_ranks_than_cpus_are_not_timed(entry: str | Placement, one_machine: bool) -> None:
-    with pytest.raises(StackproofError) as caught:
-        placements_for(spec(placements=(entry,)), MANY, None, one_machine=one_machine)
-    assert caught.value.reason is Reason.UNSUPPORTED
+    error = refusal(placements_for, spec(placements=(entry,)), MANY, None, one_machine=one_machine)
+    assert error.reason is Reason.UNSUPPORTED
     if entry != "3x1":
         wish = spec(placements=("intra-node",), validated=(entry,))
         checked = placements_for(wish, MANY, None, one_machine=one_machine)[-1]
@@ -214,9 +210,8 @@ def test_what_is_only_validated_is_run_once_with_its_check_and_by_who_checks() -
     ],
 )
 def test_placements_at_which_nothing_could_run(wish: dict[str, object]) -> None:
-    with pytest.raises(StackproofError) as caught:
-        placements_for(spec(**wish), MANY, None)
-    assert {problem.reason for problem in caught.value.problems} == {Reason.UNSUPPORTED}
+    error = refusal(placements_for, spec(**wish), MANY, None)
+    assert {problem.reason for problem in error.problems} == {Reason.UNSUPPORTED}
 
 
 def test_an_arm_runs_where_it_is_to_run() -> None:

@@ -18,7 +18,8 @@ import pytest
 from benchroom import SHORT, launched
 from mpitrees import Trees
 from need import need
-from stackproof.core.errors import Reason, StackproofError
+from refusals import refusal
+from stackproof.core.errors import Reason
 from stackproof.launch.effects import scheduler_job
 
 pytestmark = pytest.mark.machine
@@ -161,15 +162,11 @@ def test_jobs_that_tell_no_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert scheduler_job.enter() is None
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("PBS_NODEFILE", str(tmp_path / "nodes"))
-    with pytest.raises(StackproofError) as caught:
-        scheduler_job.enter()
-    assert caught.value.reason is Reason.TOOL_MISSING
+    assert refusal(scheduler_job.enter).reason is Reason.TOOL_MISSING
     (tmp_path / "mpiexec").write_text("#!/bin/sh\n")
     (tmp_path / "mpiexec").chmod(0o755)
     (tmp_path / "nodes").write_text("")
-    with pytest.raises(StackproofError) as caught:
-        scheduler_job.enter()
-    assert caught.value.reason is Reason.INVALID_VALUE
+    assert refusal(scheduler_job.enter).reason is Reason.INVALID_VALUE
     (tmp_path / "nodes").write_text("b\na\nb\n")
     found = scheduler_job.enter()
     assert found is not None
@@ -177,6 +174,4 @@ def test_jobs_that_tell_no_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (tmp_path / "flux").write_text("#!/bin/sh\nexit 1\n")
     (tmp_path / "flux").chmod(0o755)
     monkeypatch.setenv("FLUX_URI", "local:///none")
-    with pytest.raises(StackproofError) as caught:
-        scheduler_job.enter()
-    assert caught.value.reason is Reason.JOB_FAILED
+    assert refusal(scheduler_job.enter).reason is Reason.JOB_FAILED

@@ -19,6 +19,7 @@ from containerlab import Store, root_with, store
 from mpitrees import Trees
 from nativebuild import built
 from need import installed_mpi, need
+from refusals import refusal
 from stackproof.bench.effects.kinds import container_arm
 from stackproof.bench.spec import Arm
 from stackproof.core.errors import Reason, StackproofError
@@ -174,9 +175,7 @@ def test_the_same_file_runs_in_a_slurm_job(room: Path, kinds: Kinds) -> None:
 
 
 def refused(arm: Arm) -> StackproofError:
-    with pytest.raises(StackproofError) as caught:
-        container_arm.of_container(arm, ())
-    return caught.value
+    return refusal(container_arm.of_container, arm, ())
 
 
 def test_containers_that_cannot_be(kinds: Kinds, trees: Trees, tmp_path: Path) -> None:

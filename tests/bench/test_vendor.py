@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from installedmpis import installed
+from refusals import refusal
 from stackproof.bench.effects.arms import make_ready
 from stackproof.bench.effects.kinds import vendor
 from stackproof.bench.effects.request import specification
@@ -94,9 +95,7 @@ def test_a_vendor_s_mpi_that_is_not_there(tmp_path: Path) -> None:
         ({"vendor": "local", "prefix": "/opt"}, "this one says `prefix` and `vendor`"),
         ({"vendor": "local", "view": "x"}, "`view` is not for the vendor's MPI"),
     ):
-        with pytest.raises(StackproofError) as caught:
-            written(tmp_path, entry)
-        assert words in str(caught.value)
+        assert words in str(refusal(written, tmp_path, entry))
     with pytest.raises(StackproofError, match="nothing here shows"):
         make_ready(BenchSpec(baseline=Arm(vendor="local")))
 
@@ -106,11 +105,9 @@ def test_a_site_without_one(tmp_path: Path) -> None:
         (site(tmp_path), "does not say which MPI"),
         ("vendor", "nothing here shows"),
     ):
-        with pytest.raises(StackproofError) as caught:
-            found(text)
-        assert caught.value.reason is Reason.NO_MPI
-        assert words in str(caught.value)
-        assert "module:NAME" in str(caught.value)
-    with pytest.raises(StackproofError) as caught:
-        found(site(tmp_path, family="intel-mpi", path="/gone"))
-    assert "there is no `/gone`" in str(caught.value)
+        error = refusal(found, text)
+        assert error.reason is Reason.NO_MPI
+        assert words in str(error)
+        assert "module:NAME" in str(error)
+    error = refusal(found, site(tmp_path, family="intel-mpi", path="/gone"))
+    assert "there is no `/gone`" in str(error)

@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from stackproof.core.errors import Reason, StackproofError
+from refusals import refusal
+from stackproof.core.errors import Reason
 from stackproof.launch import devices, launchers
 from stackproof.launch.effects import allocation, task
 from stackproof.launch.launchers import LaunchRequest
@@ -75,9 +76,7 @@ def test_launchers_set_them_for_each_rank(name):
 @pytest.mark.parametrize("name", ["srun", "flux", "pals"])
 def test_launchers_of_schedulers_leave_them_to_their_tasks(name):
     request = LaunchRequest(prefix="/", program=("p",), placement=CUDA, own=({"A": "1"},) * 4)
-    with pytest.raises(StackproofError) as caught:
-        launchers.get(name).argv(request)
-    assert caught.value.reason is Reason.UNSUPPORTED
+    assert refusal(launchers.get(name).argv, request).reason is Reason.UNSUPPORTED
 
 
 def test_a_task_of_slurm_sets_its_own():

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from refusals import refusal
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.launch import launchers
 from stackproof.launch.launchers import LaunchRequest, messages
@@ -112,10 +113,9 @@ def test_words_before_the_helpers(name, wanted):
 
 @pytest.mark.parametrize("name", ["hydra", "intel-hydra", "prte"])
 def test_a_blank_in_the_words_before_the_helpers_is_refused(name):
-    with pytest.raises(StackproofError) as caught:
-        in_job(name, *TWO_NODES, helper_words=("mount", "/a b.squashfs:/mnt/s", "--"))
-    assert caught.value.reason is Reason.INVALID_VALUE
-    assert "`/a b.squashfs:/mnt/s`" in str(caught.value)
+    caught = refusal(in_job, name, *TWO_NODES, helper_words=("mount", "/a b.squashfs:/mnt/s", "--"))
+    assert caught.reason is Reason.INVALID_VALUE
+    assert "`/a b.squashfs:/mnt/s`" in str(caught)
 
 
 def test_root_is_allowed_only_when_it_is_root():
@@ -218,9 +218,7 @@ def test_pals_in_blocks():
     ],
 )
 def test_what_launchers_of_schedulers_cannot_say_is_unsupported(name, ranks):
-    with pytest.raises(StackproofError) as caught:
-        words(name, *ranks)
-    assert caught.value.reason is Reason.UNSUPPORTED
+    assert refusal(words, name, *ranks).reason is Reason.UNSUPPORTED
 
 
 def capture(name: str) -> str:

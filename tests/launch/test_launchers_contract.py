@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackproof.core.errors import Reason, StackproofError
+from refusals import refusal
+from stackproof.core.errors import Reason
 from stackproof.launch import launchers
 from stackproof.launch.launchers import LaunchRequest
 from stackproof.mpi import families
@@ -35,9 +36,7 @@ def test_every_family_has_its_launcher():
 
 
 def test_unknown_launcher_is_unsupported():
-    with pytest.raises(StackproofError) as caught:
-        launchers.get("poe")
-    assert caught.value.reason is Reason.UNSUPPORTED
+    assert refusal(launchers.get, "poe").reason is Reason.UNSUPPORTED
 
 
 @each_mpiexec
@@ -66,9 +65,8 @@ def test_every_variable_of_the_request_is_set(name):
 @pytest.mark.parametrize("name", ["flux", "pals"])
 def test_ranks_that_share_a_core_are_not_for_every_launcher(name):
     crowded = (Rank(node="a", cpu=0), Rank(node="a", cpu=0))
-    with pytest.raises(StackproofError) as caught:
-        launchers.get(name).argv(make(crowded, oversubscribe=True))
-    assert caught.value.reason is Reason.UNSUPPORTED
+    error = refusal(launchers.get(name).argv, make(crowded, oversubscribe=True))
+    assert error.reason is Reason.UNSUPPORTED
 
 
 @pytest.mark.parametrize("name", [n for n in launchers.REGISTRY if n not in {"flux", "pals"}])
@@ -86,9 +84,7 @@ def test_a_rank_that_yields_is_asked_for(name):
 @each_launcher
 def test_nothing_to_start_is_invalid(name):
     for request in (make(()), make(PAIR, program=())):
-        with pytest.raises(StackproofError) as caught:
-            launchers.get(name).argv(request)
-        assert caught.value.reason is Reason.INVALID_VALUE
+        assert refusal(launchers.get(name).argv, request).reason is Reason.INVALID_VALUE
 
 
 @each_mpiexec
@@ -101,9 +97,7 @@ def test_nothing_to_start_is_invalid(name):
     ],
 )
 def test_what_cannot_be_started_is_invalid(name, request_):
-    with pytest.raises(StackproofError) as caught:
-        launchers.get(name).argv(request_)
-    assert caught.value.reason is Reason.INVALID_VALUE
+    assert refusal(launchers.get(name).argv, request_).reason is Reason.INVALID_VALUE
 
 
 def replay(name: str, argv: tuple[str, ...]) -> list[tuple[str, int | None]]:

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackproof.core.errors import Reason, StackproofError
+from refusals import refusal
+from stackproof.core.errors import Reason
 from stackproof.launch import slurm
 from stackproof.launch.slurm import JobRequest
 
@@ -85,10 +86,9 @@ def test_a_folder_name_is_no_pattern() -> None:
      ("time", "1\n#SBATCH --uid=0"), ("", "x")],
 )  # fmt: skip
 def test_options_that_cannot_be(name, value) -> None:
-    with pytest.raises(StackproofError) as caught:
-        slurm.render_script(request(options={name: value, "nodes": "3"}))
-    assert caught.value.reason is Reason.INVALID_VALUE
-    assert len(caught.value.problems) == 2
+    error = refusal(slurm.render_script, request(options={name: value, "nodes": "3"}))
+    assert error.reason is Reason.INVALID_VALUE
+    assert len(error.problems) == 2
 
 
 def test_defaults_of_the_user_count_unless_the_specification_says_otherwise() -> None:

@@ -11,9 +11,10 @@ import pytest
 from elflab import Lab
 from images import MOUNT, env_json
 from need import need
+from refusals import refusal
 from stackproof import cli
 from stackproof.core.command import Completed
-from stackproof.core.errors import ExitCode, Reason, StackproofError
+from stackproof.core.errors import ExitCode, Reason
 from stackproof.core.value import replace
 from stackproof.prove.effects import arms as prove_arms
 from stackproof.prove.effects import mounting
@@ -119,11 +120,10 @@ def test_a_mount_that_fails_is_no_wrong_prediction() -> None:
     """`mount_exec` says why, and so does the proof."""
     text = b"error: [no-fuse] cannot open /dev/fuse: Permission denied\nhint: ask for it\n"
     done = Completed(argv=("mpiexec",), returncode=4, stdout=b"", stderr=text, seconds=0.1)
-    with pytest.raises(StackproofError) as stop:
-        mounting.refuse_unmounted(done)
-    assert stop.value.reason is Reason.NO_FUSE
-    assert stop.value.reason.exit_code == ExitCode.NOT_POSSIBLE
-    assert "stackproof install" in str(stop.value.problems[0].hint)
+    stop = refusal(mounting.refuse_unmounted, done)
+    assert stop.reason is Reason.NO_FUSE
+    assert stop.reason.exit_code == ExitCode.NOT_POSSIBLE
+    assert "stackproof install" in str(stop.problems[0].hint)
     for other in (b"error: [command-not-found] app\n", b"error: no bracket\n", b""):
         mounting.refuse_unmounted(replace(done, stderr=other))
     mounting.refuse_unmounted(replace(done, returncode=0))
@@ -132,9 +132,8 @@ def test_a_mount_that_fails_is_no_wrong_prediction() -> None:
 def test_the_pages_own_form_of_a_program(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """`./app` is read from the folder that the command runs in."""
     monkeypatch.chdir(lab.folder)
-    with pytest.raises(StackproofError) as stop:
-        prove_mpi.found_by("./bin/app")
-    assert "mpiexec" in stop.value.problems[0].message  # the MPI was found, without a launcher
+    stop = refusal(prove_mpi.found_by, "./bin/app")
+    assert "mpiexec" in stop.problems[0].message  # the MPI was found, without a launcher
 
 
 @pytest.mark.parametrize("there", [False, True])
