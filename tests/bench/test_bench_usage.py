@@ -68,6 +68,8 @@ def refused(
         (["--sizes", ","], "no message sizes"),
         (["--benchmarks", "latncy"], "did you mean `latency`?"),
         (["--quick", "spec.yaml"], "already says what --baseline, --quick would"),
+        (["--on", "slurm", "--wait-for-quiet", "5m"], "a job waits in its queue"),
+        (["--wait-for-quiet", "never"], "--wait-for-quiet is `never`"),
     ],
 )
 def test_options_out_of_range(
@@ -375,18 +377,3 @@ def test_a_misspelt_arm_is_told_before_the_load(
     assert code != 0
     assert "error: " in stderr
     assert LOAD not in stderr
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--on", "slurm", "--wait-for-quiet", "5m"], "a job waits in its queue"),
-        (["--wait-for-quiet", "never"], "--wait-for-quiet is `never`"),
-    ],
-)
-def test_waiting_for_a_quiet_machine_takes_a_time_and_is_for_this_machine(
-    refused: Callable[..., tuple[int, str]], words: list[str], said: str
-) -> None:
-    code, stderr = refused("--baseline", "x.squashfs", *words)
-    assert code == 2
-    assert said in stderr

@@ -72,6 +72,15 @@ def test_what_it_refuses(
     assert not (lab.folder / "proof").exists()
 
 
+def packed(lab: Lab, name: str, mpi: dict[str, str] | None) -> None:
+    """Make an image of a folder."""
+    meta = env_json(name=name, mpi=mpi, views={}, **{"default-view": None})
+    (lab.folder / name / "meta").mkdir()
+    (lab.folder / name / "meta" / "env.json").write_text(json.dumps(meta))
+    argv = ["mksquashfs", name, f"{name}.squashfs", "-noappend", "-no-progress", "-quiet"]
+    subprocess.run(argv, check=True, timeout=600, capture_output=True, cwd=lab.folder)
+
+
 def test_two_images_in_one_place(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -79,12 +88,8 @@ def test_two_images_in_one_place(
     monkeypatch.chdir(lab.folder)
     monkeypatch.setenv("STACKPROOF_CACHE", str(lab.folder / "cache"))
     mpi = {"family": "mpich", "version": "5.0.2", "prefix": MOUNT, "launcher": "hydra"}
-    for name in ("own", "new"):
-        meta = env_json(name=name, mpi=mpi, views={}, **{"default-view": None})
-        (lab.folder / name / "meta").mkdir()
-        (lab.folder / name / "meta" / "env.json").write_text(json.dumps(meta))
-        argv = ["mksquashfs", name, f"{name}.squashfs", "-noappend", "-no-progress", "-quiet"]
-        subprocess.run(argv, check=True, timeout=600, capture_output=True)
+    packed(lab, "own", mpi)
+    packed(lab, "new", mpi)
     with pytest.raises(SystemExit) as stop:
         cli.main(["inject", "prove", "bin/app", "--own", "own.squashfs", "--with", "new.squashfs"])
     assert stop.value.code == ExitCode.IMAGE
@@ -101,11 +106,7 @@ def test_an_image_that_cannot_be_mounted(
     monkeypatch.setenv("STACKPROOF_CACHE", str(lab.folder / "cache"))
     lab.library("own/bin/texts", texts=["hydra_pmi_proxy"])
     (lab.folder / "own" / "bin" / "texts").rename(lab.folder / "own" / "bin" / "mpiexec")
-    meta = env_json(name="new", mpi=None, views={}, **{"default-view": None})
-    (lab.folder / "new" / "meta").mkdir()
-    (lab.folder / "new" / "meta" / "env.json").write_text(json.dumps(meta))
-    argv = ["mksquashfs", "new", "new.squashfs", "-noappend", "-no-progress", "-quiet"]
-    subprocess.run(argv, check=True, timeout=600, capture_output=True)
+    packed(lab, "new", None)
     inside = lab.path("bin/plain/place")  # nobody can make a folder in a file
     with pytest.raises(SystemExit) as stop:
         cli.main(["inject", "prove", "./bin/app", "--with", f"new.squashfs:{inside}"])

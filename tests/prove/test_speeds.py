@@ -16,7 +16,7 @@ from stackproof.bench import schedule
 from stackproof.bench.spec import Arm, BenchSpec
 from stackproof.compare.compare import compare
 from stackproof.compare.effects.results import load_results
-from stackproof.compare.model import Verdict, Why
+from stackproof.compare.model import Comparison, Verdict, Why
 from stackproof.core import noun
 from stackproof.core.command import Completed, EnvPatch
 from stackproof.core.effects import quiet
@@ -56,6 +56,9 @@ WORDS_OF_SPEED = re.compile(r"faster|slower|fast within|by the tail", re.IGNOREC
 
 Factor = Callable[[str, int], float]
 """By how much longer messages of an arm take in a block."""
+
+Measured = tuple[Proof, list[dict[str, str]], list[Event]]
+Proven = Callable[..., Measured]
 
 
 class Machine:
@@ -97,14 +100,12 @@ class Machine:
 
 
 @pytest.fixture
-def proven(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., tuple[Proof, list[dict[str, str]], list[Event]]]:
+def proven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Proven:
     """Return a function that measures a planted machine; it also gives what `compare` says."""
 
     def measured(
         factor: Factor, *, launches: int = 10, words: tuple[str, ...] = ("-c",), **planted: Any,
-    ) -> tuple[Proof, list[dict[str, str]], list[Event]]:  # fmt: skip
+    ) -> Measured:  # fmt: skip
         machine = Machine(factor, **planted)
         monkeypatch.setattr(prove_arms, "launch", machine.launch)
         monkeypatch.setattr(neighbours, "watch", machine.watch)
@@ -170,7 +171,7 @@ def same(speed: Speed, row: dict[str, str]) -> bool:
     ],
 )
 def test_a_proof_and_compare_say_the_same_of_the_same_launches(
-    proven: Callable[..., tuple[Proof, list[dict[str, str]], list[Event]]],
+    proven: Proven,
     planted: dict[str, float], changes: dict[str, object], verdict: str, why: str | None,
 ) -> None:  # fmt: skip
     proof, rows, _ = proven(lambda arm, _: planted.get(arm, 1.0), **changes)
@@ -191,7 +192,7 @@ def test_a_proof_and_compare_say_the_same_of_the_same_launches(
 
 
 def test_what_others_made_slow_is_no_verdict_on_the_injected_one(
-    proven: Callable[..., tuple[Proof, list[dict[str, str]], list[Event]]],
+    proven: Proven,
 ) -> None:
     """It is slower in the blocks alone in which others were at its CPU."""
     busy = frozenset(range(1, 16))
@@ -204,9 +205,7 @@ def test_what_others_made_slow_is_no_verdict_on_the_injected_one(
     assert any("something else was at a rank's CPU" in note for note in proof.speed_notes)
 
 
-def test_a_busy_machine_ends_it_early(
-    proven: Callable[..., tuple[Proof, list[dict[str, str]], list[Event]]], tmp_path: Path
-) -> None:
+def test_a_busy_machine_ends_it_early(proven: Proven, tmp_path: Path) -> None:
     """More than a minute of launches would follow; two blocks show an estimate all the same."""
     proof, _, events = proven(lambda *_: 1.0, others=frozenset(range(99)), launches=40)
     assert proof.launches == 2
@@ -222,16 +221,14 @@ def test_a_busy_machine_ends_it_early(
 
 
 def test_how_long_it_takes_is_told_first(
-    proven: Callable[..., tuple[Proof, list[dict[str, str]], list[Event]]],
+    proven: Proven,
 ) -> None:
     _, _, events = proven(lambda *_: 1.0)
     assert events[0].what == "note"
     assert events[0].left_s == 33.0
 
 
-def test_the_own_mpi_is_measured_twice_after_a_warm_up(
-    proven: Callable[..., tuple[Proof, list[dict[str, str]], list[Event]]], tmp_path: Path
-) -> None:
+def test_the_own_mpi_is_measured_twice_after_a_warm_up(proven: Proven, tmp_path: Path) -> None:
     proof, _, _ = proven(lambda *_: 1.0)
     made = load_results(tmp_path).measurements
     assert {(one.block, one.arm) for one in made} == {
@@ -240,9 +237,7 @@ def test_the_own_mpi_is_measured_twice_after_a_warm_up(
     assert proof.launches == 10
 
 
-def test_a_block_with_a_failure_is_made_again(
-    proven: Callable[..., tuple[Proof, list[dict[str, str]], list[Event]]], tmp_path: Path
-) -> None:
+def test_a_block_with_a_failure_is_made_again(proven: Proven, tmp_path: Path) -> None:
     proof, _, events = proven(lambda *_: 1.0, once=10, words=())
     assert proof.launches == 10
     assert [one.text.partition(":")[0] for one in events if one.name == "again"] == ["block 3"]
@@ -254,9 +249,7 @@ def test_a_block_with_a_failure_is_made_again(
 
 
 @pytest.mark.parametrize("words", [(), ("-c",)])
-def test_what_fails_again_ends_it(
-    proven: Callable[..., tuple[Proof, list[dict[str, str]], list[Event]]], words: tuple[str, ...]
-) -> None:
+def test_what_fails_again_ends_it(proven: Proven, words: tuple[str, ...]) -> None:
     proof, rows, _ = proven(lambda *_: 1.0, last=6, words=words)
     assert proof.launches == 6
     assert any(note.startswith("ended in block 7 of 10: ") for note in proof.speed_notes)
@@ -266,7 +259,7 @@ def test_what_fails_again_ends_it(
 @pytest.mark.parametrize("words", [(), ("-c",)])
 def test_wrong_bytes_are_not_tried_away(
     tmp_path: Path,
-    proven: Callable[..., tuple[Proof, list[dict[str, str]], list[Event]]],
+    proven: Proven,
     words: tuple[str, ...],
 ) -> None:
     proof, _, events = proven(lambda *_: 1.0, wrong=10, words=words)
@@ -278,14 +271,19 @@ def test_wrong_bytes_are_not_tried_away(
     assert not [one for one in events if one.name == "again"]
 
 
-@pytest.mark.parametrize("factor", [0.7, 1.5])
-def test_where_the_own_mpi_differs_from_itself_there_is_no_factor(factor: float) -> None:
-    planted = {("intra-node", "latency"): dict.fromkeys(SIZES, factor)}
+def compared(slower: dict[str, dict[int, float]]) -> Comparison:
+    """Return the comparison of quiet launches in which the latency of some arms is slower."""
     plan = Plan(
         challengers=(INJECTED,), sizes=SIZES, placements=(INTRA,), noise=QUIET, blocks=12,
-        slower={"impi again": planted},
+        slower={arm: {("intra-node", "latency"): sizes} for arm, sizes in slower.items()},
     )  # fmt: skip
-    comparison = compare(simulate(plan))
+    return compare(simulate(plan))
+
+
+@pytest.mark.parametrize("factor", [0.7, 1.5])
+def test_where_the_own_mpi_differs_from_itself_there_is_no_factor(factor: float) -> None:
+    planted = dict.fromkeys(SIZES, factor)
+    comparison = compared({"impi again": planted})
     assert comparison.verdict_of("impi again").verdict is Verdict.FAIL
     found = prove_speed.speeds_of(comparison)
     assert {(one.verdict, one.why) for one in found} == {
@@ -296,21 +294,14 @@ def test_where_the_own_mpi_differs_from_itself_there_is_no_factor(factor: float)
 
 def test_a_difference_within_the_noise_is_no_factor() -> None:
     """The own MPI differs from itself by more than the injected one does from it."""
-    planted = {("intra-node", "latency"): dict.fromkeys(SIZES, 1.25)}
-    plan = Plan(
-        challengers=(INJECTED,), sizes=SIZES, placements=(INTRA,), noise=QUIET, blocks=12,
-        slower={"impi again": planted, INJECTED: planted},
-    )  # fmt: skip
-    comparison = compare(simulate(plan))
+    planted = dict.fromkeys(SIZES, 1.25)
+    comparison = compared({"impi again": planted, INJECTED: planted})
     undecided = [one for one in prove_speed.speeds_of(comparison) if one.benchmark == "latency"]
     assert {(one.verdict, bool(one.remedy)) for one in undecided} == {("INCONCLUSIVE", True)}
 
 
 def test_the_words_are_those_of_the_report() -> None:
-    slow = {("intra-node", "latency"): {8: 1.8, 65536: 1.0, 1 << 20: 0.4}}
-    plan = Plan(challengers=(INJECTED,), sizes=SIZES, placements=(INTRA,), noise=QUIET, blocks=12,
-                slower={INJECTED: slow})  # fmt: skip
-    comparison = compare(simulate(plan))
+    comparison = compared({INJECTED: {8: 1.8, 65536: 1.0, 1 << 20: 0.4}})
     cells = [cell for panel in comparison.panels for cell in panel.judgements[0].cells]
     found = prove_speed.speeds_of(comparison)
     assert [one.reads for one in found] == [cell_words(cell) for cell in cells]
