@@ -32,37 +32,63 @@ def words(name, *ranks, **changes) -> str:
 
 
 TWO_NODES = (("n1", 0), ("n2", 1))
+BLOCKS = (("a", 1), ("a", 9), ("b", 1), ("b", 9))
+TURNS = (("a", None), ("b", None), ("a", None), ("b", None))
+COMMANDS = [
+    # Each rank is pinned, and hosts are counted in rank order.
+    ("hydra", TWO_NODES, {},
+     ("/mnt/s/bin/mpiexec -launcher rsh -launcher-exec /run/agent -genvall -bind-to none"
+     " -hosts n1:1,n2:1 -n 1 taskset -c 0 prog --x : -n 1 taskset -c 1 prog --x")),
+    # A node is named again for a later run of ranks on it.
+    ("hydra", (("b", None), ("b", None), ("a", None), ("b", None)), {},
+     ("/mnt/s/bin/mpiexec -launcher rsh -launcher-exec /run/agent -genvall -bind-to none"
+     " -hosts b:2,a:1,b:1 -n 2 prog --x : -n 1 prog --x : -n 1 prog --x")),
+    # Each segment names its host.
+    ("intel-hydra", (("b", 1), ("a", None), ("a", None)), {},
+     ("/mnt/s/bin/mpiexec.hydra -bootstrap rsh -bootstrap-exec /run/agent -genvall"
+     " -n 1 -host b taskset -c 1 prog --x : -n 2 -host a prog --x")),
+    # Each segment has all slots of its host, and variables are exported by name.
+    ("prte", (("a", 0), ("a", 1), ("b", 0)), {"environment": {"B": "2", "A": "1"}},
+     ("/mnt/s/bin/mpiexec --bind-to none -x A -x B -n 1 --host a:2 taskset -c 0 prog --x"
+     " : -n 1 --host a:2 taskset -c 1 prog --x : -n 1 --host b:1 taskset -c 0 prog --x")),
+    ("srun", BLOCKS, {},
+     ("srun --nodes=2 --ntasks=4 --ntasks-per-node=2 --nodelist=a,b --distribution=block"
+     " --cpu-bind=map_cpu:1,9 --kill-on-bad-exit=1 --export=ALL prog --x")),
+    ("srun", TURNS, {"family": "mpich", "pmi": "pmix", "mounts": "/i.squashfs:/mnt/s"},
+     ("srun --mpi=pmix --nodes=2 --ntasks=4 --ntasks-per-node=2 --nodelist=a,b"
+     " --distribution=cyclic --cpu-bind=none --kill-on-bad-exit=1 --export=ALL"
+     " --image=/i.squashfs:/mnt/s prog --x")),
+    # Ranks that pin themselves are left alone.
+    ("srun", (("a", 0), ("b", 1)), {"pinned": True},
+     ("srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --nodelist=a,b --distribution=block"
+     " --cpu-bind=none --kill-on-bad-exit=1 --export=ALL prog --x")),
+    ("flux", BLOCKS, {"family": "openmpi", "labelled": True},
+     ("flux run --nodes=2 --ntasks=4 --exclusive --requires=hosts:a,b -o pmi=pmix"
+     " -o cpu-affinity=map:1;9 -o gpu-affinity=off -o mpibind=off -o exit-on-error --label-io"
+     " prog --x")),
+    ("flux", TURNS, {},
+     ("flux run --nodes=2 --ntasks=4 --exclusive --requires=hosts:a,b --taskmap=cyclic"
+     " -o cpu-affinity=off -o gpu-affinity=off -o mpibind=off -o exit-on-error prog --x")),
+    ("flux", BLOCKS, {"family": "cray-mpich", "pinned": True},
+     ("flux run --nodes=2 --ntasks=4 --exclusive --requires=hosts:a,b -o pmi=cray-pals"
+     " -o cpu-affinity=off -o gpu-affinity=off -o mpibind=off -o exit-on-error prog --x")),
+    ("pals", BLOCKS, {"family": "openmpi", "labelled": True},
+     "mpiexec --pmi=pmix --envall -l -n 4 --ppn 2 --hosts a,b --cpu-bind list:1:9 prog --x"),
+    ("pals", BLOCKS, {"family": "cray-mpich", "pinned": True},
+     "mpiexec --envall -n 4 --ppn 2 --hosts a,b --cpu-bind none prog --x"),
+]  # fmt: skip
 
 
-def test_hydra_pins_each_rank_and_counts_hosts_in_rank_order():
-    assert words("hydra", *TWO_NODES) == (
-        "/mnt/s/bin/mpiexec -launcher rsh -launcher-exec /run/agent -genvall -bind-to none"
-        " -hosts n1:1,n2:1 -n 1 taskset -c 0 prog --x : -n 1 taskset -c 1 prog --x"
-    )
+@pytest.mark.parametrize(("name", "ranks", "changes", "line"), COMMANDS)
+def test_command_lines(name, ranks, changes, line):
+    assert words(name, *ranks, **changes) == line
 
 
-def test_hydra_names_a_node_again_for_a_later_run_of_ranks():
-    ranks = (("b", None), ("b", None), ("a", None), ("b", None))
-    assert "-hosts b:2,a:1,b:1 -n 2 prog --x : -n 1 prog --x : -n 1 prog --x" in words(
-        "hydra", *ranks
-    )
-
-
-def test_intel_hydra_names_the_host_of_each_segment():
-    assert words("intel-hydra", ("b", 1), ("a", None), ("a", None)) == (
-        "/mnt/s/bin/mpiexec.hydra -bootstrap rsh -bootstrap-exec /run/agent -genvall"
-        " -n 1 -host b taskset -c 1 prog --x : -n 2 -host a prog --x"
-    )
-
-
-def test_prte_gives_each_segment_all_slots_of_its_host_and_exports_by_name():
-    line = words("prte", ("a", 0), ("a", 1), ("b", 0), environment={"B": "2", "A": "1"})
-    assert line == (
-        "/mnt/s/bin/mpiexec --bind-to none -x A -x B"
-        " -n 1 --host a:2 taskset -c 0 prog --x"
-        " : -n 1 --host a:2 taskset -c 1 prog --x"
-        " : -n 1 --host b:1 taskset -c 0 prog --x"
-    )
+def test_pals_leaves_ranks_that_pin_themselves_alone_and_gives_none_in_turns():
+    asked = request(*BLOCKS, pinned=True)
+    assert launchers.get("pals").environment(asked).set == {"PALS_CPU_BIND": "none"}
+    with pytest.raises(StackproofError, match="in turns"):
+        words("pals", *TURNS)
 
 
 @pytest.mark.parametrize(
@@ -148,62 +174,6 @@ def test_intel_library_does_not_pin_again():
 )
 def test_srun_speaks_the_interface_of_the_family(family, option):
     assert option in words("srun", ("a", 0), ("b", 0), family=family).split()
-
-
-def test_srun_in_blocks_with_a_map_of_cpus():
-    line = words("srun", ("a", 0), ("a", 2), ("b", 0), ("b", 2))
-    assert line == (
-        "srun --nodes=2 --ntasks=4 --ntasks-per-node=2 --nodelist=a,b --distribution=block"
-        " --cpu-bind=map_cpu:0,2 --kill-on-bad-exit=1 --export=ALL prog --x"
-    )
-
-
-def test_srun_speaks_what_it_is_told_to_and_mounts_by_its_plugin():
-    line = words(
-        "srun", ("a", 0), ("b", 0), family="mpich", pmi="pmix", mounts="/i.squashfs:/mnt/s"
-    )
-    assert "--mpi=pmix " in line
-    assert line.endswith(" --image=/i.squashfs:/mnt/s prog --x")
-
-
-def test_srun_leaves_ranks_that_pin_themselves_alone():
-    assert "--cpu-bind=none" in words("srun", ("a", 0), ("b", 1), pinned=True)
-
-
-def test_srun_in_turns_without_cpus():
-    line = words("srun", ("a", None), ("b", None), ("a", None), ("b", None))
-    assert "--distribution=cyclic --cpu-bind=none" in line
-
-
-def test_flux_in_blocks_and_in_turns():
-    blocks = (("a", 0), ("a", 8), ("b", 0), ("b", 8))
-    assert words("flux", *blocks, family="openmpi", labelled=True) == (
-        "flux run --nodes=2 --ntasks=4 --exclusive --requires=hosts:a,b -o pmi=pmix"
-        " -o cpu-affinity=map:0;8 -o gpu-affinity=off -o mpibind=off -o exit-on-error --label-io"
-        " prog --x"
-    )
-    turns = (("a", None), ("b", None), ("a", None), ("b", None))
-    assert words("flux", *turns) == (
-        "flux run --nodes=2 --ntasks=4 --exclusive --requires=hosts:a,b --taskmap=cyclic"
-        " -o cpu-affinity=off -o gpu-affinity=off -o mpibind=off -o exit-on-error prog --x"
-    )
-    assert " -o cpu-affinity=off " in words("flux", *blocks, pinned=True)
-    assert " -o pmi=cray-pals " in words("flux", *blocks, family="cray-mpich")
-
-
-def test_pals_in_blocks():
-    blocks = (("a", 1), ("a", 9), ("b", 1), ("b", 9))
-    assert words("pals", *blocks, family="openmpi", labelled=True) == (
-        "mpiexec --pmi=pmix --envall -l -n 4 --ppn 2 --hosts a,b --cpu-bind list:1:9 prog --x"
-    )
-    assert words("pals", *blocks, family="cray-mpich", pinned=True) == (
-        "mpiexec --envall -n 4 --ppn 2 --hosts a,b --cpu-bind none prog --x"
-    )
-    assert launchers.get("pals").environment(request(*blocks, pinned=True)).set == {
-        "PALS_CPU_BIND": "none"
-    }
-    with pytest.raises(StackproofError, match="in turns"):
-        words("pals", ("a", None), ("b", None), ("a", None), ("b", None))
 
 
 @pytest.mark.parametrize("name", ["srun", "flux", "pals"])

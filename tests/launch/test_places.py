@@ -32,6 +32,7 @@ assert ctypes.CDLL(None).syscall(number, ctypes.byref(mode), mask, bits, None, 0
 print(sorted(os.sched_getaffinity(0)), mode.value, mask[0], flush=True)
 """
 SEEN = [sys.executable, "-c", LOOK]
+PLACE = (sys.executable, "-m", "stackproof", "site", "place")
 CPUS = sorted(os.sched_getaffinity(0))
 
 
@@ -127,7 +128,7 @@ def test_memory_of_a_core_of_no_known_numa_node() -> None:
 def placed(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     kept = {key: text for key, text in os.environ.items() if key not in places.LOCAL_RANKS}
     return subprocess.run(
-        [sys.executable, "-m", "stackproof", "site", "place", *words],
+        [*PLACE, *words],
         env={**kept, **environment}, capture_output=True, text=True, check=False,
     )  # fmt: skip
 
@@ -136,18 +137,7 @@ def test_a_rank_is_where_its_number_says(tmp_path: Path) -> None:
     """Also where its launcher bound it elsewhere; the script that is printed does the same."""
     last = len(CPUS) - 1
     name = f"1x{len(CPUS)}-by-core-membind"
-    words = [
-        "taskset",
-        "-c",
-        str(CPUS[0]),
-        sys.executable,
-        "-m",
-        "stackproof",
-        "site",
-        "place",
-        name,
-        "--",
-    ]
+    words = ["taskset", "-c", str(CPUS[0]), *PLACE, name, "--"]
     done = subprocess.run([*words, *SEEN], env={**os.environ, "PALS_LOCAL_RANKID": str(last)},
                           capture_output=True, text=True, check=True)  # fmt: skip
     cpus, mode, nodes = done.stdout.rsplit(maxsplit=2)
@@ -168,18 +158,7 @@ def test_a_rank_is_where_its_number_says(tmp_path: Path) -> None:
 def test_ranks_of_an_mpi_have_a_core_each(trees: Trees) -> None:
     need("network")
     mpiexec = f"{trees['mpich'].prefix}/bin/mpiexec"
-    words = [
-        mpiexec,
-        "-n",
-        "2",
-        sys.executable,
-        "-m",
-        "stackproof",
-        "site",
-        "place",
-        "1x2-by-core",
-        "--",
-    ]
+    words = [mpiexec, "-n", "2", *PLACE, "1x2-by-core", "--"]
     done = subprocess.run([*words, *SEEN], capture_output=True, text=True, check=True)
     seen = sorted(line.rsplit(maxsplit=2)[0] for line in done.stdout.splitlines())
     assert len({*seen}) == 2, done.stdout
