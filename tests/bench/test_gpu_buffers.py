@@ -23,7 +23,7 @@ from stackproof.core.command import Completed
 from stackproof.core.errors import Reason
 from stackproof.core.value import replace
 from stackproof.results.case import Case, Placement, Rank
-from stackproof.results.measurement import Output, RankFacts, State
+from stackproof.results.measurement import Check, Output, RankFacts, State
 from stackproof.results.metrics import CORE
 from stackproof.results.path import Statement, Topic
 
@@ -46,6 +46,12 @@ def completed(done: subprocess.CompletedProcess[bytes] | None = None) -> Complet
         argv=("mpiexec",), returncode=done.returncode if done else 0,
         stdout=done.stdout if done else b"", stderr=done.stderr if done else b"", seconds=1.0,
     )  # fmt: skip
+
+
+def judged(output: Output, asked: Case, done: Completed | None = None) -> tuple[Check, ...]:
+    return launch_checks.judge(
+        output, asked, mpi_family="mpich", mpi_version="5.0", completed=done or completed()
+    )
 
 
 class Gpu:
@@ -111,20 +117,12 @@ def test_everything_is_measured_between_gpus_and_every_byte_is_looked_at(
             "says that it takes them"
         )
         assert any("driver/lib" in path for path in rank.libraries)
-    check = next(
-        one
-        for one in launch_checks.judge(
-            output, replace(asked, spot_check=True), mpi_family="mpich", mpi_version="5.0",
-            completed=completed(),
-        )
-        if one.name == "memory"
-    )  # fmt: skip
-    assert check.state is State.OK
-    wrong = replace(asked, memory=("host", kind))
-    checks = launch_checks.judge(
-        output, wrong, mpi_family="mpich", mpi_version="5.0", completed=completed()
+    right, wrong = (
+        next(one for one in judged(output, replace(asked, **change)) if one.name == "memory")
+        for change in ({"spot_check": True}, {"memory": ("host", kind)})
     )
-    assert "rank 0 had" in next(one.evidence for one in checks if one.name == "memory")
+    assert right.state is State.OK
+    assert "rank 0 had" in wrong.evidence
 
 
 @pytest.mark.parametrize("memory", [("host", "cuda"), ("cuda", "host")])
@@ -177,10 +175,7 @@ def test_a_gpu_that_cannot_be_used(
     assert words in output.refused[why]
     assert output.refused[why].startswith("rank 0 on ")
     assert output.series == ()
-    checks = launch_checks.judge(
-        output, asked, mpi_family="mpich", mpi_version="5.0", completed=done
-    )
-    problem = launch_checks.first_failure(checks, done.stderr)
+    problem = launch_checks.first_failure(judged(output, asked, done), done.stderr)
     assert problem is not None
     assert problem.reason is (Reason.NO_GPU if why.startswith("no-") else Reason.JOB_FAILED)
     assert words in problem.message
@@ -194,11 +189,7 @@ def test_an_mpi_that_takes_no_such_buffers_says_so_and_no_rank_dies(gpu: Gpu) ->
         assert done.returncode == native.EXIT_MEMORY
         assert list(output.refused) == ["not-gpu-aware"]
         assert b"SIGSEGV" not in done.stdout + done.stderr
-        problem = launch_checks.first_failure(
-            launch_checks.judge(
-                output, asked, mpi_family="mpich", mpi_version="5.0", completed=done
-            )
-        )
+        problem = launch_checks.first_failure(judged(output, asked, done))
         assert problem is not None
         assert problem.reason is Reason.NO_GPU
 
