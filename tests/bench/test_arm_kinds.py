@@ -17,8 +17,10 @@ from stackproof.bench.effects.request import specification
 from stackproof.bench.options import BenchOptions
 from stackproof.bench.ready import ReadyArm
 from stackproof.bench.spec import Arm, BenchSpec, parse_bench
+from stackproof.compare.model import DEFAULT_MARGINS, MOST_LAUNCHES
 from stackproof.core import document, noun
 from stackproof.core.errors import Reason
+from stackproof.results.case import Placement, Rank
 
 ENTRIES = {
     "image": {"image": "sub/mpich.squashfs", "view": "lnx"},
@@ -146,6 +148,56 @@ challengers:
     assert sorted(found) == [
         (1, 49), (3, 39), (4, 36), (5, 53), (6, 42), (7, 5), (8, 5), (9, 12), (9, 36)
     ]  # fmt: skip
+
+
+OWN = {"name": "own", "ranks": [{"node": "n", "cpu": 3}, {"node": "n"}]}
+BY_GPU = {"shape": "2x4", "by": "gpu", "fill": "packed", "membind": True}
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"placements": [{"shape": "2x4"}]}, ["the placement lacks `by`"]),
+        ({"placements": [{**BY_GPU, "interface": "e"}]}, ["placement cannot have `interface`"]),
+        ({"challengers": [{"image": "a", "name": "x"}] * 2}, ["two arms are called `x`"]),
+        ({"placements": [OWN], "validated": [OWN]}, ["two placements are called `own`"]),
+        (
+            {"placements": [OWN, BY_GPU], "challengers": [{"image": "a", "placements": ["2x4"]}]},
+            ["`2x4`, which is none of", "inter-node, intra-node, own"],
+        ),
+        ({"sizes": {"from": "4 MiB", "to": 1}}, ["no power of two lies between", "turn them"]),
+        ({"sizes": {"from": 5, "to": 7}}, ["no power of two lies between 5 and 7", "list the"]),
+        ({"allocations": 2}, ["several allocations need a scheduler"]),
+        ({"allocations": 3, "launches": 2, "on": "slurm"}, ["3 allocations cannot share 2"]),
+    ],
+)
+def test_specifications_that_cannot_be(more: dict[str, object], words: list[str]) -> None:
+    (problem,) = refusal(specified, **more).problems
+    assert problem.reason is Reason.INVALID_VALUE
+    assert problem.where is not None
+    assert all(word in str(problem) for word in words), problem
+
+
+def specified(**more: object) -> BenchSpec:
+    data = {"baseline": {"image": "b"}, **more}
+    return parse_bench(document.parse(json.dumps(data), file="x.yaml"), folder="/here")
+
+
+def test_what_a_specification_says() -> None:
+    spec = specified(
+        placements=[OWN, BY_GPU, "1x2"], sizes=["4 KiB", 8], memory=["host", "cuda"], timeout=9,
+        budget="2m", margins={"latency": 0.2}, **{"until-decided": True, "seconds-per-size": 0.5},
+        **{"scheduler-options": {"exclusive": True, "requeue": False, "time": 5}},
+    )  # fmt: skip
+    own, *others = spec.placements
+    assert isinstance(own, Placement)
+    assert own.ranks == (Rank(node="n", cpu=3), Rank(node="n"))
+    assert others == ["2x4-by-gpu-packed-membind", "1x2"]
+    assert (spec.sizes, spec.memory) == ((8, 4096), ("host", "cuda"))
+    assert (spec.timeout_s, spec.budget_s, spec.seconds_per_size) == (9.0, 120.0, 0.5)
+    assert spec.margins == {**DEFAULT_MARGINS, "latency": 0.2}
+    assert spec.launches == MOST_LAUNCHES
+    assert spec.scheduler_options == {"exclusive": "", "requeue": "no", "time": "5"}
 
 
 # ------------------------------------------------------------------------------- on the command line

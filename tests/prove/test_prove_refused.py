@@ -19,6 +19,7 @@ from stackproof.core.value import replace
 from stackproof.prove.effects import arms as prove_arms
 from stackproof.prove.effects import mounting
 from stackproof.prove.effects import mpi as prove_mpi
+from stackproof.prove.options import ProveRequest
 
 EVERY = ["MPI_Init", "MPI_Recv", "MPII_Win_get_attr"]
 
@@ -155,3 +156,8 @@ def test_half_a_proof_is_not_left_behind(
     assert "interrupted" in capsys.readouterr().err
     assert list(lab.folder.glob("proof/*")) == []
     assert (lab.folder / "proof").exists() is there
+
+
+def test_variables_are_for_every_arm() -> None:
+    wanted = ProveRequest(command=("x",), replacement="new", variables=("A=b=c", "D="))
+    assert prove_arms.variables_of(wanted) == {"A": "b=c", "D": ""}
