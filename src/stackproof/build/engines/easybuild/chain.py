@@ -403,7 +403,7 @@ def _steps(found: Selection, part: SelectedComponent) -> dict[str, Any]:
         "prebuildopts": fill(_kept(found, part) + search),
         "preinstallopts": fill(search),
         "cmds_map": [(".*", fill(search + commands))] if commands else [],
-        "files_to_copy": [(list(patterns), folder) for patterns, folder in build.copy],
+        "files_to_copy": [(list(one.files), one.to) for one in build.copy],
     }
 
 

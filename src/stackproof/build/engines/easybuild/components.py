@@ -1,22 +1,20 @@
 """The catalogue of components that chains are made of: versions, sources, digests, options.
 
-One YAML file a component, in `components/` beside this module. A file that lacks a source, a
-digest or a licence, or names what is not there, is refused with every problem at once.
+One YAML file a component, in `components/` beside this module, which are read into these nouns as
+they stand: a key has `-` where a field has `_`. tests/build/test_easybuild_components.py holds that
+no file lacks a source, a digest or a licence, or names what is not there.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
 from msgspec import field
 
 from stackproof.build.engines.spack.conflicts import Conflict
 from stackproof.build.stack import Digest, OsPackage, SourceFile
-from stackproof.core import document as documents
-from stackproof.core.document import Document
-from stackproof.core.errors import Problem, StackproofError
 from stackproof.core.value import Value
 from stackproof.core.versions import ANY, Versions, versions
 from stackproof.mpi import families
@@ -24,11 +22,9 @@ from stackproof.mpi import families
 PREFIX = "prefix"
 PROVIDERS = "providers"
 PROVIDER = "{provider}"
-_ROOT = re.compile(r"\{([a-z0-9-]+)\}")
-_VERSION = re.compile(r"[0-9][0-9A-Za-z]*(?:[.-][0-9A-Za-z]+)*")
 
 
-class When(Value):
+class When(Value, rename="kebab", forbid_unknown_fields=True):
     """In which chains an entry counts; what is not given does not matter.
 
     `providers` are all to be in libfabric, `lacks` none of them; `gpu` is one of `none`, `cuda`,
@@ -52,7 +48,7 @@ FLAGS = ("xpmem", "libcxi-tools", "bundled", "ucx", "ucc", "gfortran", *_MPIS)
 """
 
 
-class Option(Value):
+class Option(Value, rename="kebab", forbid_unknown_fields=True):
     """A configure option, or a command.
 
     `{libcxi}` stands for where that component is, `{prefix}` for where this one goes,
@@ -63,7 +59,7 @@ class Option(Value):
     when: When = ALWAYS
 
 
-class Need(Value):
+class Need(Value, rename="kebab", forbid_unknown_fields=True):
     """A component that another one is built on.
 
     `option` is written when it is there, `otherwise` when it is not; `search` are folders that the
@@ -84,7 +80,7 @@ class Need(Value):
     module: bool = False
 
 
-class ReleaseSource(Value):
+class ReleaseSource(Value, rename="kebab", forbid_unknown_fields=True):
     """A way to obtain a release: its kind (`upstream`, `debian-trixie`), and what it lacks.
 
     `prepare` are commands before configure, `tools` the programs that they run.
@@ -96,22 +92,22 @@ class ReleaseSource(Value):
     tools: tuple[str, ...] = ()
 
 
-class Release(Value):
+class Release(Value, rename="kebab", forbid_unknown_fields=True):
     """A version of a component and where it comes from, the best way first."""
 
     version: str
     sources: tuple[ReleaseSource, ...]
 
 
-class Omission(Value):
+class Omission(Value, rename="kebab", forbid_unknown_fields=True):
     """A component that is left out, and why."""
 
     component: str
-    when: When
     reason: str
+    when: When = ALWAYS
 
 
-class KeptFeature(Value):
+class KeptFeature(Value, rename="kebab", forbid_unknown_fields=True):
     """A feature that configure must have taken: a line of `file` begins with `line` then.
 
     `{provider}` in `feature`, and `{PROVIDER}` in `line`, stand for every provider in turn.
@@ -123,13 +119,20 @@ class KeptFeature(Value):
     when: When = ALWAYS
 
 
-class Build(Value):
+class CopiedFiles(Value):
+    """Patterns of files, and the folder that they go to."""
+
+    files: tuple[str, ...]
+    to: str
+
+
+class Build(Value, rename="kebab", forbid_unknown_fields=True):
     """How EasyBuild builds a component, in the chains that `when` names.
 
     `easyblock` is empty where EasyBuild has one of its own for the name. `parameters` are
     parameters of an easyconfig as they are. `prepare` are commands before configure, after those of
-    the source. `commands` replace configure and make; `copy` are pairs of patterns and the folder
-    they go to. `kept` is looked for after configure: without it nothing is compiled.
+    the source. `commands` replace configure and make, and `copy` installs. `kept` is looked for
+    after configure: without it nothing is compiled.
     """
 
     when: When = ALWAYS
@@ -138,7 +141,7 @@ class Build(Value):
     parameters: Mapping[str, Any] = field(default_factory=dict)
     options: tuple[Option, ...] = ()
     commands: tuple[Option, ...] = ()
-    copy: tuple[tuple[tuple[str, ...], str], ...] = ()
+    copy: tuple[CopiedFiles, ...] = ()
     files: tuple[Option, ...] = ()
     folders: tuple[Option, ...] = ()
     checks: tuple[Option, ...] = ()
@@ -148,7 +151,7 @@ class Build(Value):
     kept: tuple[KeptFeature, ...] = ()
 
 
-class Component(Value):
+class Component(Value, rename="kebab", forbid_unknown_fields=True):
     """One component of the catalogue.
 
     `name` is ours, `software` is EasyBuild's, from which modules and variables are named. One
@@ -163,12 +166,12 @@ class Component(Value):
     homepage: str
     licence: str
     builds: tuple[Build, ...]
-    releases: tuple[Release, ...]
-    needs: tuple[Need, ...]
-    left_out: tuple[Omission, ...]
-    notes: tuple[Option, ...]
-    providers: Mapping[str, Versions]
-    hint: str
+    releases: tuple[Release, ...] = ()
+    needs: tuple[Need, ...] = ()
+    left_out: tuple[Omission, ...] = ()
+    notes: tuple[Option, ...] = ()
+    providers: Mapping[str, Versions] = field(default_factory=dict)
+    hint: str = ""
     group: str = "lib"
     by_gpu: bool = False
     conflicts: tuple[str, ...] = ()
@@ -191,221 +194,67 @@ class Catalogue(Value):
 
 
 def parse_catalogue(
-    provenance: Document,
-    files: Sequence[Document],
+    provenance: Mapping[str, Any],
+    components: Sequence[Mapping[str, Any]],
     conflicts: tuple[Conflict, ...] = (),
 ) -> Catalogue:
-    """Return the catalogue of some documents.
+    """Return the catalogue of the data of its files.
 
-    `provenance` says who states the digests. Raises `StackproofError` with every problem.
+    `provenance` says who states the digests. Raises `msgspec.ValidationError` and `KeyError` for
+    what cannot be read: the files are ours.
     """
-    found = [*documents.problems(provenance, "component-provenance")]
-    for document in files:
-        found += documents.problems(document, "component")
-    if not found:
-        found = [*_lint(provenance, files)]
-    if found:
-        raise StackproofError(*found)
-    people = provenance.data["provenance"]
-    known = [_component(document.data, people) for document in files]
+    people = provenance["provenance"]
+    known = [msgspec.convert(_readable(data, people), Component) for data in components]
     return Catalogue(components={one.name: one for one in known}, conflicts=conflicts)
 
 
-def _component(data: Mapping[str, Any], people: Mapping[str, Any]) -> Component:
-    return documents.shaped(
-        Component,
-        data,
-        software=data.get("software", data["name"]),
-        builds=tuple(_build(entry) for entry in _builds(data)),
-        releases=tuple(_release(entry, people) for entry in data.get("releases", ())),
-        needs=tuple(_need(entry) for entry in data.get("needs", ())),
-        left_out=tuple(
-            Omission(component=entry["component"], when=_when(entry), reason=_line(entry["reason"]))
-            for entry in data.get("left-out", ())
-        ),
-        notes=_options(data.get("notes", ())),
-        providers={name: versions(text) for name, text in data.get("providers", {}).items()},
-        hint=_line(data.get("hint", "")),
-    )
+_OPTIONS = ("options", "commands", "files", "folders", "checks", "headers")
 
 
-def _line(text: str) -> str:
-    return " ".join(text.split())
+def _readable(data: Mapping[str, Any], people: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the data of a component with what a file may write in a shorter way written out."""
+    made = {"software": data["name"], **data}
+    builds = made.pop("builds", None) or [made.pop("build", {})]
+    made["builds"] = [
+        {**build, **{key: _options(build[key]) for key in _OPTIONS if key in build}}
+        for build in builds
+    ]
+    made["notes"] = _options(data.get("notes", ()))
+    made["providers"] = {name: versions(text) for name, text in data.get("providers", {}).items()}
+    made["releases"] = [
+        {**release, "sources": [_source(source, people) for source in release["sources"]]}
+        for release in data.get("releases", ())
+    ]
+    whole: dict[str, Any] = _with_versions(made)
+    return whole
 
 
-def _when(entry: Mapping[str, Any]) -> When:
-    when = entry.get("when", {})
-    return documents.shaped(When, when, versions=versions(when.get("versions", ":")))
+def _options(entries: Sequence[Any]) -> list[Any]:
+    return [{"text": entry} if isinstance(entry, str) else entry for entry in entries]
 
 
-def _options(entries: Sequence[Any]) -> tuple[Option, ...]:
-    return tuple(
-        Option(text=_line(entry))
-        if isinstance(entry, str)
-        else Option(text=_line(entry["text"]), when=_when(entry))
-        for entry in entries
-    )
+def _with_versions(data: Any) -> Any:
+    """Return data with ranges of versions in the place of their texts."""
+    if isinstance(data, dict):
+        return {
+            key: versions(value) if key == "versions" else _with_versions(value)
+            for key, value in data.items()
+        }
+    return [_with_versions(value) for value in data] if isinstance(data, list) else data
 
 
-def _need(entry: Mapping[str, Any]) -> Need:
-    return documents.shaped(
-        Need,
-        entry,
-        when=_when(entry),
-        versions=versions(entry.get("versions", ":")),
-        missing=_line(entry.get("missing", "")),
-    )
-
-
-def _builds(data: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    several: Sequence[Mapping[str, Any]] = data.get("builds", ())
-    return several or [data.get("build", {})]
-
-
-_LISTS_OF_OPTIONS = ("options", "commands", "files", "folders", "checks", "headers")
-
-
-def _build(data: Mapping[str, Any]) -> Build:
-    return documents.shaped(
-        Build,
-        data,
-        when=_when(data),
-        prepare=tuple(_line(command) for command in data.get("prepare", ())),
-        copy=tuple((tuple(entry["files"]), entry["to"]) for entry in data.get("copy", ())),
-        paths={name: tuple(folders) for name, folders in data.get("paths", {}).items()},
-        kept=tuple(
-            documents.shaped(KeptFeature, entry, when=_when(entry))
-            for entry in data.get("kept", ())
-        ),
-        **{name: _options(data.get(name, ())) for name in _LISTS_OF_OPTIONS},
-    )
-
-
-def _release(entry: Mapping[str, Any], people: Mapping[str, Any]) -> Release:
-    return Release(
-        version=entry["version"],
-        sources=tuple(_source(source, people) for source in entry["sources"]),
-    )
-
-
-def _source(entry: Mapping[str, Any], people: Mapping[str, Any]) -> ReleaseSource:
+def _source(entry: Mapping[str, Any], people: Mapping[str, Any]) -> dict[str, Any]:
     package = entry.get("package")
-    return ReleaseSource(
-        origin=entry["origin"],
-        file=SourceFile(
-            filename=entry["file"],
-            accepted=tuple(
-                Digest(sha256=sha256, provenance=", ".join(people[who]["title"] for who in named))
-                for sha256, named in entry["digests"].items()
-            ),
-            address=entry.get("address", ""),
-            commit=entry.get("commit", ""),
-            os_package=OsPackage(
-                name=package["name"],
-                version=package["version"],
-                suite=entry["origin"].partition("-")[2],
-            )
-            if package
-            else None,
+    suite = entry["origin"].partition("-")[2]
+    file = SourceFile(
+        filename=entry["file"],
+        accepted=tuple(
+            Digest(sha256=sha256, provenance=", ".join(people[who]["title"] for who in named))
+            for sha256, named in entry["digests"].items()
         ),
-        prepare=tuple(_line(command) for command in entry.get("prepare", ())),
-        tools=tuple(entry.get("tools", ())),
+        address=entry.get("address", ""),
+        commit=entry.get("commit", ""),
+        os_package=OsPackage(**package, suite=suite) if package else None,
     )
-
-
-# --- lint -----------------------------------------------------------------------------------
-
-
-def _lint(provenance: Document, files: Sequence[Document]) -> Iterator[Problem]:
-    """Yield what a schema cannot see."""
-    names = [document.data["name"] for document in files]
-    people = provenance.data["provenance"]
-    used: set[str] = set()
-    for document in files:
-        data = document.data
-        if names.count(data["name"]) > 1:
-            yield _bad(document, ("name",), f"there are two components `{data['name']}`")
-        if not data.get("releases") and not data.get("hint"):
-            yield _bad(document, (), "it has neither releases nor a hint how to have it")
-        if "build" in data and "builds" in data:
-            yield _bad(document, ("builds",), "there is either one `build` or several `builds`")
-        yield from _references(document, frozenset(names))
-        for index, release in enumerate(data.get("releases", ())):
-            yield from _release_lint(document, index, release)
-        for path, who in _stated(document):
-            used.add(who)
-            if who not in people:
-                yield _bad(document, path, f"`{who}` is no provenance")
-    for who in people:
-        if who not in used:
-            yield _bad(provenance, ("provenance", who), f"no digest is from `{who}`")
-
-
-def _stated(document: Document) -> Iterator[tuple[documents.Path, str]]:
-    """Yield who states digests, and where."""
-    for index, release in enumerate(document.data.get("releases", ())):
-        for number, source in enumerate(release["sources"]):
-            for sha256, named in source["digests"].items():
-                for who in named:
-                    yield ("releases", index, "sources", number, "digests", sha256), who
-
-
-def _references(document: Document, names: frozenset[str]) -> Iterator[Problem]:
-    """Yield components that are named and are not there."""
-    data = document.data
-    for section in ("needs", "left-out"):
-        for index, entry in enumerate(data.get(section, ())):
-            if section == "needs" and entry["component"] not in names:
-                yield _bad(
-                    document, (section, index, "component"), f"no component `{entry['component']}`"
-                )
-            for path, text in _ranges(entry, (section, index)):
-                if not versions(text).known:
-                    yield _bad(document, path, f"`{text}` is no range of versions")
-    reachable = {PREFIX, PROVIDERS, *(entry["component"] for entry in data.get("needs", ()))}
-    for build in _builds(data):
-        listed = [
-            entry for name in ("prepare", "options", "commands") for entry in build.get(name, ())
-        ]
-        texts = [entry if isinstance(entry, str) else entry["text"] for entry in listed]
-        for name in _ROOT.findall(" ".join(texts)):
-            if name not in reachable:
-                yield _bad(document, ("name",), f"`{{{name}}}` is not among the needs")
-
-
-def _ranges(entry: Mapping[str, Any], path: documents.Path) -> Iterator[tuple[documents.Path, str]]:
-    if "versions" in entry:
-        yield (*path, "versions"), entry["versions"]
-    if "versions" in entry.get("when", {}):
-        yield (*path, "when", "versions"), entry["when"]["versions"]
-
-
-def _release_lint(document: Document, index: int, release: Mapping[str, Any]) -> Iterator[Problem]:
-    before = [one["version"] for one in document.data["releases"][:index]]
-    where = ("releases", index, "version")
-    if not _VERSION.fullmatch(release["version"]):
-        yield _bad(document, where, f"`{release['version']}` is no version")
-    if release["version"] in before:
-        yield _bad(document, where, f"version {release['version']} stands twice")
-    for number, source in enumerate(release["sources"]):
-        yield from _source_lint(document, ("releases", index, "sources", number), source)
-
-
-def _source_lint(
-    document: Document, path: documents.Path, source: Mapping[str, Any]
-) -> Iterator[Problem]:
-    """Yield why a source does not say enough to be fetched and checked."""
-    ways = [key for key in ("address", "package") if key in source]
-    if len(ways) != 1:
-        yield _bad(document, path, "a source has either an `address` or a `package`")
-    if ("package" in source) != source["origin"].startswith("debian-"):
-        yield _bad(document, path, "a `package` is of an origin `debian-SUITE`, and only there")
-    if "commit" in source and not source["file"].endswith(".tar"):
-        yield _bad(document, (*path, "file"), "a packed commit is a `.tar`")
-    if source.get("tools") and not source.get("prepare"):
-        yield _bad(document, (*path, "tools"), "tools without commands that run them")
-
-
-def _bad(document: Document, path: documents.Path, message: str) -> Problem:
-    hint = "every entry has sources with digests and who states them, a licence and known names"
-    return document.problem(path, message, hint)
+    rest = {key: entry[key] for key in ("origin", "prepare", "tools") if key in entry}
+    return {**rest, "file": file}

@@ -73,10 +73,10 @@ _CONFLICTS = "conflicts.yaml"
 
 @functools.cache
 def load() -> Catalogue:
-    """Return the catalogue; raises `StackproofError` with every problem of its files."""
+    """Return the catalogue."""
     folder = resources.files("stackproof.build.engines.easybuild") / "components"
     parsed = {
-        entry.name: document.parse(entry.read_bytes(), file=f"components/{entry.name}")
+        entry.name: document.parse(entry.read_bytes(), file=entry.name, ours=True).data
         for entry in sorted(folder.iterdir(), key=lambda entry: entry.name)
         if entry.name.endswith(".yaml")
     }
