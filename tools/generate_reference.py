@@ -7,7 +7,6 @@ not depend on the version of Python, so argparse's own formatting is not used.
 from __future__ import annotations
 
 import itertools
-import json
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -239,7 +238,9 @@ def _sentence(text: str | None) -> str:
 
 def schema_page(kind: str) -> str:
     """Return the page of one document kind: every key with its type and description."""
-    root = json.loads((PACKAGE / "core" / "schemas" / f"{kind}.json").read_text())
+    from stackproof.core import document  # noqa: PLC0415 - after the page needs it
+
+    root = document.schema(kind)
     rows = [
         (f"`{path}`", _type_of(node, root), "yes" if required else "", node.get("description", ""))
         for path, node, required in _keys(root, root, "", ())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +9,7 @@ import jsonschema
 import pytest
 
 from housefiles import PACKAGE
+from stackproof.core import document
 
 SCHEMAS = sorted((PACKAGE / "core" / "schemas").glob("*.json"))
 
@@ -29,7 +29,7 @@ def keys_of(node: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
 
 @pytest.mark.parametrize("path", SCHEMAS, ids=lambda path: path.stem)
 def test_schemas(path):
-    schema = json.loads(path.read_text())
+    schema = document.schema(path.stem)
     jsonschema.Draft202012Validator.check_schema(schema)
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
     assert schema["description"]
@@ -52,7 +52,7 @@ def closed(node: Any) -> bool:
 
 @pytest.mark.parametrize("path", SCHEMAS, ids=lambda path: path.stem)
 def test_schemas_refuse_unknown_keys(path):
-    assert closed(json.loads(path.read_text()))
+    assert closed(document.schema(path.stem))
 
 
 def test_there_are_schemas():

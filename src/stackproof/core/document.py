@@ -324,8 +324,24 @@ def _short_tag(tag: str) -> str:
 def schema(kind: str) -> dict[str, Any]:
     """Return the JSON Schema of a document kind (`recipe`, `site`, `bench`, …)."""
     # Not by importlib.resources: to import that takes longer than to read all schemas.
-    loaded: dict[str, Any] = json.loads(pkgutil.get_data(schemas.__name__, f"{kind}.json") or b"")
-    return loaded
+    text = pkgutil.get_data(schemas.__name__, f"{kind}.json") or b""
+    loaded: dict[str, Any] = json.loads(text)
+    return _with_parts(loaded) if b"parts/" in text else loaded
+
+
+def _with_parts(node: Any) -> Any:
+    """Return a schema with what it names in another file (`FILE#/$defs/NAME`) in its place.
+
+    What stands beside the name wins.
+    """
+    if isinstance(node, list):
+        return [_with_parts(inner) for inner in node]
+    if not isinstance(node, dict):
+        return node
+    file, mark, name = str(node.get("$ref", "")).partition(".json#/$defs/")
+    part = schema(file)["$defs"][name] if mark else {}
+    own = {key: _with_parts(value) for key, value in node.items() if not (mark and key == "$ref")}
+    return {**part, **own}
 
 
 def problems(document: Document, kind: str) -> tuple[Problem, ...]:
