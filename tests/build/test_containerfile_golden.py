@@ -30,7 +30,7 @@ from stackproof.build.engines.spack import engine as spack_engine
 from stackproof.build.engines.spack.stack import Caches
 from stackproof.build.engines.wheel.engine import wants
 from stackproof.build.engines.wheel.plan import ENGINE, plan
-from stackproof.build.engines.wheel.recipe import parse_recipe, resolve
+from stackproof.build.engines.wheel.recipe import parse_recipe
 from stackproof.build.engines.wheel.stack import Lock
 from stackproof.build.plan import Plan
 from stackproof.build.stack import Artefact
@@ -49,7 +49,7 @@ views: {default: {description: all}}
 
 def wheel() -> tuple[Plan, EnvPatch, Container]:
     facts = {"architecture": "x86_64", "compiler": "gcc 12.2.0"}
-    made = resolve(parse_recipe(document.parse(RECIPE, file="r.yaml")), facts)
+    made = parse_recipe(document.parse(RECIPE, file="r.yaml"), facts)
     artefacts = (
         Artefact(
             name="mpich",

@@ -28,7 +28,7 @@ from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig
 from stackproof.build.engines.spack.stackinator.network import site_facts
 from stackproof.build.engines.vendor.engine import parse_vendor_recipe
 from stackproof.build.engines.wheel.engine import wants
-from stackproof.build.engines.wheel.recipe import parse_recipe, resolve
+from stackproof.build.engines.wheel.recipe import parse_recipe
 from stackproof.build.engines.wheel.stack import Lock
 from stackproof.build.plan import Plan
 from stackproof.build.stack import Artefact
@@ -51,14 +51,12 @@ class Sample(Value, kw_only=False):
 
 
 def wheel() -> Sample:
-    made = resolve(parse_recipe(document.parse(RECIPE, file="r.yaml")), FACTS)
+    made = parse_recipe(document.parse(RECIPE, file="r.yaml"), FACTS)
     files = Artefact(
         name="mpich", version="5.0.2", filename="mpich-5.0.2-py3-none-manylinux_2_28_x86_64.whl",
         sha256="cd" * 32, licence="BSD",
     )  # fmt: skip
-    other = resolve(
-        parse_recipe(document.parse(RECIPE.replace("5.0.2", "4.3.1"), file="r.yaml")), FACTS
-    )
+    other = parse_recipe(document.parse(RECIPE.replace("5.0.2", "4.3.1"), file="r.yaml"), FACTS)
     return Sample(made, Lock(engine="wheel", wants=wants(made), artefacts=(files,)), other)
 
 
@@ -162,8 +160,8 @@ def test_ids_are_those_of_any_machine(name: str, tmp_path: Path) -> None:
 def test_ids_do_not_depend_on_the_order_of_facts() -> None:
     facts = {**FACTS, "packer": "mksquashfs 4.6", "fabric": "slingshot-11"}
     other = dict(reversed(facts.items()))
-    recipe = parse_recipe(document.parse(RECIPE, file="r.yaml"))
-    assert noun.to_json(resolve(recipe, other)) == noun.to_json(resolve(recipe, facts))
+    recipe = document.parse(RECIPE, file="r.yaml")
+    assert noun.to_json(parse_recipe(recipe, other)) == noun.to_json(parse_recipe(recipe, facts))
     text = "name: a\nengine: easybuild\nlibfabric: {version: 2.1.0, providers: [tcp]}\n"
     chain = document.parse(text, file="e.yaml")
     first, second = (parse_easybuild_recipe(chain, one) for one in (facts, other))

@@ -15,7 +15,7 @@ from stackproof.build.engines.spack import metadata as spack_metadata
 from stackproof.build.engines.spack.effects import worker as spack_worker
 from stackproof.build.engines.wheel.engine import wants
 from stackproof.build.engines.wheel.plan import describe_image, transports_of
-from stackproof.build.engines.wheel.recipe import parse_recipe, resolve
+from stackproof.build.engines.wheel.recipe import parse_recipe
 from stackproof.build.engines.wheel.stack import Lock, Stack
 from stackproof.build.options import RecipeOptions
 from stackproof.build.stack import Artefact
@@ -104,7 +104,7 @@ def test_what_cannot_be_had_is_told_all_at_once() -> None:
 
 
 def wheel(text: str, version: str = "5.0.11") -> tuple[Stack, Lock]:
-    stack = resolve(parse_recipe(document.parse(text, file="r.yaml")), FACTS)
+    stack = parse_recipe(document.parse(text, file="r.yaml"), FACTS)
     parts = tuple(
         Artefact(name=one.name, version=version, filename=f"{one.name}.whl", sha256="ab" * 32)
         for one in stack.requirements

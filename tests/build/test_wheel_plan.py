@@ -10,7 +10,7 @@ import pytest
 from stackproof.build.engine import Sources
 from stackproof.build.engines.wheel.engine import wants
 from stackproof.build.engines.wheel.plan import describe_image, plan, render_bom
-from stackproof.build.engines.wheel.recipe import parse_recipe, resolve
+from stackproof.build.engines.wheel.recipe import parse_recipe
 from stackproof.build.engines.wheel.stack import Lock, Stack
 from stackproof.build.plan import Plan
 from stackproof.build.stack import Artefact
@@ -23,7 +23,7 @@ SOURCES = Sources(recipe={"r.yaml": "name: x\n"}, csrc={"main.c": "int x;", "a.h
 
 
 def stack_of(text: str) -> Stack:
-    return resolve(parse_recipe(document.parse(text, file="r.yaml")), FACTS)
+    return parse_recipe(document.parse(text, file="r.yaml"), FACTS)
 
 
 def lock_of(stack: Stack, version: str = "5.0.2") -> Lock:

@@ -15,7 +15,6 @@ from need import need
 from stackproof.build.engines.easybuild.stack import EasyBuildStack
 from stackproof.build.engines.spack.stack import SpackStack
 from stackproof.build.engines.vendor.stack import VendorStack
-from stackproof.build.engines.wheel.recipe import ImageWish
 from stackproof.build.engines.wheel.stack import Stack
 from stackproof.image import superblock
 
@@ -70,7 +69,6 @@ def test_packs_have_the_level_of_images(compression: str) -> None:
     assert argv[argv.index("-Xcompression-level") + 1] == str(superblock.LEVEL)
     for kind in (EasyBuildStack, SpackStack, VendorStack, Stack):
         assert default(kind, "compression_level") == superblock.LEVEL
-    assert default(ImageWish, "level") == superblock.LEVEL
 
 
 def test_a_compressor_without_levels_gets_none() -> None:

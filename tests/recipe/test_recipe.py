@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from stackproof.bench.amounts import parse_size, power_sizes
 from stackproof.bench.spec import BenchSpec, parse_bench
-from stackproof.build.engines.wheel.recipe import Recipe, parse_recipe
+from stackproof.build.engines.wheel.recipe import parse_recipe
 from stackproof.core import document, noun
 from stackproof.core.errors import StackproofError
 
 DOCUMENTS = Path(__file__).parents[1] / "documents"
-PARSERS = {"recipe": parse_recipe, "bench": parse_bench}
+FACTS = {"architecture": "x86_64"}
+PARSERS = {"recipe": partial(parse_recipe, facts=FACTS), "bench": parse_bench}
 
 
 def _documents(kind: str) -> list[Path]:
@@ -43,7 +45,7 @@ def test_invalid(path: Path) -> None:
 def test_all_problems_at_once() -> None:
     text = "name: X\nmpi: {family: mpich, flavour: 1}\nmount: /usr\nimage: {level: high}\n"
     with pytest.raises(StackproofError) as caught:
-        parse_recipe(document.parse(text, file="r.yaml"))
+        parse_recipe(document.parse(text, file="r.yaml"), FACTS)
     assert {p.reason.value for p in caught.value.problems} == {
         "invalid-value", "unknown-key", "bad-mount-point", "wrong-type",
     }  # fmt: skip
@@ -51,17 +53,16 @@ def test_all_problems_at_once() -> None:
 
 def test_schema_keys_are_the_fields() -> None:
     """Defaults live in the dataclass only; the schema has the same keys."""
-    for kind, cls in (("recipe", Recipe), ("bench", BenchSpec)):
-        keys = {key.replace("-", "_") for key in document.schema(kind)["properties"]}
-        names = set(cls.__struct_fields__)
-        fields = {name.removesuffix("_s") for name in names}
-        assert keys == fields
+    keys = {key.replace("-", "_") for key in document.schema("bench")["properties"]}
+    assert keys == {name.removesuffix("_s") for name in BenchSpec.__struct_fields__}
+    for kind in PARSERS:
         assert "default" not in json.dumps(document.schema(kind)).replace("default-view", "").replace(
             "`default`", "").replace("its default view", "")  # fmt: skip
 
 
 def test_defaults() -> None:
-    recipe = parse_recipe(document.parse("name: x\nmpi: {family: mpich}\n", file="r.yaml"))
+    text = "name: x\nmpi: {family: mpich}\n"
+    recipe = parse_recipe(document.parse(text, file="r.yaml"), FACTS)
     assert recipe.mount == "/user-environment"
     assert [view.name for view in recipe.views] == ["default"]
     assert recipe.default_view == "default"
@@ -69,7 +70,7 @@ def test_defaults() -> None:
 
 def test_views_without_a_default_have_none() -> None:
     text = "name: x\nmpi: {family: mpich}\nviews: {develop: {set: {A: b}}}\n"
-    recipe = parse_recipe(document.parse(text, file="r.yaml"))
+    recipe = parse_recipe(document.parse(text, file="r.yaml"), FACTS)
     assert recipe.default_view is None
 
 

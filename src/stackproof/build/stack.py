@@ -10,6 +10,9 @@ from msgspec import field
 from stackproof.core.command import EnvPatch
 from stackproof.core.value import Value
 
+DEFAULT_MOUNT = "/user-environment"
+"""Where the image of a recipe is mounted that does not say it."""
+
 
 class AnyStack(Protocol):
     """What the stack of every engine says of itself; the fields are as in that of wheels."""

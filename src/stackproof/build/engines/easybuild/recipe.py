@@ -18,13 +18,8 @@ from stackproof.build.engines.easybuild.request import (
     Toolchain,
 )
 from stackproof.build.engines.easybuild.stack import Below, EasyBuildStack
-from stackproof.build.engines.wheel.recipe import (
-    DEFAULT_MOUNT,
-    ImageWish,
-    meaning_problems,
-    view_wish,
-)
-from stackproof.build.stack import StackView
+from stackproof.build.meaning import make_stack, meaning_problems
+from stackproof.build.stack import DEFAULT_MOUNT
 from stackproof.core import document as documents
 from stackproof.core.document import Document
 from stackproof.core.errors import Problem, Reason, StackproofError
@@ -112,38 +107,20 @@ def _problems(document: Document, facts: Mapping[str, str]) -> Iterator[Problem]
 
 
 def _stack(data: Mapping[str, Any], facts: Mapping[str, str]) -> EasyBuildStack:
-    views = tuple(
-        StackView(name=wish.name, description=wish.description, env=wish.env)
-        for wish in (
-            view_wish(name, body or {}) for name, body in (data.get("views") or _DEFAULT).items()
-        )
-    )
-    names = [view.name for view in views]
-    image = ImageWish(**data.get("image", {}))
-    chosen = data.get("easybuild", {})
+    chosen, below = data.get("easybuild", {}), data.get("on")
     wanted = data.get("benchmarks", (benchmark.NATIVE,) if "mpi" in data else ())
-    below = data.get("on")
-    return EasyBuildStack(
-        name=data["name"],
+    return make_stack(
+        EasyBuildStack,
+        data,
+        facts,
+        "programs and libraries, ready to use",
         request=_request(data, facts, tuple(name for name in wanted if name != benchmark.NATIVE)),
-        version=data.get("version", "0"),
-        description=data.get("description", ""),
         easybuild=chosen.get("version", tool.VERSION),
         optarch=chosen.get("optarch", OPTARCH),
-        mount=data.get("mount", DEFAULT_MOUNT),
-        architecture=facts["architecture"],
-        views=views,
-        default_view=data.get("default-view", "default" if "default" in names else None),
-        transports=tuple(data.get("transports", ())),
         benchmarks=tuple(name for name in wanted if name == benchmark.NATIVE),
         below=Below(path=below["path"], modules=tuple(below["modules"])) if below else None,
-        compression=image.compression,
-        compression_level=image.level,
-        site_facts={key: facts[key] for key in sorted(facts) if key != "architecture"},
+        programs=(),
     )
-
-
-_DEFAULT: Mapping[str, Any] = {"default": {"description": "programs and libraries, ready to use"}}
 
 
 def _request(

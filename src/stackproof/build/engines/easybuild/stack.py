@@ -11,7 +11,7 @@ from msgspec import field
 from stackproof.build.engines.easybuild.chain import Chain, Easyconfig, LeftOut
 from stackproof.build.engines.easybuild.request import ChainRequest
 from stackproof.build.programs import StackProgram, describe_wishes
-from stackproof.build.stack import Artefact, Digest, SourceFile, StackView
+from stackproof.build.stack import DEFAULT_MOUNT, Artefact, Digest, SourceFile, StackView
 from stackproof.core import ids
 from stackproof.core.noun import to_data
 from stackproof.core.value import Value, replace
@@ -44,7 +44,7 @@ class EasyBuildStack(Value):
     engine: str = "easybuild"
     easybuild: str
     optarch: str
-    mount: str
+    mount: str = DEFAULT_MOUNT
     architecture: str
     views: tuple[StackView, ...]
     default_view: str | None

@@ -25,16 +25,14 @@ from stackproof.build.engine import (
 from stackproof.build.engines.guix import scheme
 from stackproof.build.engines.guix.locking import is_whole
 from stackproof.build.engines.guix.stack import Channel, GuixLock, GuixStack, StoreItem, wants
-from stackproof.build.engines.wheel.recipe import ImageWish, meaning_problems, view_wish
+from stackproof.build.meaning import make_stack, meaning_problems
 from stackproof.build.plan import BUILD, Plan, Step
-from stackproof.build.stack import StackView
 from stackproof.build.swap import MPI, RecipeOverlay, SwapKind, SwapWord
 from stackproof.build.transport_views import TransportViews, transport_views
 from stackproof.core import document as documents
 from stackproof.core.command import Command, EnvPatch
 from stackproof.core.document import Document
 from stackproof.core.errors import Problem, Reason, StackproofError
-from stackproof.core.value import replace
 from stackproof.image.model import Image, MpiFacts, View
 from stackproof.mpi import families
 from stackproof.mpi.transports.profile import libfabric_of
@@ -42,7 +40,6 @@ from stackproof.mpi.transports.profile import libfabric_of
 # --------------------------------- A recipe with `engine: guix` to the stack it means on a machine
 
 SCHEMA = "guix-recipe"
-_DEFAULT: Mapping[str, Any] = {"default": {"description": "the packages, ready to use"}}
 
 
 def parse_guix_recipe(document: Document, facts: Mapping[str, str]) -> GuixStack:
@@ -52,8 +49,7 @@ def parse_guix_recipe(document: Document, facts: Mapping[str, str]) -> GuixStack
     """
     problems = [*documents.problems(document, SCHEMA)]
     if isinstance(document.data, dict):
-        own = {key: value for key, value in document.data.items() if key != "packages"}
-        problems += meaning_problems(replace(document, data=own))
+        problems += meaning_problems(document)
     if not problems:
         stack = _stack(document.data, facts)
         problems += _machine_problems(stack, document)
@@ -72,25 +68,17 @@ def _machine_problems(stack: GuixStack, document: Document) -> Iterator[Problem]
 
 
 def _stack(data: Mapping[str, Any], facts: Mapping[str, str]) -> GuixStack:
-    mpi, image = data["mpi"], ImageWish(**data.get("image", {}))
-    wishes = (view_wish(name, body or {}) for name, body in (data.get("views") or _DEFAULT).items())
-    views = tuple(
-        StackView(name=wish.name, description=wish.description, env=wish.env) for wish in wishes
-    )
-    names = [view.name for view in views]
-    return documents.shaped(
+    mpi = data["mpi"]
+    return make_stack(
         GuixStack,
         data,
+        facts,
+        "the packages, ready to use",
         mpi_family=mpi["family"],
         mpi_package=mpi.get("package", mpi["family"]),
         mpi_version=mpi.get("version", ""),
         channels=tuple(_channel(name, body) for name, body in sorted(data["channels"].items())),
-        architecture=facts["architecture"],
-        views=views,
-        default_view=data.get("default-view", "default" if "default" in names else None),
-        compression=image.compression,
-        compression_level=image.level,
-        site_facts={key: value for key, value in facts.items() if key != "architecture"},
+        benchmarks=tuple(data.get("benchmarks", ())),
     )
 
 

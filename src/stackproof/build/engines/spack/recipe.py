@@ -30,7 +30,7 @@ from stackproof.build.engines.spack.stackinator.network import (
 )
 from stackproof.build.engines.spack.stackinator.reader import read_recipe
 from stackproof.build.engines.spack.stackinator.versions import LANGUAGES
-from stackproof.build.engines.wheel.recipe import image_problems
+from stackproof.build.meaning import image_problems
 from stackproof.core import document as documents
 from stackproof.core.document import Document, Path
 from stackproof.core.errors import Location, Problem, Reason

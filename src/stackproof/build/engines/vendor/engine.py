@@ -6,9 +6,7 @@ import posixpath
 import re
 import stat
 from collections.abc import Iterator, Mapping
-from typing import Any
 
-from stackproof.build import benchmark
 from stackproof.build.engine import OCI, OWN, Container, Findings, Rows, Sources, Where, licences
 from stackproof.build.engines.vendor import plan, releases, selection
 from stackproof.build.engines.vendor.rpm import PackagedFile
@@ -21,14 +19,8 @@ from stackproof.build.engines.vendor.stack import (
     VendorStack,
     wants,
 )
-from stackproof.build.engines.wheel.recipe import (
-    DEFAULT_MOUNT,
-    ImageWish,
-    meaning_problems,
-    view_wish,
-)
+from stackproof.build.meaning import make_stack, meaning_problems
 from stackproof.build.plan import Plan
-from stackproof.build.stack import StackView
 from stackproof.core import document as documents
 from stackproof.core.document import Document
 from stackproof.core.errors import Location, Problem, Reason, StackproofError
@@ -39,7 +31,6 @@ from stackproof.mpi import families
 # ------------------------------- A recipe with `engine: vendor` to the stack it means on a machine
 
 SCHEMA = "vendor-recipe"
-_DEFAULT: Mapping[str, Any] = {"default": {"description": "Cray MPICH, ready to use"}}
 
 
 def parse_vendor_recipe(
@@ -63,32 +54,15 @@ def parse_vendor_recipe(
             )
     if found:
         raise StackproofError(*found)
-    return _stack(document.data, facts, folders)
-
-
-def _stack(
-    data: Mapping[str, Any], facts: Mapping[str, str], folders: tuple[str, ...]
-) -> VendorStack:
-    wishes = (view_wish(name, body or {}) for name, body in (data.get("views") or _DEFAULT).items())
-    views = tuple(
-        StackView(name=wish.name, description=wish.description, env=wish.env) for wish in wishes
-    )
-    names = [view.name for view in views]
-    image = ImageWish(**data.get("image", {}))
-    return documents.shaped(
+    data = document.data
+    return make_stack(
         VendorStack,
         data,
+        facts,
+        "Cray MPICH, ready to use",
         mpi_family=data["mpi"]["family"],
         mpi_version=data["mpi"].get("version", ""),
         libraries=tuple(dict.fromkeys((*data.get("libraries", ()), *folders))),
-        mount=data.get("mount", DEFAULT_MOUNT),
-        architecture=facts["architecture"],
-        views=views,
-        default_view=data.get("default-view", "default" if "default" in names else None),
-        benchmarks=tuple(data.get("benchmarks", (benchmark.NATIVE,))),
-        compression=image.compression,
-        compression_level=image.level,
-        site_facts={key: value for key, value in facts.items() if key != "architecture"},
     )
 
 

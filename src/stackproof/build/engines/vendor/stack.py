@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from msgspec import field
 
-from stackproof.build.stack import StackView
+from stackproof.build.stack import DEFAULT_MOUNT, StackView
 from stackproof.core import ids
 from stackproof.core.value import Value
 from stackproof.mpi.families.cray_mpich import CRAY_MPICH
@@ -36,7 +36,7 @@ class VendorStack(Value):
     xpmem: bool = False
     abi: bool = True
     libraries: tuple[str, ...] = ()
-    mount: str
+    mount: str = DEFAULT_MOUNT
     architecture: str
     views: tuple[StackView, ...]
     default_view: str | None

@@ -8,7 +8,7 @@ from typing import ClassVar
 from msgspec import field
 
 from stackproof.build.programs import StackProgram
-from stackproof.build.stack import Artefact, SourceFile, StackView
+from stackproof.build.stack import DEFAULT_MOUNT, Artefact, SourceFile, StackView
 from stackproof.core.value import Value
 from stackproof.mpi.requirement import Requirement
 
@@ -32,16 +32,16 @@ class Stack(Value):
     SCHEMA: ClassVar[str] = "stackproof/stack/1"
 
     name: str
-    version: str
-    description: str
+    version: str = "0"
+    description: str = ""
     engine: str
     mpi_family: str
     requirements: tuple[Requirement, ...]
-    mount: str
+    mount: str = DEFAULT_MOUNT
     architecture: str
     views: tuple[StackView, ...]
     default_view: str | None
-    transports: tuple[str, ...]
+    transports: tuple[str, ...] = ()
     benchmarks: tuple[str, ...]
     packages: tuple[str, ...] = ()
     replacement: ReplacingMpi | None = None

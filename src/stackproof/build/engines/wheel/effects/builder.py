@@ -14,7 +14,7 @@ from stackproof.build.effects.workspace import BuildSetup
 from stackproof.build.engine import Findings
 from stackproof.build.engines.wheel import engine as wheel_engine
 from stackproof.build.engines.wheel.plan import ENGINE
-from stackproof.build.engines.wheel.recipe import parse_recipe, resolve
+from stackproof.build.engines.wheel.recipe import parse_recipe, placed
 from stackproof.build.engines.wheel.stack import Lock, Stack
 from stackproof.build.options import BuildOptions
 from stackproof.build.plan import Plan
@@ -54,12 +54,8 @@ class WheelBuilder:
         """See `Builder`."""
         composed = reading.require_file()
         document = composed.document
-        recipe = parse_recipe(document)
         facts = stacks.build_facts(reading.options, composed)
-        try:
-            stack = resolve(recipe, facts)
-        except StackproofError as error:
-            raise _placed(error, document) from None
+        stack = parse_recipe(document, facts)
         programs, blobs = stacks.programs_of(document)
         stack = replace(stack, programs=programs)
         return Loaded(
@@ -141,17 +137,4 @@ def _asked(stack: Stack, document: Document | None, key: str) -> Lock:
     try:
         return wheel_engine.read_lock(stack, run(index_command(wheel_engine.lock_command(stack))))
     except StackproofError as error:
-        raise (_placed(error, document, key) if document else error) from None
-
-
-def _placed(error: StackproofError, document: Document, key: str = "mpi") -> StackproofError:
-    """Give problems of a resolution the place in the recipe that they are about."""
-    keys = {Reason.UNKNOWN_VERSION: (key, "version"), Reason.UNSUPPORTED: (key, "family")}
-    return StackproofError(
-        *(
-            replace(p, where=document.where(*keys[p.reason]))
-            if p.where is None and p.reason in keys
-            else p
-            for p in error.problems
-        )
-    )
+        raise (placed(error, document, key) if document else error) from None
