@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from stackproof.build.effects.workspace import BuildSetup, download_path
+from stackproof.build.engine import Sources
 from stackproof.build.engines.easybuild import tool
 from stackproof.build.engines.easybuild.chain import Easyconfig
 from stackproof.build.engines.easybuild.effects import builder
@@ -115,7 +116,7 @@ def put(library: Mapping[str, str] = LIBRARY) -> None:
 
 def plan(wanted: EasyBuildStack, locked: EasyBuildLock) -> Plan:
     """Return the plan of a stack."""
-    return build_plan(wanted, locked, recipe={"tiny.yaml": "name: tiny\n"}, csrc={})
+    return build_plan(wanted, locked, Sources(recipe={"tiny.yaml": "name: tiny\n"}))
 
 
 def setup() -> BuildSetup:

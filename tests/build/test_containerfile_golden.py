@@ -28,8 +28,7 @@ from stackproof.build.engines.easybuild.stack import make_lock
 from stackproof.build.engines.spack import buildplan
 from stackproof.build.engines.spack import engine as spack_engine
 from stackproof.build.engines.spack.stack import Caches
-from stackproof.build.engines.wheel.engine import wants
-from stackproof.build.engines.wheel.plan import ENGINE, plan
+from stackproof.build.engines.wheel.engine import ENGINE, plan, wants
 from stackproof.build.engines.wheel.recipe import parse_recipe
 from stackproof.build.engines.wheel.stack import Lock
 from stackproof.build.plan import Plan

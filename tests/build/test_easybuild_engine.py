@@ -7,10 +7,10 @@ import json
 import pytest
 
 from easybuilds import lock, plan, stack
-from stackproof.build.engines.easybuild import events, layout, metadata, tool
+from stackproof.build.engines.easybuild import engine, events, layout, tool
 from stackproof.build.engines.easybuild.chain import Chain
 from stackproof.build.engines.easybuild.effects import builder, hooks
-from stackproof.build.engines.easybuild.metadata import render_bom
+from stackproof.build.engines.easybuild.engine import render_bom
 from stackproof.build.engines.easybuild.request import ChainRequest, ExternalComponent
 from stackproof.build.engines.easybuild.stack import (
     Below,
@@ -134,7 +134,7 @@ def test_a_libfabric_of_the_machine_is_in_the_bill_and_in_the_view() -> None:
     alone = replace(lock(TOOL), components=(replace(lock().components[1], needs=()),))
     parts = {part["name"]: part for part in json.loads(render_bom(whole, alone))["components"]}
     assert parts["libfabric"]["version"] == "2.2.0"
-    view = metadata.describe_image(whole, alone).views["default"]
+    view = engine.describe_image(whole, alone).views["default"]
     assert view.env.prepend["PATH"] == ("/opt/cray/libfabric/2.2.0/bin",)
 
 
@@ -146,7 +146,7 @@ def test_the_image_says_what_mpi_it_has_and_what_its_views_do() -> None:
         benchmarks=("stackproof-bench",),
     )
     both = replace(lock(TOOL), components=(two, replace(four, component="mpich")))
-    image = metadata.describe_image(whole, both)
+    image = engine.describe_image(whole, both)
     assert image.mpi is not None
     assert image.mpi.prefix == "/user-environment/software/four/1.0"
     assert image.mpi.launcher == "hydra"
@@ -170,14 +170,12 @@ def test_benchmarks_and_diagnostic_programs_are_on_the_path() -> None:
         externals={"libfabric": ExternalComponent(version="2.2.0", prefix="/usr")},
     )  # fmt: skip
     software = "/user-environment/software"
-    path = (
-        metadata.describe_image(stack(request=request), both).views["default"].env.prepend["PATH"]
-    )
+    path = engine.describe_image(stack(request=request), both).views["default"].env.prepend["PATH"]
     assert path == (
         f"{software}/two/1.0/bin",
         *(f"{software}/four/1.0/{folder}" for folder in layout.PROGRAMS["osu"]),
     )
-    alone = metadata.describe_image(stack(request=replace(request, libcxi_tools=False)), both)
+    alone = engine.describe_image(stack(request=replace(request, libcxi_tools=False)), both)
     assert f"{software}/two/1.0/bin" not in alone.views["default"].env.prepend["PATH"]
     assert layout.PROGRAMS["osu"] == tuple(builder.load().components["osu"].builds[0].paths["PATH"])
 

@@ -18,7 +18,7 @@ from need import need
 from spackstacks import stack
 from stackproof.build.engines.spack import configuration
 from stackproof.build.engines.spack.effects import build as spack_build
-from stackproof.build.engines.vendor import plan
+from stackproof.build.engines.vendor import engine
 from stackproof.build.engines.vendor.engine import parse_vendor_recipe
 from stackproof.core import document
 from stackproof.core.value import replace
@@ -44,7 +44,7 @@ def test_a_stack_is_built_on_what_the_vendors_image_says(tmp_path: Path, place: 
         parse_vendor_recipe(document.parse(RECIPE, file="r.yaml"), facts), mount=str(place)
     )
     lock = crayrelease.lock(image)
-    said = yaml.safe_load(plan.spack_packages(image, lock))["packages"]
+    said = yaml.safe_load(engine.spack_packages(image, lock))["packages"]
     (external,) = said["cray-mpich"]["externals"]
     assert external["spec"] == "cray-mpich@8.1.30 +wrappers +cuda"
     assert said["mpi"]["require"] == ["cray-mpich"]

@@ -28,7 +28,6 @@ from stackproof.build.engines.spack.effects import build as spack_build
 from stackproof.build.engines.spack.engine import ENGINE
 from stackproof.build.engines.spack.stack import Caches
 from stackproof.build.engines.wheel import engine as wheel_engine
-from stackproof.build.engines.wheel import plan as wheel_plan
 from stackproof.build.engines.wheel.stack import Lock
 from stackproof.build.options import RecipeOptions
 from stackproof.build.stack import Artefact
@@ -127,7 +126,7 @@ def _lock(stack: object) -> Lock:
 
 def test_an_injection_compiles_with_the_one_mpi_and_runs_with_the_other() -> None:
     loaded = load("intel-mpi", "mpi=mpich@4.3.1")
-    plan = wheel_plan.plan(loaded.stack, _lock(loaded.stack), loaded.sources)
+    plan = wheel_engine.plan(loaded.stack, _lock(loaded.stack), loaded.sources)
     steps = {step.name: step for step in plan.steps}
     assert list(steps) == ["install", "benchmark", "replacement", "metadata", "image"]
     assert [one.name for one in steps["install"].fetch] == ["impi-rt", "impi-devel"]
@@ -136,7 +135,7 @@ def test_an_injection_compiles_with_the_one_mpi_and_runs_with_the_other() -> Non
     assert steps["benchmark"].commands[0].argv[0] == f"{own}/bin/mpicc"
     # What is compiled is what the recipe as it is compiles: nothing is built again.
     plain = load("intel-mpi")
-    before = wheel_plan.plan(plain.stack, _lock(plain.stack), plain.sources)
+    before = wheel_engine.plan(plain.stack, _lock(plain.stack), plain.sources)
     assert {step.id for step in before.steps[:2]} == {step.id for step in plan.steps[:2]}
     told = json.loads(steps["metadata"].files["meta/env.json"])
     assert (told["mpi"]["family"], told["mpi"]["prefix"]) == ("mpich", other)
@@ -154,7 +153,7 @@ def test_what_was_swapped_is_in_the_image_and_in_its_id() -> None:
     assert overlay["mpi"] == {"family": "mpich", "version": "5.0.2"}
     assert overlay["description"] == "openmpi with mpi=mpich@5.0.2"
     assert OVERLAY not in load("openmpi").sources.recipe
-    plan = wheel_plan.plan(loaded.stack, _lock(loaded.stack), loaded.sources)
+    plan = wheel_engine.plan(loaded.stack, _lock(loaded.stack), loaded.sources)
     written = next(step for step in plan.steps if step.name == "metadata").files
     assert json.loads(written[f"meta/recipe/{OVERLAY}"]) == overlay
     named = load("mpich").stack

@@ -9,12 +9,11 @@ import pytest
 import spackstacks
 from spackstacks import locked
 from stackproof.build.effects import stacks
-from stackproof.build.engines.easybuild import metadata as easybuild_metadata
+from stackproof.build.engines.easybuild import engine as easybuild_engine
 from stackproof.build.engines.easybuild.recipe import parse_easybuild_recipe
 from stackproof.build.engines.spack import metadata as spack_metadata
 from stackproof.build.engines.spack.effects import worker as spack_worker
-from stackproof.build.engines.wheel.engine import wants
-from stackproof.build.engines.wheel.plan import describe_image, transports_of
+from stackproof.build.engines.wheel.engine import describe_image, transports_of, wants
 from stackproof.build.engines.wheel.recipe import parse_recipe
 from stackproof.build.engines.wheel.stack import Lock, Stack
 from stackproof.build.options import RecipeOptions
@@ -150,7 +149,7 @@ def test_recipes_for_easybuild() -> None:
         "transports: [lnx, shm]\nbundled: true\n"
     )
     stack = parse_easybuild_recipe(document.parse(text, file="r.yaml"), FACTS)
-    assert list(easybuild_metadata.transports_of(stack).changes) == ["lnx", "shm"]
+    assert list(easybuild_engine.transports_of(stack).changes) == ["lnx", "shm"]
     bare = "\n".join(line for line in text.splitlines() if not line.startswith("mpi"))
     with pytest.raises(StackproofError) as error:
         parse_easybuild_recipe(document.parse(bare, file="r.yaml"), FACTS)

@@ -8,7 +8,7 @@ import pytest
 
 import crayrelease
 from crayrelease import PE, small
-from stackproof.build.engines.vendor import plan, releases, rpm, selection
+from stackproof.build.engines.vendor import engine, releases, rpm, selection
 from stackproof.build.engines.vendor.effects import builder, worker
 from stackproof.build.engines.vendor.engine import ENGINE, ReadRpm, make_lock, parse_vendor_recipe
 from stackproof.build.engines.vendor.selection import ChosenRpms
@@ -275,7 +275,7 @@ def test_what_a_lock_answers() -> None:
 def test_the_bill_and_the_description_say_that_it_stays_here() -> None:
     wish = stack("gtl: cuda\n")
     lock = crayrelease.lock(wish)
-    image, bill = plan.describe_image(wish, lock), plan.render_bom(wish, lock)
+    image, bill = engine.describe_image(wish, lock), engine.render_bom(wish, lock)
     assert not image.redistribute
     assert image.mpi is not None
     assert (image.mpi.family, image.mpi.version) == ("cray-mpich", "8.1.30")
@@ -302,7 +302,7 @@ fi
 
 def test_wrappers_are_rewritten() -> None:
     wish = stack("gtl: cuda\n")
-    step = plan.install_step(wish, crayrelease.lock(wish))
+    step = engine.install_step(wish, crayrelease.lock(wish))
     asked = document.parse(step.build_files["changes.json"], file="c").data
     found = worker.rewritten(WRAPPER.encode(), asked, wrapper=True).decode()
     prefix = "/user-environment/cray-mpich-8.1.30"

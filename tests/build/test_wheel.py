@@ -101,11 +101,11 @@ def test_wants_covers_what_was_asked_and_nothing_else() -> None:
 
 
 def test_problems() -> None:
-    assert not wheel_engine.problems(stack())
-    assert [p.reason for p in wheel_engine.problems(stack("cray-mpich", "8.1.29"))] == [
+    assert not wheel_engine.index_problems(stack())
+    assert [p.reason for p in wheel_engine.index_problems(stack("cray-mpich", "8.1.29"))] == [
         Reason.UNSUPPORTED
     ]
-    assert wheel_engine.problems(stack(architecture="riscv64"))
+    assert wheel_engine.index_problems(stack(architecture="riscv64"))
 
 
 def test_only_the_mpi_is_asked_for_without_dependencies() -> None:

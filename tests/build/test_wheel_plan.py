@@ -8,8 +8,7 @@ from itertools import pairwise
 import pytest
 
 from stackproof.build.engine import Sources
-from stackproof.build.engines.wheel.engine import wants
-from stackproof.build.engines.wheel.plan import describe_image, plan, render_bom
+from stackproof.build.engines.wheel.engine import describe_image, plan, render_bom, wants
 from stackproof.build.engines.wheel.recipe import parse_recipe
 from stackproof.build.engines.wheel.stack import Lock, Stack
 from stackproof.build.plan import Plan

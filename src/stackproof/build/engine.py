@@ -13,10 +13,12 @@ from typing import Any, Protocol
 from msgspec import field
 
 from stackproof.build.plan import Plan
-from stackproof.build.stack import Artefact, SourceFile
+from stackproof.build.stack import AnyStack, Artefact, SourceFile
 from stackproof.core.command import EnvPatch
 from stackproof.core.errors import Location, Problem
 from stackproof.core.value import Value, replace
+from stackproof.image.model import Image
+from stackproof.mpi import families
 
 Rows = tuple[tuple[str, str], ...]
 """What is known of a stack, a word and a line for each."""
@@ -79,14 +81,47 @@ class Container(Value):
 _ARCHITECTURES = ("x86_64", "aarch64", "ppc64le", "riscv64")
 
 
-def other_machine(stack: Any, lock: Any, wants: Callable[[Any], str]) -> str:
-    """Return that a lock answers the same stack for another architecture, empty when it does not.
+def compare_wants(stack: Any, lock: Any, wants: Callable[[Any], str], otherwise: str) -> str:
+    """Return in what a lock does not answer a stack, `otherwise` if not for another machine.
 
-    `wants` returns the id of what a lock must answer.
+    `wants` returns the id of what a lock must answer; empty where the lock has that one.
     """
+    if lock.wants == wants(stack):
+        return ""
     others = (one for one in _ARCHITECTURES if one != stack.architecture)
     found = (one for one in others if wants(replace(stack, architecture=one)) == lock.wants)
-    return next((f"it is for {one}, and this is {stack.architecture}" for one in found), "")
+    return next((f"it is for {one}, and this is {stack.architecture}" for one in found), otherwise)
+
+
+def list_rows(stack: AnyStack, *more: tuple[str, str], engine: str = "") -> Rows:
+    """Return the first rows of any stack; `more` stand before its mount point."""
+    return (
+        ("stack", f"{stack.name} {stack.version}  {stack.description}".rstrip()),
+        ("engine", engine or stack.engine),
+        ("machine", f"{stack.architecture}, {stack.site_facts.get('compiler', '')}"),
+        *more,
+        ("mount", stack.mount),
+    )
+
+
+def describe_container(
+    image: Image, env: EnvPatch, licence: str = "", labels: Mapping[str, str] | None = None,
+    **more: Any,
+) -> Container:  # fmt: skip
+    """Return the needs of a container with an image; `env` is its environment without a view."""
+    mpi = image.mpi
+    return Container(
+        views=tuple(image.views),
+        environments={"": env, **{name: view.env for name, view in image.views.items()}},
+        labels={
+            f"{OCI}.licenses": licence,
+            f"{OWN}.mpi": f"{mpi.family} {mpi.version}" if mpi else "",
+            f"{OWN}.mpi.abi": families.REGISTRY[mpi.family].abi if mpi else "",
+            f"{OWN}.mpi.prefix": mpi.prefix if mpi else "",
+            **(labels or {}),
+        },
+        **more,
+    )
 
 
 class Engine(Protocol):

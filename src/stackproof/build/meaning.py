@@ -1,4 +1,4 @@
-"""What recipes of all engines mean alike: problems beyond their schemas, and fields of stacks."""
+"""Parts of recipes that all engines read alike: problems beyond schemas, and fields of stacks."""
 
 from __future__ import annotations
 

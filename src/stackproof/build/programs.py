@@ -18,7 +18,7 @@ from stackproof.build.stack import Artefact, SourceFile
 from stackproof.core.command import Command, EnvPatch
 from stackproof.core.document import Document
 from stackproof.core.errors import Location, Problem, Reason, fail
-from stackproof.core.value import Value
+from stackproof.core.value import Value, replace
 from stackproof.image.model import MpiFacts
 from stackproof.mpi import families
 
@@ -310,6 +310,14 @@ def program_step(program: StackProgram, mount: str, facts: MpiFacts, env: EnvPat
         ),
         outputs=(f"{_FOLDER}/{program.name}",),
     )
+
+
+def program_steps(
+    programs: Iterable[StackProgram], mount: str, facts: MpiFacts, env: EnvPatch, before: str
+) -> tuple[Step, ...]:
+    """Return the steps of all programs, each behind the step with the id `before` alone."""
+    steps = (program_step(program, mount, facts, env) for program in programs)
+    return tuple(replace(step, inputs=(before,)) for step in steps)
 
 
 def _fill_words(word: str, words: Mapping[str, str]) -> str:

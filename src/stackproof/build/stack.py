@@ -62,6 +62,18 @@ class AnyStack(Protocol):
         """Return the level of it."""
 
 
+class PlainStack(AnyStack, Protocol):
+    """A stack that has the views and the benchmarks of its recipe as they are."""
+
+    @property
+    def views(self) -> tuple[StackView, ...]:
+        """Return the views of the recipe."""
+
+    @property
+    def benchmarks(self) -> tuple[str, ...]:
+        """Return the benchmark programs in the image."""
+
+
 class AnyLock(Protocol):
     """What the lock of every engine has: `wants` is the id of what it answers."""
 

@@ -1,4 +1,4 @@
-"""What the plan of every engine ends with: the benchmark, the image's metadata, and the image."""
+"""The end of the plan of every engine: the benchmark, the image's metadata, and the image."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from stackproof import __version__
 from stackproof.build import benchmark
-from stackproof.build.plan import IMAGE_FILE, OUT, PYTHON, TOOLS, TREE_DIGEST, Step
-from stackproof.build.stack import AnyLock, AnyStack
+from stackproof.build.plan import IMAGE_FILE, OUT, PYTHON, TOOLS, TREE_DIGEST, Plan, Step
+from stackproof.build.stack import AnyLock, AnyStack, PlainStack
 from stackproof.build.transport_views import with_transports
 from stackproof.core import ids, noun
 from stackproof.core.command import Command, EnvPatch
 from stackproof.core.value import replace
 from stackproof.image import metadata, model, superblock
 from stackproof.image.model import BenchmarkProgram, Image, MpiFacts, View
+from stackproof.mpi import families
 
 # --------------------------------------------------------------------------------------------------
 # Words for what tests can expect of each view of an image, and the file that ReFrame's sites read.
@@ -73,11 +74,45 @@ def compiled(
     return (benchmark.compile_step(mount=stack.mount, facts=facts, csrc=csrc, env=env),)
 
 
+def plan_of(
+    stack: AnyStack, before: Iterable[Step], rest: Iterable[Step], *, behind: Iterable[Step] = ()
+) -> Plan:
+    """Return the plan of a stack: steps, the rest one after the other, and the image.
+
+    The rest waits for the steps of `behind`, for all of `before` where none are named.
+    """
+    before = tuple(before)
+    last = in_turn((*rest, packed(stack)), *(step.id for step in tuple(behind) or before))
+    return Plan(name=stack.name, mount=stack.mount, steps=(*before, *last))
+
+
 def packed(stack: AnyStack) -> Step:
     """Return the step that makes the image file."""
     return pack_step(
         mount=stack.mount, compression=stack.compression, level=stack.compression_level
     )
+
+
+def facts_of(family: str, version: str, prefix: str) -> MpiFacts:
+    """Return the facts of an image about its MPI."""
+    launcher = families.REGISTRY[family].launcher
+    return MpiFacts(family=family, version=version, prefix=prefix, launcher=launcher)
+
+
+def own_views(
+    stack: PlainStack, prefix: str, needs: EnvPatch, features: tuple[str, ...]
+) -> dict[str, View]:
+    """Return the views of a recipe, each on top of what is needed; `prefix` is the MPI's folder."""
+    return {
+        view.name: View(
+            name=view.name,
+            root=f"{stack.mount}/env/{view.name}",
+            description=view.description,
+            env=needs.then(view.filled(prefix=prefix, mount=stack.mount)),
+            features=features,
+        )
+        for view in stack.views
+    }
 
 
 def described(

@@ -8,7 +8,7 @@ from typing import Any
 
 from stackproof.build import benchmark
 from stackproof.build.engines.easybuild import tool
-from stackproof.build.engines.easybuild.metadata import MODULES_VIEW
+from stackproof.build.engines.easybuild.engine import MODULES_VIEW
 from stackproof.build.engines.easybuild.request import (
     ChainRequest,
     ExternalComponent,

@@ -14,13 +14,14 @@ from urllib.parse import quote
 
 from stackproof.build import benchmark, bom, tail
 from stackproof.build.engine import (
-    OWN,
     Container,
     Findings,
     Rows,
     Sources,
     Where,
-    other_machine,
+    compare_wants,
+    describe_container,
+    list_rows,
 )
 from stackproof.build.engines.guix import scheme
 from stackproof.build.engines.guix.locking import is_whole
@@ -33,7 +34,7 @@ from stackproof.core import document as documents
 from stackproof.core.command import Command, EnvPatch
 from stackproof.core.document import Document
 from stackproof.core.errors import Problem, Reason, StackproofError
-from stackproof.image.model import Image, MpiFacts, View
+from stackproof.image.model import Image, MpiFacts
 from stackproof.mpi import families
 from stackproof.mpi.transports.profile import libfabric_of
 
@@ -145,9 +146,7 @@ class GuixEngine:
             return "its items do not belong together"
         if lock.channels != stack.channels:
             return "its channels are not those of the recipe, each at its commit"
-        if lock.wants == wants(stack):
-            return ""
-        return other_machine(stack, lock, wants) or "packages, inputs or the MPI have changed"
+        return compare_wants(stack, lock, wants, "packages, inputs or the MPI have changed")
 
     def problems(self, stack: GuixStack, lock: GuixLock | None, where: Where) -> Findings:
         """See `Engine`."""
@@ -168,21 +167,17 @@ class GuixEngine:
 
     def plan(self, stack: GuixStack, lock: GuixLock | None, sources: Sources) -> Plan:
         """See `Engine`; without a lock it is what Guix is asked to do."""
-        steps = (_pack_step(stack),) if lock is None else tuple(_steps(stack, lock, sources))
-        return Plan(name=stack.name, mount=stack.mount, steps=steps)
+        if lock is None:
+            return Plan(name=stack.name, mount=stack.mount, steps=(_pack_step(stack),))
+        return build_plan(stack, lock, sources)
 
     def rows(self, stack: GuixStack, lock: GuixLock | None) -> Rows:
         """See `Engine`: also the files that Guix reads, whole."""
         texts = scheme.render_files(stack).items()
-        rows = [
-            ("stack", f"{stack.name} {stack.version}  {stack.description}".rstrip()),
-            ("engine", stack.engine),
-            ("machine", f"{stack.architecture}, {stack.site_facts.get('compiler', '')}"),
-            ("mount", stack.mount),
-            *((name, line) for name, text in texts for line in text.splitlines()),
-        ]
+        lines = ((name, line) for name, text in texts for line in text.splitlines())
+        rows = (*list_rows(stack), *lines)
         if lock is None:
-            return tuple(rows)
+            return rows
         return (
             *rows,
             ("views", ", ".join(describe_image(stack, lock).views)),
@@ -194,16 +189,7 @@ class GuixEngine:
     def container(self, stack: GuixStack, lock: GuixLock) -> Container:
         """See `Engine`; its builder refuses Containerfiles: Guix packs containers itself."""
         facts = mpi_facts(stack, lock)
-        views = describe_image(stack, lock).views
-        return Container(
-            views=tuple(views),
-            environments={"": patch_environment(facts), **{k: v.env for k, v in views.items()}},
-            labels={
-                f"{OWN}.mpi": f"{facts.family} {facts.version}",
-                f"{OWN}.mpi.abi": families.REGISTRY[facts.family].abi,
-                f"{OWN}.mpi.prefix": facts.prefix,
-            },
-        )
+        return describe_container(describe_image(stack, lock), patch_environment(facts))
 
 
 ENGINE = GuixEngine()
@@ -220,7 +206,8 @@ def _pack_step(stack: GuixStack) -> Step:
     )
 
 
-def _steps(stack: GuixStack, lock: GuixLock, sources: Sources) -> Iterator[Step]:
+def build_plan(stack: GuixStack, lock: GuixLock, sources: Sources) -> Plan:
+    """Return the plan that builds the image of a locked stack."""
     facts = mpi_facts(stack, lock)
     source, store = f"{PACK}/{lock.pack.sha256}", f"{stack.mount}/store"
     install = Step(
@@ -239,20 +226,14 @@ def _steps(stack: GuixStack, lock: GuixLock, sources: Sources) -> Iterator[Step]
             describe_image(stack, lock), stack, lock,
             bill=render_bom(stack, lock), recipe={**sources.recipe, **scheme.render_files(stack)},
         ),
-        tail.packed(stack),
     )  # fmt: skip
-    yield install
-    yield from tail.in_turn(rest, install.id)
+    return tail.plan_of(stack, [install], rest)
 
 
 def mpi_facts(stack: GuixStack, lock: GuixLock) -> MpiFacts:
     """Return the facts of an image about its MPI."""
-    return MpiFacts(
-        family=stack.mpi_family,
-        version=lock.item(lock.mpi).version,
-        prefix=f"{stack.mount}/store/{lock.mpi}",
-        launcher=families.REGISTRY[stack.mpi_family].launcher,
-    )
+    prefix = f"{stack.mount}/store/{lock.mpi}"
+    return tail.facts_of(stack.mpi_family, lock.item(lock.mpi).version, prefix)
 
 
 def patch_environment(facts: MpiFacts) -> EnvPatch:
@@ -278,16 +259,8 @@ def describe_image(stack: GuixStack, lock: GuixLock) -> Image:
     Raises `StackproofError` (UNSUPPORTED) for a transport of the recipe that cannot be had.
     """
     facts = mpi_facts(stack, lock)
-    views = {
-        view.name: View(
-            name=view.name,
-            root=f"{stack.mount}/env/{view.name}",
-            description=view.description,
-            env=patch_environment(facts).then(view.filled(prefix=facts.prefix, mount=stack.mount)),
-            features=tail.of_mpi(facts),
-        )
-        for view in stack.views
-    }
+    needs, features = patch_environment(facts), tail.of_mpi(facts)
+    views = tail.own_views(stack, facts.prefix, needs, features)
     programs = {
         name: benchmark.program_path(stack.mount)
         if name == benchmark.NATIVE

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import posixpath
 import re
 import stat
 from collections.abc import Iterator, Mapping
+from urllib.parse import quote
 
-from stackproof.build.engine import OCI, OWN, Container, Findings, Rows, Sources, Where, licences
-from stackproof.build.engines.vendor import plan, releases, selection
+from stackproof.build import benchmark, bom, tail
+from stackproof.build.engine import (
+    Container,
+    Findings,
+    Rows,
+    Sources,
+    Where,
+    describe_container,
+    licences,
+    list_rows,
+)
+from stackproof.build.engines.vendor import releases, selection
 from stackproof.build.engines.vendor.rpm import PackagedFile
 from stackproof.build.engines.vendor.selection import ChosenRpms, Product
 from stackproof.build.engines.vendor.stack import (
@@ -20,13 +32,17 @@ from stackproof.build.engines.vendor.stack import (
     wants,
 )
 from stackproof.build.meaning import make_stack, meaning_problems
-from stackproof.build.plan import Plan
+from stackproof.build.plan import BUILD, PYTHON, TOOLS, Copy, Plan, Step
+from stackproof.build.transport_views import TransportViews, transport_views
 from stackproof.core import document as documents
+from stackproof.core.command import Command, EnvPatch
 from stackproof.core.document import Document
 from stackproof.core.errors import Location, Problem, Reason, StackproofError
-from stackproof.core.value import Value
+from stackproof.core.value import Value, replace
+from stackproof.image.model import Image, MpiFacts
 from stackproof.linking.elf import ElfFile
 from stackproof.mpi import families
+from stackproof.mpi.transports.profile import Libfabric
 
 # ------------------------------- A recipe with `engine: vendor` to the stack it means on a machine
 
@@ -194,6 +210,189 @@ def _foreign(
                 )
 
 
+INSTALL = "vendor"
+"""What the step reports that changes libraries: they are read again when it has ended."""
+_CHANGES = "changes.json"
+SPACK = "config/packages.yaml"
+"""The file of an image that makes its MPI known to Spack, as in images of Spack's."""
+
+
+def build_plan(stack: VendorStack, lock: VendorLock, sources: Sources) -> Plan:
+    """Return the plan that builds the image of a locked stack."""
+    native = mpi_facts(stack, lock) if benchmark.NATIVE in stack.benchmarks else None
+    rest = (
+        *tail.compiled(stack, native, sources.csrc, environment(stack, lock)),
+        tail.metadata_step(
+            describe_image(stack, lock), stack, lock,
+            bill=render_bom(stack, lock), recipe=sources.recipe,
+        ),
+    )  # fmt: skip
+    return tail.plan_of(stack, [install_step(stack, lock)], rest)
+
+
+def install_step(stack: VendorStack, lock: VendorLock) -> Step:
+    """Return the step that lays out the files of the RPMs and fits them to their new place."""
+    files = {file.target: file for one in lock.packages for file in one.files}
+    return Step(
+        name="install",
+        description=f"put {len(files)} files of {len(lock.packages)} RPMs into {stack.mount}",
+        files={SPACK: spack_packages(stack, lock)},
+        copies={
+            f"store/{file.target}": Copy(sha256=file.sha256, executable=file.executable)
+            for file in files.values()
+            if file.kind != "link"
+        },
+        build_files={_CHANGES: json.dumps(_changes(stack, lock), indent=1, sort_keys=True)},
+        commands=(
+            Command(
+                argv=(PYTHON, "-I", "-S", f"{TOOLS}/vendor_worker.py", f"{BUILD}/{_CHANGES}"),
+            ),
+        ),
+        outputs=(*dict.fromkeys(one.folder for one in lock.packages), SPACK),
+        reports=INSTALL,
+    )
+
+
+def _changes(stack: VendorStack, lock: VendorLock) -> dict[str, object]:
+    """Return what the worker is to do."""
+    prefix = mpi_facts(stack, lock).prefix
+    files = {file.target: file for one in lock.packages for file in one.files}
+    compilers = releases.COMPILERS.get(lock.compiler.partition("-")[0], releases.COMPILERS["gnu"])
+    bin_folder = f"{lock.mpi.folder}/bin/"
+    return {
+        "mount": stack.mount,
+        "links": {one.target: one.link for one in files.values() if one.kind == "link"},
+        "libraries": {
+            target: {"rpath": one.rpath, "add": one.add, "replace": dict(one.replace)}
+            for target, one in selection.changes(stack, lock).items()
+        },
+        "texts": [one.target for one in files.values() if one.kind == "text"],
+        "wrappers": [
+            one.target
+            for one in files.values()
+            if one.kind == "text" and one.target.startswith(bin_folder)
+        ],
+        "variables": {
+            "prefix": prefix, "exec_prefix": prefix, "sysconfdir": f"{prefix}/etc",
+            "includedir": f"{prefix}/include", "modincdir": f"{prefix}/include",
+            "libdir": f"{prefix}/lib",
+            **dict(zip(("CC", "CXX", "FC"), compilers, strict=True)),
+        },
+        "library": selection.main_library(lock),
+        "linked": _linked(stack, lock),
+        "moved": {one.root: f"{stack.mount}/{one.folder}" for one in lock.packages},
+    }  # fmt: skip
+
+
+def _linked(stack: VendorStack, lock: VendorLock) -> str:
+    """Return what a wrapper links in the place of the MPI's library alone.
+
+    The library for GPUs calls the driver, which only nodes with a GPU have: programs are linked
+    without it.
+    """
+    words = ["-Wl,--disable-new-dtags", "-Wl,-rpath,$libdir", f"-l{selection.main_library(lock)}"]
+    gtl = selection.gtl_library(lock)
+    if gtl:
+        folder = next(one.folder for one in lock.packages if one.product == "gtl")
+        place = f"{stack.mount}/{folder}/lib"
+        words += [f"-L{place}", f"-Wl,-rpath,{place}", "-Wl,--allow-shlib-undefined", f"-l{gtl}"]
+    return " ".join(words)
+
+
+def spack_packages(stack: VendorStack, lock: VendorLock) -> str:
+    """Return a packages.yaml of Spack with the MPI as an external, which is never built."""
+    name, compiler = families.REGISTRY[stack.mpi_family].name, lock.compiler.partition("-")
+    spec = f"{name}@{lock.mpi.product_version} +wrappers"
+    if stack.gtl != "none":
+        spec += f" +{stack.gtl}"
+    lines = (
+        "# For `spack: packages:` of a site, or the packages.yaml of a cluster configuration.",
+        "packages:",
+        f"  {name}:",
+        "    buildable: false",
+        "    externals:",
+        f"    - spec: {spec}",
+        f"      prefix: {mpi_facts(stack, lock).prefix}",
+        "  mpi:",
+        f"    require: [{name}]  # compiled for {compiler[0]} {compiler[2]}",
+    )
+    return "\n".join(lines) + "\n"
+
+
+def mpi_facts(stack: VendorStack, lock: VendorLock) -> MpiFacts:
+    """Return the facts of the image about its MPI."""
+    prefix = f"{stack.mount}/{lock.mpi.folder}"
+    return tail.facts_of(stack.mpi_family, lock.mpi.product_version, prefix)
+
+
+def environment(stack: VendorStack, lock: VendorLock) -> EnvPatch:
+    """Return what the MPI needs to compile and to run; with its library for GPUs it is asked to.
+
+    Without `MPICH_GPU_SUPPORT_ENABLED=1` Cray MPICH takes no buffer of a GPU (`man intro_mpi`).
+    """
+    found = families.REGISTRY[stack.mpi_family].environment(mpi_facts(stack, lock).prefix)
+    if stack.gtl == "none":
+        return found
+    return found.then(EnvPatch(set={"MPICH_GPU_SUPPORT_ENABLED": "1"}))
+
+
+def transports_of(stack: VendorStack, lock: VendorLock) -> TransportViews:
+    """Return the changes by views of the recipe's transports, and those that cannot be views."""
+    own = [view.name for view in stack.views]
+    return transport_views(stack, mpi_facts(stack, lock), Libfabric(), taken=own)
+
+
+def describe_image(stack: VendorStack, lock: VendorLock) -> Image:
+    """Return the description in an image: also that nobody may hand it on.
+
+    Raises `StackproofError` (UNSUPPORTED) for a transport of the recipe that cannot be had.
+    """
+    facts = mpi_facts(stack, lock)
+    features = tail.of_mpi(facts, "" if stack.gtl == "none" else stack.gtl)
+    views = tail.own_views(stack, facts.prefix, environment(stack, lock), features)
+    programs = {name: benchmark.program_path(stack.mount) for name in stack.benchmarks}
+    changes = transports_of(stack, lock).required()
+    image = tail.described(stack, lock, facts, programs, views, changes)
+    return replace(image, redistribute=False)
+
+
+def render_bom(stack: VendorStack, lock: VendorLock) -> str:
+    """Return the bill of materials: each RPM with its digest, and what the machine brings."""
+    parts = [_part(one) for one in lock.packages]
+    parts += [_of_site(name, user) for name, user in sorted(selection.outside(stack, lock).items())]
+    facts = {**stack.site_facts, "compiler-of-mpi": lock.compiler, "redistribute": "no"}
+    return bom.render(stack, lock, parts, needs=[part.ref for part in parts], facts=facts)
+
+
+def _part(one: VendorRpm) -> bom.BillEntry:
+    version = f"{one.version}-{one.release}"
+    words: Mapping[str, str] = {
+        "arch": one.architecture,
+        **({"epoch": str(one.epoch)} if one.epoch else {}),
+    }
+    query = "&".join(f"{key}={quote(value, safe='')}" for key, value in words.items())
+    return bom.BillEntry(
+        name=one.name,
+        version=version,
+        ref=f"rpm:{one.nevra}",
+        scope="required",
+        sha256=one.sha256,
+        licence=one.licence,
+        purl=f"pkg:rpm/hpe/{quote(one.name, safe='')}@{quote(version, safe='')}?{query}",
+        properties={"rpm:file": one.filename, "rpm:vendor": one.vendor or "not stated"},
+    )
+
+
+def _of_site(soname: str, user: str) -> bom.BillEntry:
+    return bom.BillEntry(
+        name=soname,
+        version="",
+        ref=f"site:{soname}",
+        scope="required",
+        properties={"site:needed-by": user, "site:from": releases.site_package(soname)},
+    )
+
+
 class VendorEngine:
     """A vendor's MPI, repackaged: nothing is compiled but the benchmark."""
 
@@ -206,7 +405,7 @@ class VendorEngine:
         """See `Engine`."""
         if lock is None:
             return Findings()
-        views = plan.transports_of(stack, lock).placed(where("transports"))
+        views = transports_of(stack, lock).placed(where("transports"))
         notes = [Problem(reason=Reason.UNSUPPORTED, message=text) for text in lock.notes]
         scripts = [
             f"{one.filename} ({', '.join(one.scripts)})" for one in lock.packages if one.scripts
@@ -220,15 +419,12 @@ class VendorEngine:
         """See `Engine`; what makes a lock is no step but a look into the RPMs."""
         if lock is None:
             raise TypeError("the plan of a vendor's MPI needs a lock")
-        return plan.build_plan(stack, lock, sources)
+        return build_plan(stack, lock, sources)
 
     def rows(self, stack: VendorStack, lock: VendorLock | None) -> Rows:
         """See `Engine`."""
         rows = [
-            ("stack", f"{stack.name} {stack.version}  {stack.description}".rstrip()),
-            ("engine", stack.engine),
-            ("machine", f"{stack.architecture}, {stack.site_facts.get('compiler', '')}"),
-            ("mount", stack.mount),
+            *list_rows(stack),
             ("redistribute", "no: the image is for the site that has the RPMs"),
         ]
         if lock is None:
@@ -237,7 +433,7 @@ class VendorEngine:
         title = families.REGISTRY[stack.mpi_family].title
         rows += [
             ("mpi", f"{title} {lock.mpi.product_version} for {lock.compiler}"),
-            ("views", ", ".join(plan.describe_image(stack, lock).views)),
+            ("views", ", ".join(describe_image(stack, lock).views)),
             *(("rpm", f"{one.nevra}  sha256 {one.sha256}") for one in lock.packages),
             *(
                 ("of the site", f"{name}  for {who}  {releases.site_package(name)}".rstrip())
@@ -250,20 +446,10 @@ class VendorEngine:
 
     def container(self, stack: VendorStack, lock: VendorLock) -> Container:
         """See `Engine`; its builder refuses Containerfiles, which would hand the files on."""
-        facts = plan.mpi_facts(stack, lock)
-        views = plan.describe_image(stack, lock).views
-        return Container(
-            views=tuple(views),
-            environments={
-                "": plan.environment(stack, lock),
-                **{k: v.env for k, v in views.items()},
-            },
-            labels={
-                f"{OCI}.licenses": licences(one.licence for one in lock.packages),
-                f"{OWN}.mpi": f"{facts.family} {facts.version}",
-                f"{OWN}.mpi.abi": families.REGISTRY[facts.family].abi,
-                f"{OWN}.mpi.prefix": facts.prefix,
-            },
+        return describe_container(
+            describe_image(stack, lock),
+            environment(stack, lock),
+            licences(one.licence for one in lock.packages),
             programs=("vendor_worker.py",),
             builder_programs=("patchelf",),
         )

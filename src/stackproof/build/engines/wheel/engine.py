@@ -12,18 +12,31 @@ import json
 import re
 from typing import Any
 
-from stackproof.build import pip_answers
+from stackproof.build import benchmark, bom, pip_answers, programs, tail
+from stackproof.build.engine import (
+    Container,
+    Findings,
+    Rows,
+    Sources,
+    Where,
+    compare_wants,
+    describe_container,
+    licences,
+    list_rows,
+)
 from stackproof.build.engines.wheel.stack import Lock, Stack
-from stackproof.build.plan import DOWNLOADS, PYTHON, TOOLS, Step
-from stackproof.build.programs import describe_wishes
+from stackproof.build.plan import DOWNLOADS, PYTHON, TOOLS, Plan, Step
 from stackproof.build.stack import Artefact
 from stackproof.build.swap import LIBFABRIC, MPI, Depth, RecipeOverlay, SwapKind, SwapWord
+from stackproof.build.transport_views import TransportViews, transport_views
 from stackproof.core import ids
-from stackproof.core.command import Command, Completed
+from stackproof.core.command import Command, Completed, EnvPatch
 from stackproof.core.document import Document
 from stackproof.core.errors import Problem, Reason, StackproofError, did_you_mean, fail
 from stackproof.core.value import replace
+from stackproof.image.model import Image, MpiFacts
 from stackproof.mpi import families
+from stackproof.mpi.transports.profile import libfabric_of
 
 # --------------------------------------------------------------------------------------------------
 # Words that swap a package of a recipe of wheels: another MPI, or another Python package.
@@ -113,7 +126,7 @@ _NO_VERSION = re.compile(
 )
 
 
-def problems(stack: Stack) -> tuple[Problem, ...]:
+def index_problems(stack: Stack) -> tuple[Problem, ...]:
     """Return why no wheel can be had: an MPI that is not published, a foreign machine."""
     found: list[Problem] = []
     if not stack.requirements:
@@ -226,7 +239,7 @@ def wants(stack: Stack) -> str:
             "requirements": [str(requirement) for requirement in stack.requirements],
             "packages": list(stack.packages),
             "architecture": stack.architecture,
-            **describe_wishes(stack.programs),
+            **programs.describe_wishes(stack.programs),
         }
     )
 
@@ -336,3 +349,131 @@ def _explain(stack: Stack, done: Completed) -> StackproofError:
 
 def _tail(text: str) -> str:
     return "\n".join(text.rstrip().splitlines()[-6:])
+
+
+INSTALLER = Artefact(
+    name="installer",
+    version="1.1.0",
+    filename="installer-1.1.0-py3-none-any.whl",
+    sha256="f55f5728ff61d3dd54dbc5a397cf3f7307cb64b180c20b72afbebf01c9e2c8a0",
+)
+"""What unpacks wheels in a container: the library that the wheel engine's worker imports."""
+
+
+class WheelEngine:
+    """The MPI developers' own wheels."""
+
+    def stale(self, stack: Stack, lock: Lock) -> str:
+        """See `Engine`."""
+        return compare_wants(stack, lock, wants, "versions or packages have changed")
+
+    def problems(self, stack: Stack, lock: Lock | None, where: Where) -> Findings:
+        """See `Engine`."""
+        if lock is None:
+            return Findings(problems=index_problems(stack))
+        views = transports_of(stack, lock).placed(where("transports"))
+        changed = programs.find_changes(stack.programs, lock.programs, where("programs"))
+        problems = (*index_problems(stack), *views.problems, *changed)
+        return Findings(problems=problems, notes=views.notes)
+
+    def plan(self, stack: Stack, lock: Lock | None, sources: Sources) -> Plan:
+        """See `Engine`; what makes a lock is no step but a question to the package index."""
+        if lock is None:
+            raise TypeError("the plan of wheels needs a lock")
+        return plan(stack, lock, sources)
+
+    def rows(self, stack: Stack, lock: Lock | None) -> Rows:
+        """See `Engine`."""
+        views = describe_image(stack, lock).views if lock else ()
+        return (
+            *list_rows(stack),
+            ("views", ", ".join(views)),
+            *(
+                ("file", f"{one.filename}  sha256 {one.sha256}")
+                for one in (lock.artefacts if lock else ())
+            ),
+            *programs.list_rows(stack.programs),
+        )
+
+    def container(self, stack: Stack, lock: Lock) -> Container:
+        """See `Engine`."""
+        mpi = mpi_facts(stack, lock)
+        return describe_container(
+            describe_image(stack, lock),
+            families.REGISTRY[mpi.family].environment(mpi.prefix),
+            licences(one.licence for one in lock.artefacts),
+            programs=("wheel_worker.py",),
+            builder_packages=("ca-certificates", "gcc", "libc6-dev", "python3", "python3-pip"),
+            unpacked=(INSTALLER,),
+            download=lambda artefact: (fetch_command(artefact, DOWNLOADS).argv,),
+        )
+
+
+ENGINE = WheelEngine()
+
+
+def plan(stack: Stack, lock: Lock, sources: Sources) -> Plan:
+    """Return the plan that builds the image of a locked stack."""
+    facts = mpi_facts(*own_part(stack, lock))
+    needs = families.REGISTRY[facts.family].environment(facts.prefix)
+    install = install_step(*own_part(stack, lock))
+    other = replacing_part(stack, lock)
+    before = (
+        install,
+        *programs.program_steps(stack.programs, stack.mount, facts, needs, install.id),
+    )
+    rest = (
+        *tail.compiled(
+            stack, facts if benchmark.NATIVE in stack.benchmarks else None, sources.csrc, needs
+        ),
+        *([replace(install_step(*other), name="replacement")] if other else []),
+        tail.metadata_step(
+            describe_image(stack, lock), stack, lock,
+            bill=render_bom(stack, lock), recipe=sources.recipe,
+        ),
+    )  # fmt: skip
+    return tail.plan_of(stack, before, rest)
+
+
+def mpi_facts(stack: Stack, lock: Lock) -> MpiFacts:
+    """Return the facts of the image about its MPI: the one that runs its programs."""
+    stack, lock = replacing_part(stack, lock) or (stack, lock)
+    prefix = f"{stack.mount}/{prefix_name(stack, lock)}"
+    return tail.facts_of(stack.mpi_family, mpi_version(stack, lock), prefix)
+
+
+def render_bom(stack: Stack, lock: Lock) -> str:
+    """Return the bill of materials: each wheel with the licence that its publisher states."""
+    wheels = [bom.of_index(artefact) for artefact in lock.artefacts]
+    parts = [*wheels, *programs.program_bills(stack.programs, tuple(wheel.ref for wheel in wheels))]
+    needs = [part.ref for part in parts]
+    return bom.render(stack, lock, parts, needs=needs, facts=stack.site_facts)
+
+
+def transports_of(stack: Stack, lock: Lock) -> TransportViews:
+    """Return the changes by views of the recipe's transports, and those that cannot be views."""
+    libfabric = libfabric_of(render_bom(stack, lock))
+    own = [view.name for view in stack.views]
+    return transport_views(stack, mpi_facts(stack, lock), libfabric, taken=own)
+
+
+def describe_image(stack: Stack, lock: Lock) -> Image:
+    """Return the description in an image; its `path`, `size` and `sha256` are still empty.
+
+    Raises `StackproofError` (UNSUPPORTED) for a transport of the recipe that cannot be had.
+    """
+    changes = transports_of(stack, lock).required()
+    facts, own = mpi_facts(stack, lock), mpi_facts(*own_part(stack, lock))
+    needs = families.REGISTRY[facts.family].environment(facts.prefix)
+    if own != facts:  # its programs, IMB-MPI1 among them, are found behind those of the other
+        needs = needs.then(EnvPatch(append={"PATH": (f"{own.prefix}/bin",)}))
+    needs = programs.program_folders(stack.programs, stack.mount).then(needs)
+    views = tail.own_views(stack, facts.prefix, needs, tail.of_mpi(facts))
+    places = {name: _program_path(name, stack, own) for name in stack.benchmarks}
+    places |= programs.program_places(stack.programs, stack.mount)
+    return tail.described(stack, lock, facts, places, views, changes)
+
+
+def _program_path(name: str, stack: Stack, facts: MpiFacts) -> str:
+    own = name == benchmark.NATIVE
+    return benchmark.program_path(stack.mount) if own else f"{facts.prefix}/bin/{name}"

@@ -45,9 +45,8 @@ def parse_recipe(document: Document, facts: Mapping[str, str]) -> Stack:
         replacement=_replacing(data["replacement"]) if "replacement" in data else None,
         programs=(),
     )
-    problems = [
-        *wheel_engine.problems(stack), *_benchmark_problems(stack), *_replacement_problems(stack),
-    ]  # fmt: skip
+    problems = [*wheel_engine.index_problems(stack), *_benchmark_problems(stack)]
+    problems += _replacement_problems(stack)
     if problems:
         raise placed(StackproofError(*problems), document)
     return stack

@@ -13,7 +13,6 @@ from stackproof.build.effects.pip import index_command
 from stackproof.build.effects.workspace import BuildSetup
 from stackproof.build.engine import Findings
 from stackproof.build.engines.wheel import engine as wheel_engine
-from stackproof.build.engines.wheel.plan import ENGINE
 from stackproof.build.engines.wheel.recipe import parse_recipe, placed
 from stackproof.build.engines.wheel.stack import Lock, Stack
 from stackproof.build.options import BuildOptions
@@ -30,7 +29,7 @@ from stackproof.mpi import families
 class WheelBuilder:
     """See `Builder`."""
 
-    engine = ENGINE
+    engine = wheel_engine.ENGINE
     lock_kind = Lock
     solving = Solving.QUESTION
     swap = staticmethod(wheel_engine.swap)
