@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stackproof.build.engines.easybuild.request import (
+from stackproof.build.engines.easybuild.components import (
     ChainRequest,
     ExternalComponent,
     Gpu,

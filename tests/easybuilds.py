@@ -13,9 +13,9 @@ from stackproof.build.effects.workspace import BuildSetup, download_path
 from stackproof.build.engine import Sources
 from stackproof.build.engines.easybuild import tool
 from stackproof.build.engines.easybuild.chain import Easyconfig
+from stackproof.build.engines.easybuild.components import ChainRequest
 from stackproof.build.engines.easybuild.effects import builder
 from stackproof.build.engines.easybuild.engine import build_plan
-from stackproof.build.engines.easybuild.request import ChainRequest
 from stackproof.build.engines.easybuild.stack import EasyBuildLock, EasyBuildStack
 from stackproof.build.plan import Plan
 from stackproof.build.stack import Artefact, Digest, SourceFile, StackView

@@ -13,9 +13,9 @@ from need import need
 from stackproof.build.effects.executor import execute
 from stackproof.build.effects.workspace import download_path
 from stackproof.build.engines.easybuild.chain import chain
+from stackproof.build.engines.easybuild.components import ChainRequest
 from stackproof.build.engines.easybuild.effects import builder
 from stackproof.build.engines.easybuild.effects.sources import SourceFinder
-from stackproof.build.engines.easybuild.request import ChainRequest
 from stackproof.build.engines.easybuild.stack import Below, EasyBuildLock
 from stackproof.build.stack import Artefact, Digest, SourceFile
 from stackproof.core.command import Bind

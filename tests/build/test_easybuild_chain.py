@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from easybuildchains import OS_SOURCES, PATCH, REQUESTS
 from stackproof.build.engines.easybuild.chain import Chain, Easyconfig, chain
-from stackproof.build.engines.easybuild.effects import builder
-from stackproof.build.engines.easybuild.request import (
+from stackproof.build.engines.easybuild.components import (
     ChainRequest,
     ExternalComponent,
     Gpu,
     OwnPatch,
     Toolchain,
 )
+from stackproof.build.engines.easybuild.effects import builder
 from stackproof.core import document as documents
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.core.value import replace

@@ -7,11 +7,11 @@ import json
 import pytest
 
 from easybuilds import lock, plan, stack
-from stackproof.build.engines.easybuild import engine, events, layout, tool
+from stackproof.build.engines.easybuild import engine, layout, tool
 from stackproof.build.engines.easybuild.chain import Chain
+from stackproof.build.engines.easybuild.components import ChainRequest, ExternalComponent
 from stackproof.build.engines.easybuild.effects import builder, hooks
 from stackproof.build.engines.easybuild.engine import render_bom
-from stackproof.build.engines.easybuild.request import ChainRequest, ExternalComponent
 from stackproof.build.engines.easybuild.stack import (
     Below,
     EasyBuildLock,
@@ -181,7 +181,7 @@ def test_benchmarks_and_diagnostic_programs_are_on_the_path() -> None:
 
 
 def test_hooks_and_their_reader_agree() -> None:
-    assert hooks._MARK == events.MARK
+    assert hooks._MARK == tool.MARK
     assert {"pre_build_hook", "fail_hook"} <= set(vars(hooks))
 
 
@@ -190,14 +190,14 @@ def test_hooks_and_their_reader_agree() -> None:
     [
         "",
         "== building",
-        f"{events.MARK}",
-        f"{events.MARK}[1]",
-        f"{events.MARK}{{",
-        "x" + events.MARK,
+        f"{tool.MARK}",
+        f"{tool.MARK}[1]",
+        f"{tool.MARK}{{",
+        "x" + tool.MARK,
     ],
 )
 def test_other_lines_are_no_events(line: str) -> None:
-    assert events.event(line) is None
+    assert tool.event(line) is None
 
 
 @pytest.mark.parametrize(
@@ -211,15 +211,15 @@ def test_other_lines_are_no_events(line: str) -> None:
 def test_exit_codes_are_reasons(code: object, reason: Reason) -> None:
     lines = [
         "== noise",
-        events.MARK + json.dumps({"event": "step", "step": "build", "log": "/build/x.log"}),
-        events.MARK + json.dumps({"event": "fail", "message": "it\nbroke", "code": code}),
+        tool.MARK + json.dumps({"event": "step", "step": "build", "log": "/build/x.log"}),
+        tool.MARK + json.dumps({"event": "fail", "message": "it\nbroke", "code": code}),
     ]
-    found = events.failure("\n".join(lines))
+    found = tool.failure("\n".join(lines))
     assert found is not None
     assert (found.reason, found.step, found.log, found.message) == (
         reason, "build", "/build/x.log", "it broke",
     )  # fmt: skip
-    assert events.failure("\n".join(lines[:2])) is None
+    assert tool.failure("\n".join(lines[:2])) is None
 
 
 @pytest.mark.parametrize(

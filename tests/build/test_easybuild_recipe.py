@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from stackproof.build.engines.easybuild.chain import chain
-from stackproof.build.engines.easybuild.effects import builder
-from stackproof.build.engines.easybuild.recipe import parse_easybuild_recipe
-from stackproof.build.engines.easybuild.request import (
+from stackproof.build.engines.easybuild.components import (
     ChainRequest,
     ExternalComponent,
     Gpu,
     OwnPatch,
     Toolchain,
 )
+from stackproof.build.engines.easybuild.effects import builder
+from stackproof.build.engines.easybuild.recipe import parse_easybuild_recipe
 from stackproof.build.engines.easybuild.stack import (
     Below,
     EasyBuildLock,

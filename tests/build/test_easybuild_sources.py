@@ -20,9 +20,8 @@ from stackproof.build.engines.easybuild.effects import builder, sources
 from stackproof.build.engines.easybuild.effects.sources import (  # fmt: skip
     ARCHIVE,
     SourceFinder,
-    choose_all,
     mirror_folders,
-    obtain_all,
+    of_all,
 )
 from stackproof.build.engines.easybuild.stack import pinned
 from stackproof.build.stack import Digest, OsPackage, OtherPlace, SourceFile
@@ -279,9 +278,9 @@ def test_a_commit_is_packed_the_same_way_every_time(
 def test_nobody_knows_where_it_is_and_all_problems_come_at_once() -> None:
     two, four = source(), source(filename="four-1.0.tar.gz")
     with pytest.raises(StackproofError) as caught:
-        obtain_all(looking(), [two, four])
+        of_all([two, four], looking().obtain)
     assert [p.reason for p in caught.value.problems] == [Reason.FILE_MISSING] * 2
-    assert choose_all(looking(), [two, four]) == dict.fromkeys(
+    assert of_all([two, four], looking().choose) == dict.fromkeys(
         ("two-1.0.tar.gz", "four-1.0.tar.gz"), digest(GOOD)
     )
 

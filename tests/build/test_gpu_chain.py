@@ -20,17 +20,17 @@ from easybuilds import lock, plan, put, setup, stack
 from need import need
 from stackproof.build.effects.executor import execute
 from stackproof.build.engines.easybuild.chain import chain
-from stackproof.build.engines.easybuild.effects import builder
-from stackproof.build.engines.easybuild.effects.builder import machine_problems
-from stackproof.build.engines.easybuild.effects.sources import SourceFinder, obtain_all
-from stackproof.build.engines.easybuild.engine import ENGINE
-from stackproof.build.engines.easybuild.request import (
+from stackproof.build.engines.easybuild.components import (
     COMPILERS,
     ChainRequest,
     ExternalComponent,
     Gpu,
     Toolchain,
 )
+from stackproof.build.engines.easybuild.effects import builder
+from stackproof.build.engines.easybuild.effects.builder import machine_problems
+from stackproof.build.engines.easybuild.effects.sources import SourceFinder, of_all
+from stackproof.build.engines.easybuild.engine import ENGINE
 from stackproof.core.command import Bind
 from stackproof.core.effects.sandbox import packages
 from stackproof.core.monitor import null_monitor
@@ -65,7 +65,7 @@ def test_libfabric_takes_cuda_where_no_driver_is(cuda: Path, tmp_path: Path) -> 
         gpu_at=ExternalComponent(version="13", prefix=str(cuda)),
     )  # fmt: skip
     (made,) = chain(request, builder.load()).easyconfigs
-    (packed,) = obtain_all(SourceFinder((), null_monitor), made.sources)
+    (packed,) = of_all(made.sources, SourceFinder((), null_monitor).obtain).values()
     with tarfile.open(packed) as archive:
         archive.extractall(tmp_path, filter="data")
     (tree,) = tmp_path.glob("libfabric*")

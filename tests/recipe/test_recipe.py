@@ -11,6 +11,7 @@ import pytest
 from stackproof.bench.amounts import parse_size, power_sizes
 from stackproof.bench.spec import BenchSpec, parse_bench
 from stackproof.build.engines.wheel.recipe import parse_recipe
+from stackproof.build.meaning import meaning_problems
 from stackproof.core import document, noun
 from stackproof.core.errors import StackproofError
 
@@ -66,6 +67,20 @@ def test_defaults() -> None:
     assert recipe.mount == "/user-environment"
     assert [view.name for view in recipe.views] == ["default"]
     assert recipe.default_view == "default"
+
+
+@pytest.mark.parametrize(
+    ("image", "said"),
+    [
+        ({"level": 22}, ""),
+        ({"level": 23}, "zstd has levels 1 to 22"),
+        ({"compression": "gzip", "level": 10}, "gzip has levels 1 to 9"),
+        ({"compression": "xz", "level": 1}, "the compressor xz has no levels"),
+    ],
+)
+def test_levels_are_those_of_the_compressor(image: dict[str, object], said: str) -> None:
+    recipe = document.Document(file="r.yaml", data={"image": image}, positions={})
+    assert "".join(one.message for one in meaning_problems(recipe)) == said
 
 
 def test_views_without_a_default_have_none() -> None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any
 
 from msgspec import field
 
@@ -107,11 +107,8 @@ class RecipeOverlay(Value):
     why: str = ""
 
 
-class Swapper(Protocol):
-    """What an engine makes of words."""
-
-    def __call__(self, document: Document, word: SwapWord) -> RecipeOverlay:
-        """Return what a word lays over a recipe; raises `StackproofError` with all problems."""
+Swapper = Callable[[Document, SwapWord], RecipeOverlay]
+"""What an engine lays over a recipe for a word; it raises `StackproofError` with all problems."""
 
 
 def parse_words(

@@ -139,6 +139,16 @@ class Builder(Protocol):
         """Bring the sources of a locked stack into a folder; return the clones in it."""
 
 
+class MirrorlessBuilder:
+    """A builder of what is no source, and lies in no mirror; `refused` says why."""
+
+    refused: Mapping[str, Problem]
+
+    def fill_mirror(self, *_: Any, **__: Any) -> frozenset[Path]:
+        """See `Builder`."""
+        raise StackproofError(self.refused["mirror create"])
+
+
 def known_facts(site: str | None, stated: Mapping[str, Any] | None = None) -> dict[str, str]:
     """Return what conditions may ask for: the site's facts, this machine's where it has none.
 

@@ -16,9 +16,12 @@ from stackproof.build.engines.easybuild.components import (
     PROVIDER,
     PROVIDERS,
     Catalogue,
+    ChainRequest,
+    Gpu,
     Option,
+    OwnFile,
+    Toolchain,
 )
-from stackproof.build.engines.easybuild.request import ChainRequest, Gpu, OwnFile, Toolchain
 from stackproof.build.engines.easybuild.selection import (
     GFORTRAN,
     SelectedComponent,

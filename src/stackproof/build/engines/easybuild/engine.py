@@ -19,7 +19,7 @@ from stackproof.build.engine import (
 )
 from stackproof.build.engines.easybuild import layout
 from stackproof.build.engines.easybuild.chain import Easyconfig
-from stackproof.build.engines.easybuild.request import ExternalComponent, Gpu
+from stackproof.build.engines.easybuild.components import ExternalComponent, Gpu
 from stackproof.build.engines.easybuild.stack import (
     EasyBuildLock,
     EasyBuildStack,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from stackproof.build.engines.easybuild.request import Toolchain
+from stackproof.build.engines.easybuild.components import Toolchain
 from stackproof.build.plan import BUILD, DOWNLOADS, PYTHON, TOOLS
 from stackproof.core.command import Command, EnvPatch
 

@@ -8,8 +8,7 @@ from typing import Any
 
 from stackproof.build import benchmark
 from stackproof.build.engines.easybuild import tool
-from stackproof.build.engines.easybuild.engine import MODULES_VIEW
-from stackproof.build.engines.easybuild.request import (
+from stackproof.build.engines.easybuild.components import (
     ChainRequest,
     ExternalComponent,
     Gpu,
@@ -17,6 +16,7 @@ from stackproof.build.engines.easybuild.request import (
     OwnPatch,
     Toolchain,
 )
+from stackproof.build.engines.easybuild.engine import MODULES_VIEW
 from stackproof.build.engines.easybuild.stack import Below, EasyBuildStack
 from stackproof.build.meaning import make_stack, meaning_problems
 from stackproof.build.stack import DEFAULT_MOUNT

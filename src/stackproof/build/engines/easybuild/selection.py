@@ -11,13 +11,15 @@ from msgspec import Struct, field
 from stackproof.build.engines.easybuild.components import (
     Build,
     Catalogue,
+    ChainRequest,
     Component,
+    ExternalComponent,
+    Gpu,
     Need,
     Release,
     ReleaseSource,
     When,
 )
-from stackproof.build.engines.easybuild.request import ChainRequest, ExternalComponent, Gpu
 from stackproof.build.engines.spack.conflicts import Conflict
 from stackproof.core.errors import Location, Problem, Reason, did_you_mean
 from stackproof.core.value import Value

@@ -9,7 +9,7 @@ from typing import ClassVar
 from msgspec import field
 
 from stackproof.build.engines.easybuild.chain import Chain, Easyconfig, LeftOut
-from stackproof.build.engines.easybuild.request import ChainRequest
+from stackproof.build.engines.easybuild.components import ChainRequest
 from stackproof.build.programs import StackProgram, describe_wishes
 from stackproof.build.stack import DEFAULT_MOUNT, Artefact, Digest, SourceFile, StackView
 from stackproof.core import ids

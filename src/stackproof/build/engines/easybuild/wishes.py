@@ -8,8 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from stackproof.build.engines.easybuild.components import Component
-from stackproof.build.engines.easybuild.request import COMPILERS
+from stackproof.build.engines.easybuild.components import COMPILERS, Component
 from stackproof.build.engines.easybuild.selection import (
     PATH,
     WORD,

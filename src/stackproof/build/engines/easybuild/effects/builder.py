@@ -26,20 +26,14 @@ from stackproof.build.effects.workspace import (
     download_path,
 )
 from stackproof.build.engine import Findings
-from stackproof.build.engines.easybuild import events, tool
 from stackproof.build.engines.easybuild import swap as easybuild_swap
+from stackproof.build.engines.easybuild import tool
 from stackproof.build.engines.easybuild.chain import Chain, chain
-from stackproof.build.engines.easybuild.components import Catalogue, parse_catalogue
+from stackproof.build.engines.easybuild.components import Catalogue, Toolchain, parse_catalogue
 from stackproof.build.engines.easybuild.effects import sources
-from stackproof.build.engines.easybuild.effects.sources import (
-    SourceFinder,
-    choose_all,
-    mirror_folders,
-    obtain_all,
-)
+from stackproof.build.engines.easybuild.effects.sources import SourceFinder, mirror_folders
 from stackproof.build.engines.easybuild.engine import ENGINE, HEADERS
 from stackproof.build.engines.easybuild.recipe import parse_easybuild_recipe
-from stackproof.build.engines.easybuild.request import Toolchain
 from stackproof.build.engines.easybuild.selection import GFORTRAN
 from stackproof.build.engines.easybuild.stack import (
     EasyBuildLock,
@@ -52,7 +46,7 @@ from stackproof.build.engines.spack import output as spack_output
 from stackproof.build.engines.spack.effects import build as spack_build
 from stackproof.build.options import BuildOptions
 from stackproof.build.plan import Plan, Step
-from stackproof.build.swap import RecipeOverlay, SwapKind, Swapper, SwapWord
+from stackproof.build.swap import RecipeOverlay, SwapKind, SwapWord
 from stackproof.core import document
 from stackproof.core.command import Bind, Command, Completed, EnvPatch
 from stackproof.core.document import Document
@@ -102,7 +96,7 @@ def install(job: Installing, monitor: Monitor) -> None:
     """
 
     def watch(line: str) -> None:
-        found = events.event(line)
+        found = tool.event(line)
         if found is not None and found.get("event") == "step":
             text = f"{found.get('module', '')}: {found.get('step', '')}"
             monitor(Event(what="progress", name=job.step.name, text=text))
@@ -115,7 +109,7 @@ def install(job: Installing, monitor: Monitor) -> None:
 def _failure(
     command: Command, done: Completed, step: Step, log: Path, space: Workspace
 ) -> StackproofError:
-    found = events.failure(done.stdout.decode(errors="replace"))
+    found = tool.failure(done.stdout.decode(errors="replace"))
     if found is None:
         return core_run.failure(command, done, log=log)
     kept = log
@@ -142,6 +136,41 @@ def _failure(
     )
 
 
+_ADDRESS = re.compile(r"https?://[^\s]+")
+_NAME = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+_-]*")
+_PATCH = ".patch"
+
+
+def swap_own_files(document: Document, word: SwapWord) -> RecipeOverlay:
+    """See `Swapper`; a source at an address is downloaded, as its digest is part of the recipe."""
+    known = load()
+    easybuild_swap.swap(document, word, known)  # what is wrong with the word, before a download
+    file = None if word.kind is SwapKind.WITH else _file(word)
+    return easybuild_swap.swap(document, word, known, file)
+
+
+def _file(word: SwapWord) -> dict[str, str]:
+    """Return what a recipe says of a file; it is in the cache then, by its digest."""
+    name = os.path.basename(word.value)
+    address = _ADDRESS.fullmatch(word.value)
+    if not _NAME.fullmatch(name) or (word.kind is SwapKind.PATCH and not name.endswith(_PATCH)):
+        wanted = f"end with `{_PATCH}`, and " if word.kind is SwapKind.PATCH else ""
+        hint = f"it must {wanted}have letters, digits and `.`, `+`, `_`, `-`"
+        message = f"`{name}` cannot be the name of the file"
+        raise StackproofError(word.problem(message, hint, reason=Reason.INVALID_VALUE))
+    if address:
+        if word.kind is SwapKind.PATCH:
+            hint = "download it, look at it, and name the file"
+            raise StackproofError(word.problem("a patch is a file here, no address", hint))
+        return {"filename": name, "sha256": sources.fetched(word.value), "address": word.value}
+    if not os.path.isfile(word.value):
+        message = f"there is no file `{word.value}`"
+        raise StackproofError(word.problem(message, reason=Reason.FILE_MISSING))
+    digest = files.sha256(word.value)
+    files.copy(word.value, download_path(digest, name))
+    return {"filename": name, "sha256": digest}
+
+
 # How much memory a build tree may want, in bytes: generous, since a build that runs out of memory
 # starts again on disk.
 _BYTES_AT_LEAST = 500_000_000
@@ -156,12 +185,8 @@ class EasyBuildBuilder:
     engine = ENGINE
     lock_kind = EasyBuildLock
     solving = Solving.FILES
+    swap = staticmethod(swap_own_files)
     refused: Mapping[str, Problem] = {"from": builders.NO_RPMS, "on": builders.NO_NODES}
-
-    @property
-    def swap(self) -> Swapper:
-        """See `Builder`; a file is looked at, and kept in the cache by its digest."""
-        return swap_own_files
 
     def load(self, reading: Reading) -> Loaded:
         """See `Builder`."""
@@ -203,7 +228,8 @@ class EasyBuildBuilder:
         monitor(Event(what="started", name="resolve", text="components, files and digests"))
         found = _chain_of(loaded)
         places = SourceFinder(mirror_folders(options.mirror), monitor)
-        digests = choose_all(places, (file for one in found.easyconfigs for file in one.sources))
+        files_of = (file for one in found.easyconfigs for file in one.sources)
+        digests = sources.of_all(files_of, places.choose)
         lock = make_lock(stack, found, places.tool(stack.easybuild), digests)
         listed = ", ".join(one.module for one in lock.components)
         monitor(Event(what="done", name="resolve", text=listed))
@@ -243,9 +269,6 @@ class EasyBuildBuilder:
             if not (target.is_file() and files.sha256(target) == files.sha256(path)):
                 files.copy(path, target)
         return frozenset()
-
-
-BUILDER = EasyBuildBuilder()
 
 
 def _chain_of(loaded: Loaded) -> Chain:
@@ -351,7 +374,8 @@ def _obtain(lock: EasyBuildLock, places: SourceFinder) -> tuple[Path, ...]:
     """
     for file in lock.tool:
         places.bring(file)
-    return obtain_all(places, (file for one in lock.components for file in one.sources))
+    wanted = (file for one in lock.components for file in one.sources)
+    return tuple(sources.of_all(wanted, places.obtain).values())
 
 
 def _setup(
@@ -414,36 +438,4 @@ def lmod_binds(program: Path) -> tuple[Bind, ...]:
     return (Bind(source=root, target=root),)
 
 
-_ADDRESS = re.compile(r"https?://[^\s]+")
-_NAME = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+_-]*")
-_PATCH = ".patch"
-
-
-def swap_own_files(document: Document, word: SwapWord) -> RecipeOverlay:
-    """See `Swapper`; a source at an address is downloaded, as its digest is part of the recipe."""
-    known = load()
-    easybuild_swap.swap(document, word, known)  # what is wrong with the word, before a download
-    file = None if word.kind is SwapKind.WITH else _file(word)
-    return easybuild_swap.swap(document, word, known, file)
-
-
-def _file(word: SwapWord) -> dict[str, str]:
-    """Return what a recipe says of a file; it is in the cache then, by its digest."""
-    name = os.path.basename(word.value)
-    address = _ADDRESS.fullmatch(word.value)
-    if not _NAME.fullmatch(name) or (word.kind is SwapKind.PATCH and not name.endswith(_PATCH)):
-        wanted = f"end with `{_PATCH}`, and " if word.kind is SwapKind.PATCH else ""
-        hint = f"it must {wanted}have letters, digits and `.`, `+`, `_`, `-`"
-        message = f"`{name}` cannot be the name of the file"
-        raise StackproofError(word.problem(message, hint, reason=Reason.INVALID_VALUE))
-    if address:
-        if word.kind is SwapKind.PATCH:
-            hint = "download it, look at it, and name the file"
-            raise StackproofError(word.problem("a patch is a file here, no address", hint))
-        return {"filename": name, "sha256": sources.fetched(word.value), "address": word.value}
-    if not os.path.isfile(word.value):
-        message = f"there is no file `{word.value}`"
-        raise StackproofError(word.problem(message, reason=Reason.FILE_MISSING))
-    digest = files.sha256(word.value)
-    files.copy(word.value, download_path(digest, name))
-    return {"filename": name, "sha256": digest}
+BUILDER = EasyBuildBuilder()

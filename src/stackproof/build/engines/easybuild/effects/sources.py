@@ -14,6 +14,7 @@ import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from stackproof.build.effects import git, source_mirror
 from stackproof.build.effects.pip import index_command
@@ -42,6 +43,7 @@ _GONE_CODES = (404, 410)
 _GONE = ("404  Not Found", "File not found")
 
 
+Found = TypeVar("Found")
 Fetch = Callable[[str, Path, Transfer], None]
 """What writes the content of an address into a file; it raises as `_fetch` does."""
 
@@ -206,32 +208,18 @@ class SourceFinder:
         return target
 
 
-def choose_all(sources: SourceFinder, wanted: Iterable[SourceFile]) -> dict[str, str]:
-    """Return the digests that a lock is to name, by file name; raises all problems at once."""
-    found: dict[str, str] = {}
+def of_all(wanted: Iterable[SourceFile], look: Callable[[SourceFile], Found]) -> dict[str, Found]:
+    """Return what `look` gives for each source file, by its name; raises all problems at once."""
+    found: dict[str, Found] = {}
     problems: list[Problem] = []
     for source in wanted:
         try:
-            found[source.filename] = sources.choose(source)
+            found[source.filename] = look(source)
         except StackproofError as error:
             problems += error.problems
     if problems:
         raise StackproofError(*problems)
     return found
-
-
-def obtain_all(sources: SourceFinder, wanted: Iterable[SourceFile]) -> tuple[Path, ...]:
-    """Return the files of a lock in the cache; raises all problems at once."""
-    found: list[Path] = []
-    problems: list[Problem] = []
-    for source in wanted:
-        try:
-            found.append(sources.obtain(source))
-        except StackproofError as error:
-            problems += error.problems
-    if problems:
-        raise StackproofError(*problems)
-    return tuple(found)
 
 
 def mirror_folders(given: str | None) -> tuple[Path, ...]:

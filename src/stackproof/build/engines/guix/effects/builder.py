@@ -26,7 +26,7 @@ from stackproof.core.command import Bind, Command, EnvPatch
 from stackproof.core.effects import files, outputs
 from stackproof.core.effects.foreign.tree import ForeignTree
 from stackproof.core.effects.run import check
-from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
+from stackproof.core.errors import Location, Problem, Reason, fail
 from stackproof.core.monitor import Event, Monitor
 from stackproof.image.container.effects import layers
 from stackproof.linking import elf
@@ -37,7 +37,7 @@ _PLACES = ("~/.config/guix/current/bin", "/usr/local/bin", "/run/current-system/
 _PASSED = re.compile(r"GUIX_\w+|XDG_\w+|(GIT_)?SSL_\w+|(https?|ftp|all|no)_proxy", re.IGNORECASE)
 
 
-class GuixBuilder:
+class GuixBuilder(builders.MirrorlessBuilder):
     """See `Builder`."""
 
     engine = ENGINE
@@ -134,13 +134,6 @@ class GuixBuilder:
             )
         bind = Bind(source=str(place / packs.STORE), target=f"{PACK}/{lock.pack.sha256}")
         return BuildSetup(binds=(bind,), movable=False)
-
-    def fill_mirror(
-        self, loaded: Loaded, lock: GuixLock, options: BuildOptions, folder: Path, monitor: Monitor
-    ) -> frozenset[Path]:
-        """See `Builder`: `refused` has why there is none."""
-        del loaded, lock, options, folder, monitor
-        raise StackproofError(self.refused["mirror create"])
 
 
 BUILDER = GuixBuilder()

@@ -111,7 +111,7 @@ class RpmFolder(Value):
     elsewhere: bool = False
 
 
-class VendorBuilder:
+class VendorBuilder(builders.MirrorlessBuilder):
     """See `Builder`."""
 
     engine = ENGINE
@@ -225,18 +225,6 @@ class VendorBuilder:
             movable=False,
             install=installer(stack, lock, blobs),
         )
-
-    def fill_mirror(
-        self,
-        loaded: Loaded,
-        lock: VendorLock,
-        options: BuildOptions,
-        folder: Path,
-        monitor: Monitor,
-    ) -> frozenset[Path]:
-        """See `Builder`: `refused` has why there is none."""
-        del loaded, lock, options, folder, monitor
-        raise StackproofError(self.refused["mirror create"])
 
 
 BUILDER = VendorBuilder()

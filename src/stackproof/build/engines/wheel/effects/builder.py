@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from stackproof.build.effects import builders, stacks
@@ -26,7 +25,7 @@ from stackproof.core.value import replace
 from stackproof.mpi import families
 
 
-class WheelBuilder:
+class WheelBuilder(builders.MirrorlessBuilder):
     """See `Builder`."""
 
     engine = wheel_engine.ENGINE
@@ -94,13 +93,6 @@ class WheelBuilder:
         compiles = any(step.makes_program for step in plan.steps)
         kept = cache_kinds.home("components") if compiles else None
         return BuildSetup(fetch_command=wheel_engine.fetch_command, movable=False, kept=kept)
-
-    def fill_mirror(
-        self, loaded: Loaded, lock: Any, options: BuildOptions, folder: Path, monitor: Monitor
-    ) -> frozenset[Path]:
-        """See `Builder`: `refused` has why there is none."""
-        del loaded, lock, options, folder, monitor
-        raise StackproofError(self.refused["mirror create"])
 
 
 BUILDER = WheelBuilder()
