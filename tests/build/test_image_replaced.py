@@ -15,6 +15,7 @@ from stackproof.build.effects import cache_entries, images
 from stackproof.build.effects.executor import Built
 from stackproof.build.effects.loaded import Loaded
 from stackproof.core.effects import files
+from stackproof.core.errors import Reason, StackproofError
 from stackproof.core.monitor import Event
 
 LOCKS = {"a": "1" * 64, "b": "2" * 64}
@@ -61,3 +62,10 @@ def test_an_image_that_says_nothing_of_itself_is_replaced(tmp_path: Path) -> Non
     make_image(tmp_path / "foreign.squashfs", meta=None)
     shutil.copy(tmp_path / "foreign.squashfs", tmp_path / "mine.squashfs")
     assert put(tmp_path, lock="a") == []
+
+
+def test_an_image_without_a_lock_does_not_say_how_it_was_built(tmp_path: Path) -> None:
+    image = make_image(tmp_path / "a.squashfs", meta=env_json(name="a"))
+    with pytest.raises(StackproofError) as caught:
+        images.write_recipe_of(str(image), tmp_path)
+    assert caught.value.reason is Reason.IMAGE_NO_META

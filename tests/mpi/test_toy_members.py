@@ -100,7 +100,7 @@ found = {
     "conflicts": "toympi" in conflicts.MPIS,
     "vendor": "toympi" in network.VENDOR_MPIS,
     "wheel": wheels._COMES_WITH["toybench"],
-    "sites": "toy-mpi" in conditions.FACTS["vendor-mpi"].values,
+    "sites": "toy-mpi" in conditions.FACTS["vendor-mpi"],
     "launcher": launchers.get("horse").name,
 }
 print(json.dumps(found))

@@ -138,18 +138,7 @@ def tree(document: Document, *path: str, why: str = "") -> PlacedValue:
     data = document.data
     for key in path:
         data = data[key]
-    return _plain(document, data, path, why)
-
-
-def _plain(document: Document, data: Any, path: Path, why: str) -> PlacedValue:
-    where = document.where(*path)
-    if isinstance(data, dict):
-        inner = {key: _plain(document, value, (*path, key), why) for key, value in data.items()}
-        return PlacedValue(inner, where, why=why)
-    if isinstance(data, list):
-        items = (_plain(document, item, (*path, i), why) for i, item in enumerate(data))
-        return PlacedValue(tuple(items), where, why=why)
-    return PlacedValue(data, where, why=why)
+    return _Reader({}, (), plain=True).node(document, data, path, why)
 
 
 def has_conditions(chain: Sequence[Document]) -> bool:
@@ -177,12 +166,7 @@ def matrix(chain: Sequence[Document]) -> dict[str, tuple[str, ...]]:
 def expand(chain: Sequence[Document]) -> tuple[Choice, ...]:
     """Return every combination of the matrix that is not excluded; one empty one without it."""
     axes = matrix(chain)
-    excluded = [
-        dict(entry)
-        for one in chain
-        if isinstance(one.data, dict) and isinstance(one.data.get("matrix"), dict)
-        for entry in one.data["matrix"].get("exclude", ())
-    ]
+    excluded = [entry for one in chain for entry in _matrix(one, "exclude", list)]
     combinations = (
         dict(zip(axes, names, strict=True)) for names in itertools.product(*axes.values())
     )
@@ -213,15 +197,19 @@ def parts(document: Document) -> tuple[Document, ...]:
     return tuple(found)
 
 
+def _matrix(document: Document, key: str, kind: type[Any]) -> Any:
+    """Return the part of a file's matrix at a key, empty where it is of another kind."""
+    table = document.data.get("matrix") if isinstance(document.data, dict) else None
+    found = table.get(key) if isinstance(table, dict) else None
+    return found if isinstance(found, kind) else kind()
+
+
 def _axes(document: Document) -> dict[str, tuple[str, ...]]:
-    data = document.data if isinstance(document.data, dict) else {}
-    table = data.get("matrix")
-    axes = table.get("axes") if isinstance(table, dict) else None
-    found = {}
-    for axis, choices in (axes if isinstance(axes, dict) else {}).items():
-        if isinstance(choices, dict | list):
-            found[axis] = tuple(str(choice) for choice in choices)
-    return found
+    return {
+        axis: tuple(map(str, choices))
+        for axis, choices in _matrix(document, "axes", dict).items()
+        if isinstance(choices, dict | list)
+    }
 
 
 def _shape_problems(document: Document) -> list[Problem]:
@@ -243,7 +231,7 @@ def _shape_problems(document: Document) -> list[Problem]:
 
 def _exclude_problems(document: Document, axes: Mapping[str, tuple[str, ...]]) -> Iterator[Problem]:
     """Yield excluded combinations that name an axis or a choice that is not there."""
-    for index, entry in enumerate((document.data.get("matrix") or {}).get("exclude", ())):
+    for index, entry in enumerate(_matrix(document, "exclude", list)):
         for axis, name in entry.items():
             path = ("matrix", "exclude", index, axis)
             if axis not in axes:
@@ -269,13 +257,15 @@ class _Reader:
     """Turns documents into nodes; decides conditions and collects what is wrong with them."""
 
     def __init__(
-        self, facts: Mapping[str, str], axes: tuple[str, ...], *, everything: bool = False
-    ) -> None:
+        self, facts: Mapping[str, str], axes: tuple[str, ...], *, everything: bool = False,
+        plain: bool = False,
+    ) -> None:  # fmt: skip
         self.problems: list[Problem] = []
         self.decisions: list[Decision] = []
         self._facts = facts
         self._axes = axes
         self._everything = everything
+        self._plain = plain
 
     def parts(self, document: Document, choice: Choice, why: str) -> Iterator[PlacedValue]:
         """Yield what counts of a file, in the order in which it is merged."""
@@ -309,9 +299,7 @@ class _Reader:
 
     @staticmethod
     def _choice_bodies(document: Document) -> Iterator[tuple[str, dict[str, Any]]]:
-        table = document.data.get("matrix")
-        axes = table.get("axes") if isinstance(table, dict) else None
-        for axis, choices in (axes if isinstance(axes, dict) else {}).items():
+        for axis, choices in _matrix(document, "axes", dict).items():
             if isinstance(choices, dict):
                 yield axis, {name: body for name, body in choices.items() if body is not None}
 
@@ -337,7 +325,7 @@ class _Reader:
     ) -> Iterator[PlacedValue]:
         for index, item in enumerate(data):
             here = (*path, index)
-            if not is_conditional(item):
+            if self._plain or not is_conditional(item):
                 yield self.node(document, item, here, why)
                 continue
             condition, holds = self._decide(document, item, here)

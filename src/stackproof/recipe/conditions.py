@@ -18,50 +18,20 @@ from stackproof.core.errors import Location, Problem, Reason, did_you_mean
 from stackproof.core.value import Value
 from stackproof.mpi import families
 
-
-class Fact(Value):
-    """A fact that conditions may ask for; `values` are all that it can have, empty for any."""
-
-    name: str
-    description: str
-    values: tuple[str, ...] = ()
-
-
-FACTS: Mapping[str, Fact] = {
-    fact.name: fact
-    for fact in (
-        Fact(name="site", description="Name of the site or of the cluster's folder."),
-        Fact(
-            name="architecture",
-            description="Machine name as `uname -m` prints it.",
-            values=("x86_64", "aarch64", "ppc64le", "riscv64"),
-        ),
-        Fact(
-            name="microarchitecture",
-            description="Microarchitecture as Spack names it: zen3, neoverse_v2.",
-        ),
-        Fact(
-            name="gpu",
-            description="What GPUs are programmed with.",
-            values=("cuda", "rocm", "level-zero", "none"),
-        ),
-        Fact(
-            name="gpu-architecture",
-            description="Architecture of the GPU as Spack names it: 90 (CUDA), gfx942 (ROCm).",
-        ),
-        Fact(
-            name="fabric",
-            description="What joins the nodes.",
-            values=("slingshot-11", "infiniband", "ethernet", "none"),
-        ),
-        Fact(
-            name="vendor-mpi",
-            description="The vendor's MPI.",
-            values=(*sorted(families.REGISTRY), "none"),
-        ),
-    )
+FACTS: Mapping[str, tuple[str, ...]] = {
+    "site": (),
+    "architecture": ("x86_64", "aarch64", "ppc64le", "riscv64"),
+    "microarchitecture": (),
+    "gpu": ("cuda", "rocm", "level-zero", "none"),
+    "gpu-architecture": (),
+    "fabric": ("slingshot-11", "infiniband", "ethernet", "none"),
+    "vendor-mpi": (*sorted(families.REGISTRY), "none"),
 }
-"""Every fact of a site that a condition may ask for; `matrix.AXIS` is one besides."""
+"""Every fact of a site that a condition may ask for, with all its values; empty for any value.
+
+`site` is the name of the site, or of the cluster's folder; architectures are named as by `uname -m`
+and by Spack (zen3; 90, gfx942). `matrix.AXIS` is a fact besides.
+"""
 
 
 class Truth(StrEnum):
@@ -169,7 +139,7 @@ def _fact_problems(
         message = f"the value of `{name}` in a condition must be text, or a list of texts"
         hint = "put numbers in quotes"
         return [Problem(reason=Reason.WRONG_TYPE, message=message, hint=hint, where=where)]
-    possible = FACTS[name].values if name in FACTS else ()
+    possible = FACTS.get(name, ())
     return [
         Problem(
             reason=Reason.INVALID_VALUE,

@@ -15,7 +15,6 @@ from stackproof.core.cli import progress
 from stackproof.core.effects import outputs
 from stackproof.core.errors import ExitCode, Problem, Reason, StackproofError, fail, problems_data
 from stackproof.core.monitor import Monitor
-from stackproof.core.value import Value
 
 
 def run(asked: BuildRequest) -> int:
@@ -28,7 +27,7 @@ def run(asked: BuildRequest) -> int:
         raise fail(Reason.USAGE, "`--output` names one image, and `--matrix` makes several")
     monitor = progress.monitor()
     problems: list[Problem] = []
-    results = []
+    results: list[dict[str, object]] = []
     for loaded in every:
         progress.print_notes(*loaded.notes)
         images.tell_swaps(loaded, monitor)
@@ -39,22 +38,16 @@ def run(asked: BuildRequest) -> int:
                 raise
             print(f"{_target(loaded, asked)}: failed", file=sys.stderr)
             problems += error.problems
-            results.append(_Result(data=problems_data(error.reason.exit_code, error.problems)))
+            results.append(problems_data(error.reason.exit_code, error.problems))
     if asked.json:
-        data = [result.data for result in results]
-        print(noun.to_json(data[0] if len(every) == 1 else data), end="")
+        print(noun.to_json(results[0] if len(every) == 1 else results), end="")
     for problem in problems:
         print(problem, file=sys.stderr)
     return int(problems[0].reason.exit_code if problems else ExitCode.DONE)
 
 
-class _Result(Value):
-    """What one build gave, for those who read it as JSON."""
-
-    data: dict[str, object]
-
-
-def _one(loaded: Loaded, asked: BuildRequest, monitor: Monitor) -> _Result:
+def _one(loaded: Loaded, asked: BuildRequest, monitor: Monitor) -> dict[str, object]:
+    """Build one stack; return what that gave, for those who read it as JSON."""
     target = _target(loaded, asked)
     if not asked.stop_after:
         _check_target(target)
@@ -72,23 +65,21 @@ def _one(loaded: Loaded, asked: BuildRequest, monitor: Monitor) -> _Result:
     if built is None:
         if not asked.json:
             print(loaded.lock_path)
-        return _Result(data={"lock_file": str(loaded.lock_path), "lock": lock})
+        return {"lock_file": str(loaded.lock_path), "lock": lock}
     _, written = images.put(built, loaded, target, monitor)
     if not asked.json:
         if not built.ran and not written:
             print(f"{target}: nothing to do, the image is up to date", file=sys.stderr)
         print(f"{target}  {built.size / 1e6:.1f} MB  sha256 {built.sha256}")
-    return _Result(
-        data={
-            "image": str(target),
-            "sha256": built.sha256,
-            "size": built.size,
-            "plan": built.plan_id,
-            "lock": lock,
-            "steps_run": built.ran,
-            "written": written,
-        }
-    )
+    return {
+        "image": str(target),
+        "sha256": built.sha256,
+        "size": built.size,
+        "plan": built.plan_id,
+        "lock": lock,
+        "steps_run": built.ran,
+        "written": written,
+    }
 
 
 def _target(loaded: Loaded, asked: BuildRequest) -> Path:

@@ -10,15 +10,6 @@ from stackproof.build.effects.source_mirror import Contents
 from stackproof.build.options import BuildOptions, MirrorOptions
 from stackproof.core import noun
 from stackproof.core.cli import progress
-from stackproof.core.value import Value
-
-
-class _Made(Value):
-    """A mirror before and after, and how many clones were put into it."""
-
-    before: Contents
-    after: Contents
-    clones: int
 
 
 def run_create(asked: MirrorOptions) -> int:
@@ -38,23 +29,23 @@ def run_create(asked: MirrorOptions) -> int:
             builder = builders.of(loaded)
             lock = locking.ensure(builder, loaded, build, monitor)
             clones |= builder.fill_mirror(loaded, lock, build, folder, monitor)
-        made = _Made(before=before, after=source_mirror.contents(folder), clones=len(clones))
+        after = source_mirror.contents(folder)
     if asked.json:
-        print(noun.to_json(_data(folder, made)), end="")
+        print(noun.to_json(_data(folder, before, after)), end="")
     else:
-        _print(folder, made)
+        _print(folder, before, after, clones=len(clones))
     return 0
 
 
-def _print(folder: Path, made: _Made) -> None:
-    new = sorted(set(made.after.sources) - set(made.before.sources))
+def _print(folder: Path, before: Contents, after: Contents, *, clones: int) -> None:
+    new = sorted(set(after.sources) - set(before.sources))
     for path in new:
-        print(f"{made.after.sources[path] / 1e6:9.1f} MB  {path}")
-    added = sum(made.after.sources[path] for path in new)
+        print(f"{after.sources[path] / 1e6:9.1f} MB  {path}")
+    added = sum(after.sources[path] for path in new)
     print(
-        f"{folder}: {len(made.after.sources)} files, {made.after.source_bytes / 1e6:.1f} MB of "
+        f"{folder}: {len(after.sources)} files, {after.source_bytes / 1e6:.1f} MB of "
         f"sources ({len(new)} new, {added / 1e6:.1f} MB); "
-        f"{made.clones} clones, {made.after.git_bytes / 1e6:.1f} MB"
+        f"{clones} clones, {after.git_bytes / 1e6:.1f} MB"
     )
     git_folder = folder / source_mirror.GIT
     variable = f"{git.MIRROR_VARIABLE}={git_folder} " if git_folder.is_dir() else ""
@@ -64,14 +55,13 @@ def _print(folder: Path, made: _Made) -> None:
     )
 
 
-def _data(folder: Path, made: _Made) -> dict[str, object]:
-    new = set(made.after.sources) - set(made.before.sources)
+def _data(folder: Path, before: Contents, after: Contents) -> dict[str, object]:
     return {
         "mirror": str(folder),
         "sources": [
-            {"path": path, "size": size, "new": path in new}
-            for path, size in made.after.sources.items()
+            {"path": path, "size": size, "new": path not in before.sources}
+            for path, size in after.sources.items()
         ],
-        "source_bytes": made.after.source_bytes,
-        "git_bytes": made.after.git_bytes,
+        "source_bytes": after.source_bytes,
+        "git_bytes": after.git_bytes,
     }

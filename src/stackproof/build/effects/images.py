@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from stackproof.build.effects import builders, cache_entries, locking, stacks
-from stackproof.build.effects.build_record import load_recipe_files
 from stackproof.build.effects.executor import Built, deliver, execute
 from stackproof.build.effects.loaded import Loaded
 from stackproof.build.options import BuildOptions, RecipeOptions
@@ -20,9 +19,12 @@ from stackproof.core.effects import documents, files, outputs
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.core.monitor import Event, Monitor
 from stackproof.core.value import Value, replace
+from stackproof.image.effects import meta_files
 from stackproof.image.effects.image_file import load_described, load_image
 from stackproof.inject.options import CheckOptions, ProgramOptions
 from stackproof.site.effects import toolchain
+
+_RECIPE = "meta/recipe/"
 
 
 def load_for_here(recipe: RecipeOptions) -> Loaded:
@@ -53,7 +55,7 @@ def write_recipe_of(image: str, folder: Path) -> Path:
     Raises `StackproofError`: IMAGE_NO_META for an image that says not how it was built, and
     UNSUPPORTED where its recipe alone does not say what is in it.
     """
-    held = load_recipe_files(image)
+    held = _load_recipe_files(image)
     names = [name for name in held if name.endswith((".yaml", ".yml")) and "/" not in name]
     if len(names) != 1 or len(held) != 1:
         why = "it was made of several files" if held else "it carries none"
@@ -65,6 +67,26 @@ def write_recipe_of(image: str, folder: Path) -> Path:
     if missing:
         raise _no_recipe(image, f"its `{missing[0]}` names files that the image does not hold")
     return path
+
+
+def _load_recipe_files(image: str) -> dict[str, bytes]:
+    """Return the recipe that an image carries, by file name.
+
+    Raises `StackproofError`: IMAGE_NO_META where it has none, and what unpacking raises.
+    """
+    held = meta_files.read(image)
+    if held is None or "meta/lock.json" not in held.files:
+        raise fail(
+            Reason.IMAGE_NO_META,
+            f"image `{image}` does not say how it was built: it has no `meta/lock.json`",
+            where=Location(file=image),
+            hint="images that `stackproof build` makes have their lock inside",
+        )
+    return {
+        path.removeprefix(_RECIPE): content
+        for path, content in sorted(held.files.items())
+        if path.startswith(_RECIPE)
+    }
 
 
 def _no_recipe(image: str, why: str) -> StackproofError:

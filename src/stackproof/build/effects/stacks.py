@@ -108,7 +108,7 @@ def given_facts(words: Sequence[str]) -> dict[str, str]:
             raise fail(
                 Reason.USAGE, f"`{name}` is not a fact", hint=f"facts are: {', '.join(FACTS)}"
             )
-        possible = FACTS[name].values
+        possible = FACTS[name]
         if possible and value not in possible:
             raise fail(
                 Reason.USAGE,

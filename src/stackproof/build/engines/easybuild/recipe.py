@@ -73,28 +73,8 @@ def _problems(document: Document, facts: Mapping[str, str]) -> Iterator[Problem]
             'name it: toolchain: {name: SystemCompilerGCC, version: "12.2.0"}',
             reason=Reason.TOOL_MISSING,
         )
-    # What a recipe without an MPI cannot ask for.
-    if "mpi" not in data and benchmark.NATIVE in (data.get("benchmarks") or ()):
-        yield document.problem(
-            ("benchmarks",),
-            f"{benchmark.NATIVE} needs an MPI, and the recipe has none",
-            "add `mpi`, or take it from another image",
-            reason=Reason.UNSUPPORTED,
-        )
-    if "mpi" not in data and data.get("programs"):
-        yield document.problem(
-            ("programs",),
-            "programs are compiled with the stack's MPI, and the recipe has none",
-            "add `mpi`, or leave `programs` out",
-            reason=Reason.UNSUPPORTED,
-        )
-    if "mpi" not in data and data.get("transports"):
-        yield document.problem(
-            ("transports",),
-            "transports are settings of an MPI, and the recipe has none",
-            "add `mpi`, or leave `transports` out",
-            reason=Reason.UNSUPPORTED,
-        )
+    if "mpi" not in data:
+        yield from _mpi_problems(document)
     below = data.get("on")
     if isinstance(below, dict) and isinstance(below.get("path"), str):
         mount = data.get("mount", DEFAULT_MOUNT)
@@ -104,6 +84,24 @@ def _problems(document: Document, facts: Mapping[str, str]) -> Iterator[Problem]
                 f"`{below['path']}` cannot be what is built on top of",
                 "name the folder of a software tree, such as a version of EESSI",
             )
+
+
+def _mpi_problems(document: Document) -> Iterator[Problem]:
+    """Yield what a recipe without an MPI asks for in vain."""
+    data = document.data
+    for key, wanted, message, hint in (
+        ("benchmarks", benchmark.NATIVE in (data.get("benchmarks") or ()),
+         f"{benchmark.NATIVE} needs an MPI", "take it from another image"),
+        ("programs", data.get("programs"),
+         "programs are compiled with the stack's MPI", "leave `programs` out"),
+        ("transports", data.get("transports"),
+         "transports are settings of an MPI", "leave `transports` out"),
+    ):  # fmt: skip
+        if wanted:
+            yield document.problem(
+                (key,), f"{message}, and the recipe has none", f"add `mpi`, or {hint}",
+                reason=Reason.UNSUPPORTED,
+            )  # fmt: skip
 
 
 def _stack(data: Mapping[str, Any], facts: Mapping[str, str]) -> EasyBuildStack:

@@ -78,6 +78,21 @@ class Selection(Struct):
         if problem not in self.problems:
             self.problems.append(problem)
 
+    def refuse_unknown(self, name: str, at: tuple[str | int, ...]) -> None:
+        """Note a problem where the catalogue has no component of this name."""
+        known = self.catalogue.components
+        if name not in known:
+            self.refuse(f"the catalogue has no component `{name}`", name_hint(name, known), at=at)
+
+    def check_place(self, prefix: str, name: str, at: tuple[str | int, ...]) -> None:
+        """Note a problem of a folder of the machine that cannot stand in a command."""
+        if not PATH.fullmatch(prefix) or ".." in prefix.split("/"):
+            self.refuse(
+                f"`{prefix}`, where `{name}` is, cannot be used",
+                "write an absolute path of letters, digits and `._+-`",
+                at=at,
+            )
+
     def note(self, text: str) -> None:
         """Note what a user should know, once."""
         if text not in self.notes:
@@ -173,18 +188,17 @@ def _known(found: Selection, name: str, group: str, what: str, at: tuple[str, ..
 
 def _check_words(found: Selection) -> None:
     """Check what goes into names and commands, and names of components."""
-    request, components = found.request, found.catalogue.components
+    request = found.request
     named = [("externals", name) for name in request.externals]
     named += [("versions", name) for name in request.versions]
     for at in named:
-        if at[1] not in components:
-            found.refuse(
-                f"the catalogue has no component `{at[1]}`", _guess(at[1], components), at=at
-            )
+        found.refuse_unknown(at[1], at)
     ids = [conflict.id for conflict in found.catalogue.conflicts]
     for index, name in enumerate(request.accept):
         if name not in ids:
-            found.refuse(f"no conflict `{name}` is known", _guess(name, ids), at=("accept", index))
+            found.refuse(
+                f"no conflict `{name}` is known", name_hint(name, ids), at=("accept", index)
+            )
     for name, external in found.machine.items():
         _check_external(found, name, external)
     if request.gpu is not Gpu.NONE and request.gpu_at is None:
@@ -201,7 +215,8 @@ def _check_words(found: Selection) -> None:
             found.refuse(f"`{origin}` is no origin of sources", hint, at=("sources", index))
 
 
-def _guess(name: str, known: Collection[str]) -> str:
+def name_hint(name: str, known: Collection[str]) -> str:
+    """Return the hint for a name that is not known: the nearest, or all that are."""
     return did_you_mean(name, known).strip() or f"there are: {', '.join(known)}"
 
 
@@ -213,12 +228,7 @@ def _origins(catalogue: Catalogue) -> set[str]:
 def _check_external(found: Selection, name: str, external: ExternalComponent) -> None:
     gpu = external is found.request.gpu_at
     at: tuple[str, ...] = ("gpu-at",) if gpu else ("externals", name)
-    if not PATH.fullmatch(external.prefix) or ".." in external.prefix.split("/"):
-        found.refuse(
-            f"`{external.prefix}`, where `{name}` is, cannot be used",
-            "write an absolute path of letters, digits and `._+-`",
-            at=(*at, "prefix"),
-        )
+    found.check_place(external.prefix, name, (*at, "prefix"))
     if not WORD.fullmatch(external.version):
         message = f"`{external.version}` is no version of `{name}`"
         found.refuse(message, "write it as in 12.8.0", at=(*at, "version"))
@@ -279,10 +289,9 @@ def _check_provider(found: Selection, name: str, index: int) -> None:
     at = ("libfabric", "providers", index)
     asked = versions(f"={found.request.libfabric}")
     if name not in known:
-        guess = did_you_mean(name, known)
         found.refuse(
             f"the provider `{name}` cannot be built here",
-            f"{guess}these can: {', '.join(known)}",
+            f"{did_you_mean(name, known)}these can: {', '.join(known)}",
             Reason.UNSUPPORTED,
             at,
         )

@@ -8,13 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from stackproof.build.engines.easybuild.components import COMPILERS, Component
-from stackproof.build.engines.easybuild.selection import (
-    PATH,
-    WORD,
-    SelectedComponent,
-    Selection,
-)
+from stackproof.build.engines.easybuild.components import COMPILERS
+from stackproof.build.engines.easybuild.selection import WORD, SelectedComponent, Selection
 from stackproof.core.errors import Reason, did_you_mean
 from stackproof.mpi.families.openmpi import OPENMPI
 
@@ -41,9 +36,10 @@ def check_wishes(found: Selection) -> None:
     for key, wishes in keys.items():
         for name in wishes:
             part = found.parts.get(name)
+            found.refuse_unknown(name, (key, name))
             if name not in found.catalogue.components:
-                _refuse_name(found, name, (key, name), found.catalogue.components)
-            elif part is None and not found.problems:
+                continue
+            if part is None and not found.problems:
                 found.refuse(
                     f"`{key}` speaks of `{name}`, which is not in this chain",
                     f"there are: {', '.join(_built(found))}",
@@ -80,10 +76,9 @@ def _check_toolchain(found: Selection) -> None:
     if prefix and compilers is None:
         hint = f"it goes with one of: {', '.join(COMPILERS)}"
         found.refuse(f"the toolchain `{toolchain.name}` has no prefix", hint, at=at)
-    elif prefix and (not PATH.fullmatch(prefix) or ".." in prefix.split("/")):
-        hint = "write an absolute path of letters, digits and `._+-`"
-        found.refuse(f"`{prefix}`, where `{toolchain.name}` is, cannot be used", hint, at=at)
-    elif compilers and not prefix and not compilers.on_path:
+    elif prefix:
+        found.check_place(prefix, toolchain.name, at)
+    elif compilers and not compilers.on_path:
         found.refuse(
             f"where `{toolchain.name}` is installed is not known",
             f"add its `prefix`, the folder whose `bin` has `{compilers.c}`",
@@ -113,13 +108,6 @@ def _check_patches(selection: Selection, name: str) -> None:
 
 def _built(found: Selection) -> list[str]:
     return [name for name, part in found.parts.items() if part.source is not None]
-
-
-def _refuse_name(
-    found: Selection, name: str, at: tuple[str | int, ...], known: Mapping[str, Component]
-) -> None:
-    hint = did_you_mean(name, known).strip() or f"there are: {', '.join(known)}"
-    found.refuse(f"the catalogue has no component `{name}`", hint, at=at)
 
 
 def _check_options(found: Selection, part: SelectedComponent) -> None:

@@ -239,27 +239,18 @@ def _files(tags: _Tags) -> tuple[PackagedFile, ...]:
 
 def damaged(name: str, message: str) -> StackproofError:
     """Return the error for a file whose parts do not fit together."""
-    return fail(
-        Reason.INVALID_VALUE,
-        f"the RPM is damaged or cut off: {message}",
-        where=Location(file=name),
-        hint="copy it again; `rpm -K FILE` must find its digests OK",
-    )
+    hint = "copy it again; `rpm -K FILE` must find its digests OK"
+    return _refused(name, f"is damaged or cut off: {message}", hint, Reason.INVALID_VALUE)
 
 
 def _unsupported(name: str, message: str) -> StackproofError:
-    return fail(
-        Reason.UNSUPPORTED,
-        f"the RPM cannot be used: {message}",
-        where=Location(file=name),
-        hint="take it out of the folder",
-    )
+    hint = "take it out of the folder"
+    return _refused(name, f"cannot be used: {message}", hint, Reason.UNSUPPORTED)
 
 
 def _too_large(name: str, what: str) -> StackproofError:
-    return fail(
-        Reason.TOO_LARGE,
-        f"the RPM has {what}",
-        where=Location(file=name),
-        hint="check that this is the file you meant",
-    )
+    return _refused(name, f"has {what}", "check that this is the file you meant", Reason.TOO_LARGE)
+
+
+def _refused(name: str, what: str, hint: str, reason: Reason) -> StackproofError:
+    return fail(reason, f"the RPM {what}", where=Location(file=name), hint=hint)
