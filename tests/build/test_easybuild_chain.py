@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -56,11 +57,93 @@ def reasons(request: ChainRequest, **changes: Any) -> list[Reason]:
 # --- what is built --------------------------------------------------------------------------
 
 
-def test_only_the_providers_that_are_asked_for() -> None:
-    text = one(made(SMALL), "libfabric").text
-    assert "--enable-only --enable-shm --enable-tcp " in text
-    assert "cxi" not in text
-    assert "--with-cuda=no" in text
+MPICH = {"mpi": ("mpich", "4.3.2")}
+GPU = {"gpu": Gpu.CUDA, "gpu_at": CUDA}
+
+
+@pytest.mark.parametrize(
+    ("request_", "changes", "component", "words"),
+    [
+        (SMALL, {}, "libfabric", ["--enable-only --enable-shm --enable-tcp ", "--with-cuda=no"]),
+        (SMALL, {"libfabric": "2.6.0", "providers": ("sm2",)}, "libfabric", ["--enable-sm2"]),
+        (CXI, {"shs": "12.0.0"}, "libcxi", ["library=libcxi.so.1.5.0 "]),
+        (CXI, {"shs": "13.1.0"}, "libcxi", ["library=libcxi.so.1.5.0 "]),
+        (CXI, {"shs": "14.0.0"}, "libcxi", ["library=libcxi.so.1.6.0 "]),
+        (CXI, {"libcxi_tools": True}, "libcxi", ["easyblock = 'ConfigureMake'"]),
+        (CXI, GPU, "libfabric", ["--with-cuda=/opt/cuda/12.8 "]),
+        (SMALL, {"toolchain": Toolchain(name="SystemCompilerGCC", version="12.2.0")}, "libfabric",
+         ["toolchain = {'name': 'GCC', 'version': '12.2.0'}"]),
+        # EasyBuild's own code for Open MPI looks for loaded modules; MPICH is told the folder.
+        (SMALL, {**MPICH, "externals": {"hwloc": replace(CUDA, prefix="/usr/local")}}, "mpich",
+         ["--with-hwloc=/usr/local", "--enable-mpi-abi",
+          """modluafooter = 'conflict("OpenMPI", "impi", "cray-mpich")'""",
+          "modtclfooter = 'conflict OpenMPI impi cray-mpich'"]),
+        (SMALL, {**MPI, "bundled": True}, "openmpi", ["--with-pmix=internal"]),
+        (SMALL, {**MPI, "bundled_parts": ("prrte",)}, "openmpi", ["--with-prrte=internal"]),
+    ],
+)  # fmt: skip
+def test_what_easybuild_is_told(
+    request_: ChainRequest, changes: dict[str, Any], component: str, words: list[str]
+) -> None:
+    text = one(made(request_, **changes), component).text
+    assert [word for word in words if word not in text] == []
+
+
+def test_what_easybuild_is_not_told() -> None:
+    assert "cxi" not in one(made(SMALL), "libfabric").text
+    assert "--enable-mpi-abi" not in one(made(SMALL, mpi=("mpich", "4.2.1")), "mpich").text
+    assert "./configure" not in one(made(CXI, libcxi_tools=True), "libcxi").text
+
+
+@pytest.mark.parametrize(
+    ("request_", "changes", "modules", "left_out"),
+    [
+        (CXI, {}, "cassini-headers/13.0.0 cxi-driver/13.0.0 libnl/.* libcxi/13.0.0 json-c/.* "
+         "libfabric/2.1.0", "libuv libconfig libfuse lm-sensors numactl libpdap"),
+        (CXI, {"libcxi_tools": True}, "cassini-headers/.*(libuv|libfuse|lm-sensors|numactl)/.*", ""),
+        (CXI, GPU, ".* libcxi/13.0.0 .* libfabric/2.1.0-CUDA-12.8.0", ""),
+        (SMALL, {"toolchain": Toolchain(name="SystemCompilerGCC", version="12.2.0")},
+         "GCC/12.2.0 libfabric/2.1.0-GCC-12.2.0", ""),
+        (SMALL, MPI, "libfabric/.* hwloc/.* libevent/.* PMIx/.* PRRTE/.* OpenMPI/5.0.8", ""),
+        (SMALL, {**MPI, "bundled": True}, "libfabric/2.1.0 OpenMPI/5.0.8",
+         "hwloc libevent pmix prrte"),
+        (SMALL, {**MPI, "bundled_parts": ("prrte",)},
+         "libfabric/.* hwloc/.* libevent/.* PMIx/[^ ]* OpenMPI/5.0.8", "prrte"),
+        (SMALL, {**MPICH, "versions": {"hwloc": "2.13.0"}},
+         "libfabric/2.1.0 hwloc/2.13.0 MPICH/4.3.2", ""),
+        (SMALL, {"mpi": ("mpich", "4.2.1")}, ".* MPICH/4.2.1", ""),
+        (CXI, {"libfabric": "2.5.0", "shs": "14.0.0"}, ".* libfabric/2.5.0", ""),
+    ],
+)  # fmt: skip
+def test_what_is_built_in_this_order_and_what_is_left_out(
+    request_: ChainRequest, changes: dict[str, Any], modules: str, left_out: str
+) -> None:
+    found = made(request_, **changes)
+    built = " ".join(entry.module for entry in found.easyconfigs)
+    assert re.fullmatch(modules, built), built
+    left = {entry.component for entry in found.left_out}
+    assert left >= set(left_out.split())
+    assert not left & set(names(found))
+
+
+@pytest.mark.parametrize(
+    ("request_", "changes", "note"),
+    [
+        (CXI, GPU, "GDRCopy"),
+        (SMALL, {"providers": ("shm", "tcp", "lnx")}, "rxm"),
+        (SMALL, {"versions": {"hwloc": "2.13.0"}}, "`hwloc`"),
+        (SMALL, {"shs": "13.0.0"}, "13.0.0"),
+    ],
+)
+def test_what_should_be_known(request_: ChainRequest, changes: dict[str, Any], note: str) -> None:
+    assert any(note in text for text in made(request_, **changes).notes)
+
+
+def test_what_need_not_be_known() -> None:
+    assert not any(
+        "rxm" in note for note in made(SMALL, providers=("shm", "tcp", "rxm", "lnx")).notes
+    )
+    assert made(CXI).headers == ("rdma/rdma_netlink.h", "curl/curl.h")
 
 
 @pytest.mark.parametrize("name", REQUESTS)
@@ -71,42 +154,6 @@ def test_everything_comes_after_what_it_needs(name: str) -> None:
         assert set(entry.needs) <= before
         before.add(entry.module)
     assert len(before) == len(found.easyconfigs)
-
-
-@pytest.mark.parametrize("name", REQUESTS)
-def test_every_source_has_digests_or_a_commit_and_a_place(name: str) -> None:
-    for entry in chain(REQUESTS[name], CATALOGUE).easyconfigs:
-        for source in entry.sources:
-            assert source.accepted
-            assert bool(source.address) is not bool(source.os_package)
-            assert f"'{source.filename}'" in entry.text
-            assert all(digest.sha256 in entry.text for digest in source.accepted)
-
-
-def test_cxi_brings_the_host_software_of_one_release() -> None:
-    found = made(CXI)
-    assert names(found)[:4] == ["cassini-headers", "cxi-driver", "libnl", "libcxi"]
-    assert {one(found, name).version for name in ("libcxi", "cxi-driver")} == {"13.0.0"}
-    left = {entry.component for entry in found.left_out}
-    assert left >= {"libuv", "libconfig", "libfuse", "lm-sensors", "numactl", "libpdap"}
-    assert found.headers == ("rdma/rdma_netlink.h", "curl/curl.h")
-
-
-def test_what_is_built_is_not_left_out() -> None:
-    found = made(CXI, libcxi_tools=True)
-    left = {entry.component for entry in found.left_out}
-    assert set(names(found)) >= {"libuv", "libconfig", "libfuse", "lm-sensors", "numactl"}
-    assert not left & set(names(found))
-    assert "./configure" not in one(found, "libcxi").text
-    assert "easyblock = 'ConfigureMake'" in one(found, "libcxi").text
-
-
-@pytest.mark.parametrize(
-    ("release", "library"),
-    [("12.0.0", "1.5.0"), ("13.1.0", "1.5.0"), ("14.0.0", "1.6.0")],
-)
-def test_libcxi_has_the_name_of_its_release(release: str, library: str) -> None:
-    assert f"library=libcxi.so.{library} " in one(made(CXI, shs=release), "libcxi").text
 
 
 def test_what_the_machine_has_is_not_built() -> None:
@@ -123,36 +170,6 @@ def test_what_the_machine_has_is_not_built() -> None:
     assert found.metadata == "[cxi/2]\nname = cxi-driver\nversion = 2.1.1\nprefix = /usr\n"
 
 
-def test_builds_for_a_gpu_have_a_name_of_their_own() -> None:
-    found = made(CXI, gpu=Gpu.CUDA, gpu_at=CUDA)
-    libfabric = one(found, "libfabric")
-    assert libfabric.module == "libfabric/2.1.0-CUDA-12.8.0"
-    assert libfabric.filename == "libfabric-2.1.0-CUDA-12.8.0.eb"
-    assert "--with-cuda=/opt/cuda/12.8 " in libfabric.text
-    assert one(found, "libcxi").module == "libcxi/13.0.0"
-    assert any("GDRCopy" in note for note in found.notes)
-
-
-def test_a_wrapped_compiler_comes_first_and_names_everything() -> None:
-    found = made(SMALL, toolchain=Toolchain(name="SystemCompilerGCC", version="12.2.0"))
-    assert [entry.module for entry in found.easyconfigs] == [
-        "GCC/12.2.0",
-        "libfabric/2.1.0-GCC-12.2.0",
-    ]
-    assert "toolchain = {'name': 'GCC', 'version': '12.2.0'}" in found.easyconfigs[1].text
-
-
-def test_copies_that_an_mpi_brings_along() -> None:
-    mpi = ("openmpi", "5.0.7")
-    assert names(made(SMALL, mpi=mpi)) == [
-        "libfabric", "hwloc", "libevent", "pmix", "prrte", "openmpi",
-    ]  # fmt: skip
-    bundled = made(SMALL, mpi=mpi, bundled=True)
-    assert names(bundled) == ["libfabric", "openmpi"]
-    assert "--with-pmix=internal" in one(bundled, "openmpi").text
-    assert {"hwloc", "pmix"} <= {entry.component for entry in bundled.left_out}
-
-
 def test_sources_of_the_operating_system() -> None:
     (source,) = one(made(SMALL, origins=OS_SOURCES), "libfabric").sources
     assert source.os_package is not None
@@ -161,39 +178,6 @@ def test_sources_of_the_operating_system() -> None:
     (upstream,) = one(made(SMALL), "libfabric").sources
     assert upstream.address.endswith("/libfabric-2.1.0.tar.bz2")
     assert upstream.accepted[0].provenance.startswith("easybuild-easyconfigs")
-
-
-def test_the_machines_hwloc_needs_a_module_for_open_mpi_alone() -> None:
-    """EasyBuild's own code for Open MPI looks for loaded modules; MPICH is told the folder."""
-    hwloc = ExternalComponent(version="2.9.0", prefix="/usr/local")
-    found = made(SMALL, mpi=("mpich", "4.3.2"), externals={"hwloc": hwloc})
-    assert "--with-hwloc=/usr/local" in one(found, "mpich").text
-
-
-def test_wishes_for_versions_of_what_is_needed() -> None:
-    mpi = ("mpich", "4.3.2")
-    found = made(SMALL, mpi=mpi, versions={"hwloc": "2.13.0"})
-    assert one(found, "hwloc").version == "2.13.0"
-    assert "--enable-mpi-abi" in one(found, "mpich").text
-    assert "--enable-mpi-abi" not in one(made(SMALL, mpi=("mpich", "4.2.1")), "mpich").text
-
-
-def test_sm2_by_itself_since_2_6() -> None:
-    assert (
-        "--enable-sm2" in one(made(SMALL, libfabric="2.6.0", providers=("sm2",)), "libfabric").text
-    )
-
-
-def test_what_lnx_cannot_join_is_said() -> None:
-    assert any("rxm" in note for note in made(SMALL, providers=("shm", "tcp", "lnx")).notes)
-    with_rxm = made(SMALL, providers=("shm", "tcp", "rxm", "lnx"))
-    assert not any("rxm" in note for note in with_rxm.notes)
-
-
-def test_one_mpi_at_a_time() -> None:
-    text = one(made(SMALL, mpi=("mpich", "4.3.2")), "mpich").text
-    assert """modluafooter = 'conflict("OpenMPI", "impi", "cray-mpich")'""" in text
-    assert "modtclfooter = 'conflict OpenMPI impi cray-mpich'" in text
 
 
 # --- what is refused ------------------------------------------------------------------------
@@ -269,11 +253,19 @@ def test_what_cannot_be(changes: dict[str, Any], expected: Reason) -> None:
     assert set(found) == {expected}
 
 
-def test_newer_than_known_is_said() -> None:
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"shs": "14.1.0"}, "newer than any that is known here (14.0.0)"),
+        ({"mpi": ("openmpi", "5.0.7"), "gpu": Gpu.ROCM, "gpu_at": CUDA},
+         "accept `openmpi-lnx-device-registration-rocm`"),
+    ],
+)  # fmt: skip
+def test_a_refusal_says_what_to_do_and_once(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(StackproofError) as caught:
-        made(CXI, shs="14.1.0")
-    (problem,) = caught.value.problems  # once, and not for each of the three components
-    assert "newer than any that is known here (14.0.0)" in problem.message
+        made(CXI, **changes)
+    (problem,) = caught.value.problems
+    assert said in str(problem)
 
 
 def test_options_of_a_recipe_come_last_and_say_what_they_replace() -> None:
@@ -294,16 +286,6 @@ def test_the_same_file_of_another_origin_is_its_second_place() -> None:
     ]
     (file,) = one(made(SMALL, **MPI), "hwloc").sources
     assert not file.elsewhere  # the recipe allows one kind
-
-
-def test_a_part_that_is_bundled_is_not_built_and_the_others_are() -> None:
-    found = made(SMALL, **MPI, bundled_parts=("prrte",))
-    assert {"hwloc", "libevent", "pmix"} <= set(names(found))
-    assert "prrte" not in names(found)
-    assert "--with-prrte=internal" in one(found, "openmpi").text
-    assert [entry.component for entry in found.left_out if "own sources" in entry.reason] == [
-        "prrte"
-    ]
 
 
 def test_what_configure_might_leave_out_is_looked_for(tmp_path: Path) -> None:
@@ -357,12 +339,6 @@ def test_problems_have_their_place_in_a_recipe() -> None:
     assert places == ["r.yaml:1:33", "r.yaml:3:12", "r.yaml:4:20", "r.yaml:6:33", "r.yaml:7:10"]
 
 
-def test_what_plays_no_part_is_said() -> None:
-    found = made(SMALL, versions={"hwloc": "2.13.0"}, shs="13.0.0")
-    assert any("`hwloc`" in note for note in found.notes)
-    assert any("13.0.0" in note for note in found.notes)
-
-
 def test_everything_at_once() -> None:
     found = reasons(
         SMALL,
@@ -389,12 +365,6 @@ def test_known_conflicts(changes: dict[str, Any], accept: str) -> None:
     assert reasons(CXI, **changes) == [Reason.INVALID_VALUE]
     accepted = made(CXI, **changes, accept=(accept,))
     assert any(f"`{accept}`" in note for note in accepted.notes)
-
-
-def test_a_conflict_names_its_way_out() -> None:
-    with pytest.raises(StackproofError) as caught:
-        made(CXI, mpi=("openmpi", "5.0.7"), gpu=Gpu.ROCM, gpu_at=CUDA)
-    assert "accept `openmpi-lnx-device-registration-rocm`" in str(caught.value)
 
 
 LNX = {"mpi": ("openmpi", "5.0.7"), "gpu": Gpu.ROCM, "gpu_at": CUDA}
@@ -437,12 +407,6 @@ def test_a_version_that_cannot_be_compared_is_a_note() -> None:
     notes = made(CXI, libfabric="2.5.0", shs="", externals=machine).notes
     (note,) = [note for note in notes if "`libfabric-2.5.0-libcxi`" in note]
     assert "does not tell" in note
-
-
-def test_a_conflict_of_other_providers_is_none() -> None:
-    mpich = one(made(SMALL, mpi=("mpich", "4.2.1")), "mpich")
-    libfabric = one(made(CXI, libfabric="2.5.0", shs="14.0.0"), "libfabric")
-    assert (mpich.version, libfabric.version) == ("4.2.1", "2.5.0")
 
 
 TEXTS = st.text(max_size=12) | st.sampled_from(["system", "13.0.0", "2.1.0", "/usr", "shm", "osu"])
