@@ -12,8 +12,8 @@ import pytest
 import inprocess
 from need import need
 from stackproof.build import containerfile
+from stackproof.build.cli.image import write_folder
 from stackproof.build.containerfile import ContainerfileRequest, Context, Files
-from stackproof.build.effects import contexts
 from stackproof.build.engine import Container
 from stackproof.build.plan import Plan, Step
 from stackproof.core.command import Command, EnvPatch
@@ -94,7 +94,7 @@ def test_a_folder_is_new_or_empty(tmp_path: Path) -> None:
     for place in (tmp_path / "new" / "deep", tmp_path):
         if place == tmp_path:
             shutil.rmtree(tmp_path / "new")
-        contexts.write_folder(place, context)
+        write_folder(place, context)
         assert (place / "Containerfile").read_text() == context.text
         assert {path.stat().st_mode & 0o777 for path in place.rglob("*") if path.is_file()} == {
             0o644
@@ -104,7 +104,7 @@ def test_a_folder_is_new_or_empty(tmp_path: Path) -> None:
         }
     for there in (tmp_path, tmp_path / "Containerfile"):
         with pytest.raises(StackproofError) as caught:
-            contexts.write_folder(there, context)
+            write_folder(there, context)
         assert caught.value.reason is Reason.NOT_REPLACED
 
 
@@ -114,11 +114,11 @@ def test_a_link_that_another_user_planted_is_not_followed(tmp_path: Path) -> Non
     (tmp_path / "context").symlink_to(tmp_path / "elsewhere")
     os.chown(tmp_path / "context", 31001, 31001, follow_symlinks=False)
     with pytest.raises(StackproofError) as caught:
-        contexts.write_folder(tmp_path / "context", rendered(Step(name="s")))
+        write_folder(tmp_path / "context", rendered(Step(name="s")))
     assert caught.value.reason is Reason.NOT_REPLACED
     assert list((tmp_path / "elsewhere").iterdir()) == []
     os.chown(tmp_path / "context", os.geteuid(), os.getegid(), follow_symlinks=False)
-    contexts.write_folder(tmp_path / "context", rendered(Step(name="s")))
+    write_folder(tmp_path / "context", rendered(Step(name="s")))
     assert (tmp_path / "elsewhere" / "Containerfile").is_file()
 
 
@@ -136,7 +136,7 @@ def test_what_is_not_written_whole_is_not_there(
 
     monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(StackproofError) as caught:
-        contexts.write_folder(tmp_path / "new", rendered(Step(name="s")))
+        write_folder(tmp_path / "new", rendered(Step(name="s")))
     assert caught.value.reason is Reason.DISK_FULL
     assert list(tmp_path.iterdir()) == []
 

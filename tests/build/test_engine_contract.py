@@ -139,6 +139,8 @@ def test_a_plan_is_a_function_of_what_it_is_given(name: str) -> None:
     again_lock = noun.from_json(builder.lock_kind, noun.to_json(made.lock))
     assert (again_stack, again_lock) == (made.stack, made.lock)
     assert builder.engine.plan(again_stack, again_lock, SOURCES) == planned(name)
+    written = noun.to_json(planned(name))
+    assert not [one for one in ("/home/", "/root/", "site-packages", ".cache") if one in written]
 
 
 @EVERY

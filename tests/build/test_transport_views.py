@@ -45,18 +45,34 @@ def with_providers(*providers: str, version: str) -> Libfabric:
     return Libfabric(version=version, providers=frozenset(providers))
 
 
-def test_what_needs_no_machine_is_a_view_of_every_mpi() -> None:
-    for mpi in (OPENMPI, MPICH):
-        made = found("shm", "tcp", mpi=mpi)
-        assert list(made.changes) == ["shm", "tcp"]
-        assert not made.notes
-        assert made.changes["shm"] != made.changes["tcp"]
+@pytest.mark.parametrize("mpi", [OPENMPI, MPICH])
+def test_what_needs_no_machine_is_a_view_of_every_mpi(mpi: MpiFacts) -> None:
+    made = found("shm", "tcp", mpi=mpi)
+    assert (list(made.changes), made.notes) == (["shm", "tcp"], ())
+    assert made.changes["shm"] != made.changes["tcp"]
+    assert list(found("shm", mpi=mpi, fabric="none").changes) == ["shm"]
 
 
-def test_lnx_of_a_libfabric_that_can_join_one_network_is_a_view() -> None:
-    made = found("lnx", on=with_providers(*JOINED, version="2.1.0"))
-    assert made.changes["lnx"].set["FI_LNX_PROV_LINKS"] == "shm+tcp;ofi_rxm"
+@pytest.mark.parametrize(
+    ("name", "providers", "version", "fabric", "setting"),
+    [
+        ("lnx", JOINED, "2.1.0", "", ("FI_LNX_PROV_LINKS", "shm+tcp;ofi_rxm")),
+        ("lnx", (*JOINED, "cxi"), "2.1.0", "slingshot-11", ("FI_LNX_PROV_LINKS", "shm+cxi")),
+        ("lnx", (*JOINED, "cxi"), "2.1.0", "ethernet", ("FI_LNX_PROV_LINKS", "shm+tcp;ofi_rxm")),
+        ("cxi", ("cxi", "tcp"), "2.3.0", "", ("FI_PROVIDER", "cxi")),
+    ],
+)
+def test_what_one_libfabric_or_one_fabric_decides_is_a_view(
+    name: str, providers: tuple[str, ...], version: str, fabric: str, setting: tuple[str, str]
+) -> None:
+    made = found(name, on=with_providers(*providers, version=version), fabric=fabric)
+    assert setting in made.changes[name].set.items()
     assert not made.notes
+
+
+def test_cxi_of_a_libfabric_that_nobody_knows_is_no_view() -> None:
+    unknown = found("cxi")
+    assert (len(unknown.changes), len(unknown.notes)) == (0, 1)
 
 
 @pytest.mark.parametrize(
@@ -73,23 +89,6 @@ def test_what_depends_on_the_machine_is_told_and_left_out(version: str, fabric: 
     assert not made.problems
     (note,) = made.notes
     assert "`lnx`" in note.message
-
-
-def test_the_fabric_of_a_recipe_decides() -> None:
-    one = with_providers(*JOINED, "cxi", version="2.1.0")
-    made = found("lnx", on=one, fabric="slingshot-11")
-    assert made.changes["lnx"].set["FI_LNX_PROV_LINKS"] == "shm+cxi"
-    made = found("lnx", on=one, fabric="ethernet")
-    assert made.changes["lnx"].set["FI_LNX_PROV_LINKS"] == "shm+tcp;ofi_rxm"
-    assert list(found("shm", fabric="none").changes) == ["shm"]
-
-
-def test_cxi_is_a_view_where_libfabric_is_known_to_have_it() -> None:
-    made = found("cxi", on=with_providers("cxi", "tcp", version="2.3.0"))
-    assert made.changes["cxi"].set["FI_PROVIDER"] == "cxi"
-    unknown = found("cxi")
-    assert not unknown.changes
-    assert len(unknown.notes) == 1
 
 
 def test_what_cannot_be_had_is_told_all_at_once() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from itertools import pairwise
 
 import pytest
 
@@ -13,9 +12,8 @@ from stackproof.build.engines.wheel.recipe import parse_recipe
 from stackproof.build.engines.wheel.stack import Lock, Stack
 from stackproof.build.plan import Plan
 from stackproof.build.stack import Artefact
-from stackproof.core import document, noun
+from stackproof.core import document
 from stackproof.core.errors import Reason, StackproofError
-from stackproof.core.value import replace
 
 FACTS = {"architecture": "x86_64", "compiler": "gcc 12.2.0 (Debian 12.2.0-14)"}
 SOURCES = Sources(recipe={"r.yaml": "name: x\n"}, csrc={"main.c": "int x;", "a.h": ""})
@@ -47,50 +45,20 @@ def made(text: str = MPICH) -> Plan:
     return plan(stack, lock_of(stack), SOURCES)
 
 
-def test_steps_in_order_and_chained() -> None:
-    steps = made().steps
-    assert [step.name for step in steps] == ["install", "benchmark", "metadata", "image"]
-    for before, after in pairwise(steps):
-        assert before.id in after.inputs
-
-
-def test_a_plan_is_the_same_everywhere() -> None:
-    """No path of this machine, no interpreter, no time: the id repeats."""
-    assert made().id == made().id
-    text = noun.to_json(made())
-    assert "@python@" in text
-    for trace in ("/home", "/root", "site-packages", ".cache"):
-        assert trace not in text
-
-
 @pytest.mark.parametrize(
-    "other",
+    ("other", "same"),
     [
-        MPICH.replace("name: x", "name: y"),
-        MPICH + "mount: /opt/other\n",
-        MPICH + "image: {level: 19}\n",
-        MPICH + "benchmarks: []\n",
-        MPICH + "views: {default: {set: {A: b}}}\n",
+        (MPICH.replace("name: x", "name: y"), 2),
+        (MPICH + "mount: /opt/other\n", 0),
+        (MPICH + "image: {level: 19}\n", 2),
+        (MPICH + "benchmarks: []\n", 1),  # nothing is compiled
+        (MPICH + "views: {default: {set: {A: b}}}\n", 2),
     ],
 )
-def test_whatever_decides_the_image_changes_the_id(other: str) -> None:
-    assert made(other).id != made().id
-
-
-def test_an_early_step_keeps_its_id_when_only_later_ones_change() -> None:
-    first, other = made(), made(MPICH + "views: {default: {set: {A: b}}}\n")
-    assert [s.id for s in first.steps[:2]] == [s.id for s in other.steps[:2]]
-
-
-def test_another_digest_is_another_plan() -> None:
-    stack = stack_of(MPICH)
-    lock = lock_of(stack)
-    other = replace(lock, artefacts=(replace(lock.artefacts[0], sha256="cd" * 32),))
-    assert plan(stack, lock, SOURCES).id != plan(stack, other, SOURCES).id
-
-
-def test_without_the_native_program_nothing_is_compiled() -> None:
-    assert "benchmark" not in [step.name for step in made(MPICH + "benchmarks: []\n").steps]
+def test_whatever_decides_the_image_changes_the_id(other: str, same: int) -> None:
+    before, after = made(), made(other)
+    assert before.id != after.id
+    assert len({step.id for step in before.steps} & {step.id for step in after.steps}) == same
 
 
 def test_the_image_describes_itself() -> None:

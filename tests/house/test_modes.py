@@ -10,7 +10,7 @@ from housefiles import MODULES, PACKAGE, tree
 ALLOWED = {
     "bench/effects/compile_program.py": "a temporary folder of its own",
     "bench/effects/kinds/container_arm.py": "a temporary folder of its own",
-    "build/effects/contexts.py": "the workspace of a build",
+    "build/cli/image.py": "the workspace of a build",
     "build/effects/sdist.py": "the workspace of a build",
     "build/effects/workspace.py": "the workspace of a build",
     "build/engines/spack/effects/worker.py": "inside of a build step",

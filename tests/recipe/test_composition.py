@@ -61,29 +61,44 @@ def test_what_comes_later_wins(text, data):
     assert meant(BASE, text or "{}") == data
 
 
-def test_what_was_removed_can_come_back():
-    text = "when:\n- if: {gpu: none}\n  then: {b: null}\n- if: {gpu: none}\n  then: {b: {d: [..., z]}}\n"
-    assert meant(BASE, text, gpu="none") == {"a": 1, "b": {"d": ["z"]}}
+IN_ORDER = """\
+when:
+- if: {gpu: cuda}
+  then: {a: 2, b: {d: [..., cuda]}}
+- if: {gpu: [cuda, rocm]}
+  then: {b: {d: [..., gpu]}}
+- unless: {gpu: cuda}
+  then: {a: 3}
+"""
+REMOVED = (
+    "when:\n- if: {gpu: none}\n  then: {b: null}\n- if: {gpu: none}\n  then: {b: {d: [..., z]}}\n"
+)
+ITEMS = "d: [x, {if: {gpu: cuda}, then: [c1, c2]}, {unless: {gpu: cuda}, then: [h]}, y]\n"
+NESTED = "d: [{if: {gpu: cuda}, then: [{if: {fabric: none}, then: [deep]}, c]}]\n"
 
 
-def test_conditions_in_their_order():
-    text = (
-        "when:\n- if: {gpu: cuda}\n  then: {a: 2, b: {d: [..., cuda]}}\n"
-        "- if: {gpu: [cuda, rocm]}\n  then: {b: {d: [..., gpu]}}\n- unless: {gpu: cuda}\n  then: {a: 3}\n"
-    )
-    assert meant(BASE, text, gpu="cuda") == {"a": 2, "b": {"c": 2, "d": ["x", "y", "cuda", "gpu"]}}
-    assert meant(BASE, text, gpu="rocm") == {"a": 3, "b": {"c": 2, "d": ["x", "y", "gpu"]}}
-    assert meant(BASE, text) == meant(BASE, "{}")
-
-
-def test_conditional_items():
-    text = "d: [x, {if: {gpu: cuda}, then: [c1, c2]}, {unless: {gpu: cuda}, then: [h]}, y]\n"
-    assert meant(text, gpu="cuda") == {"d": ["x", "c1", "c2", "y"]}
-    assert meant(text, gpu="none") == {"d": ["x", "h", "y"]}
-    assert meant(text) == {"d": ["x", "y"]}
-    nested = "d: [{if: {gpu: cuda}, then: [{if: {fabric: none}, then: [deep]}, c]}]\n"
-    assert meant(nested, gpu="cuda", fabric="none") == {"d": ["deep", "c"]}
-    assert meant(nested, gpu="cuda", fabric="ethernet") == {"d": ["c"]}
+@pytest.mark.parametrize(
+    ("texts", "facts", "data"),
+    [
+        ((BASE, REMOVED), {"gpu": "none"}, {"a": 1, "b": {"d": ["z"]}}),
+        (
+            (BASE, IN_ORDER),
+            {"gpu": "cuda"},
+            {"a": 2, "b": {"c": 2, "d": ["x", "y", "cuda", "gpu"]}},
+        ),
+        ((BASE, IN_ORDER), {"gpu": "rocm"}, {"a": 3, "b": {"c": 2, "d": ["x", "y", "gpu"]}}),
+        ((BASE, IN_ORDER), {}, {"a": 1, "b": {"c": 2, "d": ["x", "y"]}}),
+        ((ITEMS,), {"gpu": "cuda"}, {"d": ["x", "c1", "c2", "y"]}),
+        ((ITEMS,), {"gpu": "none"}, {"d": ["x", "h", "y"]}),
+        ((ITEMS,), {}, {"d": ["x", "y"]}),
+        ((NESTED,), {"gpu": "cuda", "fabric": "none"}, {"d": ["deep", "c"]}),
+        ((NESTED,), {"gpu": "cuda", "fabric": "ethernet"}, {"d": ["c"]}),
+        (("name: x",), {}, {"name": "x"}),  # one combination, as there is no matrix
+    ],
+)
+def test_conditions_in_their_order(texts, facts, data):
+    assert meant(*texts, **facts) == data
+    assert expand(chain(*texts)) == ({},)
 
 
 def test_decisions_and_the_facts_that_were_asked_for():
@@ -134,11 +149,6 @@ def test_a_matrix():
         {"name": "x-mpich-none", "a": 2},
     ]
     assert suffix(every[0]) == "-openmpi-cuda"
-
-
-def test_without_a_matrix_there_is_one_combination():
-    assert expand(chain("a: 1")) == ({},)
-    assert meant("name: x") == {"name": "x"}
 
 
 def test_a_label_that_is_the_version_of_the_mpi_follows_the_mpi():

@@ -61,27 +61,29 @@ def one(node, key: str) -> ValueOrigin:
     return setting
 
 
-def test_a_value_that_just_stands_there():
-    setting = one(root(), "environments.gnu.network.mpi")
-    assert setting.value == "openmpi@5 +cuda"
-    assert str(setting.where) == "base.yaml:6:20"
-    assert setting.why == "inherited from base.yaml"
-    assert setting.before == ()
-
-
-def test_a_value_over_another_names_both():
-    setting = one(root(), "name")
-    assert (setting.value, str(setting.where), setting.why) == ("top", "top.yaml:2:7", "")
-    assert [(b.value, str(b.where)) for b in setting.before] == [("base", "base.yaml:1:7")]
-
-
-def test_the_condition_that_brought_it():
-    setting = one(root(gpu="cuda"), "environments.gnu.compiler")
-    assert setting.value == ["nvhpc"]
-    assert str(setting.where) == "top.yaml:8:41"
-    assert setting.why == "where gpu is cuda"
-    assert [b.value for b in setting.before] == [["gcc"]]
-    assert one(root(gpu="none"), "environments.gnu.compiler").value == ["gcc"]
+@pytest.mark.parametrize(
+    ("facts", "key", "value", "where", "why", "before"),
+    [
+        ({}, "environments.gnu.network.mpi", "openmpi@5 +cuda", "base.yaml:6:20",
+         "inherited from base.yaml", []),
+        ({}, "name", "top", "top.yaml:2:7", "", [("base", "base.yaml:1:7")]),
+        ({"gpu": "cuda"}, "environments.gnu.compiler", ["nvhpc"], "top.yaml:8:41",
+         "where gpu is cuda", [(["gcc"], "base.yaml:4:15")]),
+        ({"gpu": "none"}, "environments.gnu.compiler", ["gcc"], "base.yaml:4:15",
+         "inherited from base.yaml", []),
+        ({"fabric": "none"}, "environments.gnu.network", None, "top.yaml:12:40",
+         "removed, where fabric is none", [({"mpi": "openmpi@5 +cuda"}, "base.yaml:6:14")]),
+        ({"fabric": "none"}, "environments.gnu.network.mpi", "no MPI", "None", "the default", []),
+        ({}, "mount", "/user-environment", "None", "the default", []),
+        ({}, "environments.gnu.network.specs", ["libfabric@2.2: fabrics=lnx"], "fjord.yaml:10:14",
+         "the site fjord, with this MPI", []),
+    ],
+)  # fmt: skip
+def test_where_a_value_is_from_why_and_what_it_replaced(facts, key, value, where, why, before):
+    node = root(**facts)
+    setting = one(with_site(node, site(), "fjord") if where.startswith("fjord") else node, key)
+    assert (setting.value, str(setting.where), setting.why) == (value, where, why)
+    assert [(b.value, str(b.where)) for b in setting.before] == before
 
 
 def test_a_list_from_several_places_is_shown_item_by_item():
@@ -95,15 +97,6 @@ def test_a_list_from_several_places_is_shown_item_by_item():
     assert one(root(), "environments.gnu.specs.1").value == "zlib"
 
 
-def test_what_was_removed_says_by_what():
-    node = root(fabric="none")
-    setting = one(node, "environments.gnu.network")
-    assert setting.value is None
-    assert setting.why == "removed, where fabric is none"
-    assert [b.value for b in setting.before] == [{"mpi": "openmpi@5 +cuda"}]
-    assert one(node, "environments.gnu.network.mpi").value == "no MPI"
-
-
 def test_a_mapping_gives_everything_below():
     keys = {setting.key for setting in explain(root(), "environments")}
     assert "environments.gnu.network.mpi" in keys
@@ -113,6 +106,10 @@ def test_a_mapping_gives_everything_below():
 @pytest.mark.parametrize(
     ("key", "value"),
     [
+        ("files.a.b.txt", "x"),  # names may hold dots
+        ("files.a", "y"),
+        ("environments.v1.2.specs", ["z"]),
+        ("environments.v1.2.unify", "true"),
         ("mount", "/user-environment"),
         ("image.level", "6"),
         ("generation", "2"),
@@ -123,17 +120,9 @@ def test_a_mapping_gives_everything_below():
     ],
 )
 def test_defaults(key, value):
-    assert one(root(), key).value == value
-
-
-def test_a_default_has_no_place():
-    assert one(root(), "mount") == ValueOrigin(
-        key="mount", value="/user-environment", where=None, why="the default"
-    )
-
-
-def test_all_defaults_below_a_key_that_is_not_set():
-    assert [s.key for s in explain(root(), "image")] == ["image.compression", "image.level"]
+    dotted = parse("files: {a.b.txt: x, a: y}\nenvironments: {v1.2: {specs: [z]}}\n", file="x")
+    chain = (parse(BASE, file="base.yaml"), dotted)
+    assert one(compose(chain, {}, {}).root, key).value == value
 
 
 def test_wheel_recipes_have_defaults_of_their_own():
@@ -168,15 +157,6 @@ def test_unknown_keys_name_what_there_is(key, said):
     assert said in (caught.value.problems[0].hint or "")
 
 
-def test_a_name_with_dots():
-    text = "files: {a.b.txt: x, a: y}\nenvironments: {v1.2: {specs: [z]}}\n"
-    node = compose((parse(text, file="x"),), {}, {}).root
-    assert one(node, "files.a.b.txt").value == "x"
-    assert one(node, "files.a").value == "y"
-    assert one(node, "environments.v1.2.specs").value == ["z"]
-    assert one(node, "environments.v1.2.unify").value == "true"
-
-
 def test_the_sites_packages_and_what_the_recipe_replaces_of_them():
     node = with_site(root(), site(), "fjord")
     assert one(node, "packages.slurm").why == "the site fjord"
@@ -186,14 +166,6 @@ def test_the_sites_packages_and_what_the_recipe_replaces_of_them():
     assert (lost.key, lost.value) == ("packages.libfabric.buildable", None)
     assert "whole entry" in lost.why
     assert [b.value for b in lost.before] == [False]
-
-
-def test_specs_that_come_with_an_mpi():
-    node = with_site(root(), site(), "fjord")
-    setting = one(node, "environments.gnu.network.specs")
-    assert setting.value == ["libfabric@2.2: fabrics=lnx"]
-    assert str(setting.where) == "fjord.yaml:10:14"
-    assert "with this MPI" in setting.why
 
 
 @pytest.mark.parametrize("specs", ["specs: [libfabric@2]", "specs: [libfabric@2]  # own"])

@@ -97,7 +97,7 @@ function __stackproof_say
         printf '%s\t%s\n' '--choose' 'one combination of the recipes matrix; once for each axis'
         printf '%s\t%s\n' '--matrix' 'every combination of the recipes matrix'
         printf '%s\t%s\n' '--explain' 'instead of the plan, show which file set a value and what it took the place of: `environments.tools.specs`, `packages`, `facts.gpu`'
-        printf '%s\t%s\n' '--graph' 'instead of the plan, a chart of what is built on what: a picture, or text for Graphviz; left out: the plan'
+        printf '%s\t%s\n' '--graph' 'instead of the plan, a chart of what is built on what, as text for Graphviz: `dot -Tsvg` makes a picture of it; left out: the plan'
         printf '%s\t%s\n' '-o' 'with --graph: the file of the chart; left out: print it'
         printf '%s\t%s\n' '--output' 'with --graph: the file of the chart; left out: print it'
         printf '%s\t%s\n' '--json' 'print stack, lock and steps as JSON'
@@ -120,7 +120,7 @@ function __stackproof_say
     case 'value:plan:--explain'
         __stackproof_kinds 
     case 'value:plan:--graph'
-        __stackproof_kinds svg dot
+        __stackproof_kinds dot
     case 'value:plan:-o' 'value:plan:--output'
         __stackproof_kinds @file
     case 'arguments:plan'

@@ -95,8 +95,8 @@ class PlanOptions(Options, run="build.cli.plan:run"):
         "`environments.tools.specs`, `packages`, `facts.gpu`",
     )  # fmt: skip
     graph: str | None = option(
-        ("svg", "dot"), "instead of the plan, a chart of what is built on what: a picture, or text "
-        "for Graphviz; left out: the plan", excludes="explain",
+        ("dot",), "instead of the plan, a chart of what is built on what, as text for Graphviz: "
+        "`dot -Tsvg` makes a picture of it; left out: the plan", excludes="explain",
     )  # fmt: skip
     output: str | None = option(
         "FILE", "with --graph: the file of the chart; left out: print it", words="-o --output",

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 from stackproof.build import containerfile
-from stackproof.build.containerfile import ContainerfileRequest, Files
-from stackproof.build.effects import builders, contexts, locking, stacks, visible
+from stackproof.build.containerfile import ContainerfileRequest, Context, Files
+from stackproof.build.effects import builders, locking, stacks, visible
 from stackproof.build.effects.loaded import Loaded
 from stackproof.build.engine import OCI, OWN, Container
 from stackproof.build.options import ContainerfileOptions
 from stackproof.core import ids, noun
 from stackproof.core.cli import progress
 from stackproof.core.command import EnvPatch
-from stackproof.core.effects import files
+from stackproof.core.effects import files, outputs
 from stackproof.core.effects.sandbox import packages
-from stackproof.core.errors import Problem, Reason, StackproofError, fail
+from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.core.value import replace
 
 
@@ -61,7 +64,7 @@ def run(asked: ContainerfileOptions) -> int:
     carried = _carried(needs, loaded)
     if asked.folder is not None:
         context = containerfile.render_folder(plan, wish, needs, carried)
-        contexts.write_folder(Path(asked.folder), context)
+        write_folder(Path(asked.folder), context)
         print(f"{asked.folder}: {stack.name} {stack.version} on {asked.base}", file=sys.stderr)
         print(f"next: buildah bud -t {stack.name} {shlex.quote(asked.folder)}", file=sys.stderr)
         return 0
@@ -115,3 +118,38 @@ def chosen_view(asked: str | None, default: str | None, names: tuple[str, ...]) 
             hint=f"views are: {', '.join(names) or 'none'}",
         )
     return asked or default or next(iter(names), None)
+
+
+def write_folder(folder: Path, context: Context) -> None:
+    """Write a context to a folder that is new or empty.
+
+    Raises `StackproofError`: NOT_REPLACED for anything else that is there, NOT_PERMITTED,
+    DISK_FULL; nothing half-written is left.
+    """
+    temporary = ""
+    try:
+        if os.path.lexists(folder) and (not folder.is_dir() or any(folder.iterdir())):
+            raise fail(
+                Reason.NOT_REPLACED,
+                f"`{folder}` is there, and no empty folder",
+                where=Location(file=str(folder)),
+                hint="name another folder, or move this one away first",
+            )
+        place = Path(outputs.follow_own_link(os.fspath(folder))).absolute()
+        place.parent.mkdir(parents=True, exist_ok=True)
+        temporary = tempfile.mkdtemp(dir=place.parent, prefix=f".{place.name}.")
+        root = Path(temporary)
+        for path, content in {"Containerfile": context.text.encode(), **context.files}.items():
+            target = root / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
+            target.chmod(0o755 if path in context.executable else 0o644)
+        for name, _, _ in os.walk(root):
+            os.chmod(name, 0o755)  # noqa: S103 - a builder gives these modes to the container
+        os.rename(root, place)
+        temporary = ""
+    except OSError as error:
+        raise files.translate(error, folder) from error
+    finally:
+        if temporary:
+            shutil.rmtree(temporary, ignore_errors=True)

@@ -56,7 +56,7 @@ def run(asked: PlanOptions) -> int:
         lock = builder.solve(loaded, BuildOptions(mirror=asked.recipe.mirror), progress.monitor())
     made = engine.plan(stack, lock, loaded.sources)
     if asked.graph is not None:
-        _draw(made, asked.graph, asked.output)
+        _draw(made, asked.output)
         return 0
     if lock is not None:
         findings = engine.problems(stack, lock, loaded.where)
@@ -87,7 +87,7 @@ def _check(asked: PlanOptions) -> None:
     if asked.graph is not None and asked.json:
         raise fail(Reason.USAGE, "a chart is no JSON", hint="leave out --graph, or --json")
     if asked.output is not None and asked.graph is None:
-        raise fail(Reason.USAGE, "`-o` names the file of a chart", hint="say `--graph svg`")
+        raise fail(Reason.USAGE, "`-o` names the file of a chart", hint="say `--graph dot`")
 
 
 def _site_needs(loaded: Loaded, made: Plan, site: str | None, *, locked: bool) -> SiteNeeds | None:
@@ -98,12 +98,12 @@ def _site_needs(loaded: Loaded, made: Plan, site: str | None, *, locked: bool) -
     return glibc.ask(loaded, made, site, locked=locked)
 
 
-def _draw(made: Plan, form: str, output: str | None) -> None:
+def _draw(made: Plan, output: str | None) -> None:
     bills = (step.files.get(tail.BILL) for step in made.steps)
     bill = next((text for text in bills if text is not None), None)
     if bill is None:
         raise fail(Reason.UNSUPPORTED, "without a lock nothing is known to draw", hint=_SOLVE_FIRST)
-    text = graph.RENDERERS[form](graph.of_bill(bill))
+    text = graph.render_dot(bill)
     if output is None:
         print(text, end="")
     else:

@@ -78,7 +78,7 @@ KINDS: dict[str, tuple[str, bytes]] = {
     # Of zstd; of gzip at its usual level, without name and time; an OCI layout as an archive.
     "pack": ("a pack", rb"\x28\xb5\x2f\xfd|\x1f\x8b\x08\0\0\0\0\0\0\xff|blobs\0"),
     "provenance": ("the provenance of a pack", _schema("pack")),
-    "graph": ("a chart of ours", rb"(?:<svg [^>]*><!--|//) written by `stackproof plan"),
+    "graph": ("a chart of ours", rb"// written by `stackproof plan"),
     "guix": ("a file of ours for Guix", rb";; written by `stackproof build`"),
     "file": ("a file", rb""),
 }
