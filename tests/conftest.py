@@ -16,12 +16,14 @@ import attacks
 import fabric
 import needs
 from benchroom import bench_folder, room
-from fixtures import for_everybody, lab, runtime, trees
+from fixtures import for_everybody, lab, runtime, stackproof, trees
 from need import SPACK_TAGS
 from stackproof.build.effects import git
 from stackproof.core.effects import cache_kinds
 
-__all__ = ["bench_folder", "for_everybody", "lab", "room", "runtime", "trees"]  # fixtures of tests
+__all__ = [
+    "bench_folder", "for_everybody", "lab", "room", "runtime", "stackproof", "trees",
+]  # fmt: skip
 
 # A busy machine is not a failure, and a test run leaves no database behind. The gate tries the same
 # examples every time; `--hypothesis-profile=chance`, in the battery, new ones.

@@ -2,16 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 import everybody
+import inprocess
 from elflab import Lab
 from mpitrees import Trees
 from need import need
 from stackproof.cluster.effects import up as cluster_up
+
+Call = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def stackproof(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Call:
+    """Return a function that runs a command line in the test's folder, with a cache of its own.
+
+    It gives exit code, output and messages.
+    """
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("STACKPROOF_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("STACKPROOF_SPACK_MIRROR", raising=False)
+
+    def run(*words: object) -> tuple[int, str, str]:
+        code = inprocess.exit_code(*words)
+        found = capsys.readouterr()
+        return code, found.out, found.err
+
+    return run
 
 
 @pytest.fixture

@@ -18,6 +18,13 @@ import pytest
 from stackproof import cli
 
 
+def exit_code(*words: object) -> int:
+    """Return how a command line ended; what it says goes where this process says it."""
+    with pytest.raises(SystemExit) as ended:
+        cli.main([str(word) for word in words])
+    return int(str(ended.value.code or 0))
+
+
 def stackproof(
     *words: object, cwd: str | os.PathLike[str] | None = None, **environment: str | None
 ) -> subprocess.CompletedProcess[str]:
@@ -34,10 +41,8 @@ def stackproof(
             patch.chdir(cwd)
         patch.setattr("sys.stdin", nothing)
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            with pytest.raises(SystemExit) as ended:
-                cli.main(argv)
+            code = exit_code(*words)
             out.flush()
             err.flush()
-    assert isinstance(ended.value.code, int)
     said = (stream.buffer.getvalue().decode("utf-8", "surrogateescape") for stream in (out, err))  # type: ignore[attr-defined]
-    return subprocess.CompletedProcess(argv, int(ended.value.code), *said)
+    return subprocess.CompletedProcess(argv, code, *said)

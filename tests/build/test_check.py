@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from stackproof import cli
-
 COVERS = ("build/cli/check.py", "build/engines/spack/engine.py")
 
 DOCUMENTS = Path(__file__).parents[1] / "documents"
@@ -50,22 +48,6 @@ environments:
     views:
       all:
 """
-
-
-@pytest.fixture
-def stackproof(capsys, monkeypatch, tmp_path):
-    """Return a function that runs a command line and gives exit code, output and messages."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("STACKPROOF_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("STACKPROOF_SPACK_MIRROR", raising=False)
-
-    def run(*words: object) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as stopped:
-            cli.main([str(word) for word in words])
-        found = capsys.readouterr()
-        return int(stopped.value.code or 0), found.out, found.err
-
-    return run
 
 
 def write(folder: Path, files: dict[str, str]) -> Path:
@@ -129,24 +111,17 @@ FAULTS = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("recipe", ["small", "small.yaml"])
 @pytest.mark.parametrize("name", FAULTS)
-def test_each_problem_of_a_folder(stackproof, tmp_path, name):
-    (file, old, new, line, column), _, hint = FAULTS[name]
-    write(tmp_path / "small", {**FOLDER, file: changed(FOLDER[file], old, new)})
-    found = problems(stackproof, "small")
+def test_each_problem_of_a_folder_and_of_a_file(stackproof, tmp_path, name, recipe):
+    in_folder, in_file, hint = FAULTS[name]
+    file, old, new, line, column = in_folder if recipe == "small" else (recipe, *in_file)
+    folder = FOLDER if recipe == "small" else {recipe: FILE}
+    place = tmp_path / recipe if recipe == "small" else tmp_path
+    write(place, {**folder, file: changed(folder[file], old, new)})
+    found = problems(stackproof, recipe)
     places = {(Path(p["file"]).name, p["line"], p["column"]): p["hint"] for p in found}
-    assert (file, line, column) in places
     assert hint in places[file, line, column]
-
-
-@pytest.mark.parametrize("name", FAULTS)
-def test_each_problem_of_a_file(stackproof, tmp_path, name):
-    _, (old, new, line, column), hint = FAULTS[name]
-    (tmp_path / "small.yaml").write_text(changed(FILE, old, new))
-    found = problems(stackproof, "small.yaml")
-    places = {(p["file"], p["line"], p["column"]): p["hint"] for p in found}
-    assert ("small.yaml", line, column) in places
-    assert hint in places["small.yaml", line, column]
 
 
 def test_all_problems_of_all_files_at_once(stackproof, tmp_path):

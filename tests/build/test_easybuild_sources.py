@@ -28,7 +28,7 @@ from stackproof.build.stack import Digest, OsPackage, OtherPlace, SourceFile
 from stackproof.core import limits
 from stackproof.core.effects import files
 from stackproof.core.effects.downloads import downloading
-from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.errors import Problem, Reason, StackproofError
 from stackproof.core.ids import digest
 from stackproof.core.monitor import null_monitor
 from stackproof.core.value import replace
@@ -51,6 +51,14 @@ def source(**changes: object) -> SourceFile:
 
 def looking(*folders: Path) -> SourceFinder:
     return SourceFinder(folders, null_monitor)
+
+
+def refused(wanted: SourceFile, sha256: str) -> Problem:
+    """Return the one reason why a locked file cannot be had."""
+    with pytest.raises(StackproofError) as caught:
+        looking().obtain(pinned(wanted, sha256))
+    (problem,) = caught.value.problems
+    return problem
 
 
 def test_without_a_file_the_first_accepted_digest_is_locked() -> None:
@@ -116,17 +124,15 @@ def address(tmp_path: Path) -> Iterator[str]:
 def test_upstream_is_asked_and_not_trusted(tmp_path: Path, address: str) -> None:
     wanted = source(address=f"{address}/two-1.0.tar.gz")
     locked = pinned(wanted, digest(GOOD))
-    with pytest.raises(StackproofError) as caught:
-        looking().obtain(locked)
-    assert caught.value.reason is Reason.FILE_MISSING
-    assert f"`two-1.0.tar.gz` is not at {address}/two-1.0.tar.gz any more" in str(caught.value)
-    assert digest(GOOD) in (caught.value.problems[0].detail or "")
-    assert "--mirror" in (caught.value.problems[0].hint or "")
+    problem = refused(wanted, digest(GOOD))
+    assert problem.reason is Reason.FILE_MISSING
+    assert f"`two-1.0.tar.gz` is not at {address}/two-1.0.tar.gz any more" in problem.message
+    assert digest(GOOD) in (problem.detail or "")
+    assert "--mirror" in (problem.hint or "")
     (tmp_path / "web" / "two-1.0.tar.gz").write_bytes(OTHER)
-    with pytest.raises(StackproofError) as caught:
-        looking().obtain(locked)
-    assert caught.value.reason is Reason.DIGEST_MISMATCH
-    assert digest(GOOD) in (caught.value.problems[0].detail or "")
+    problem = refused(wanted, digest(GOOD))
+    assert problem.reason is Reason.DIGEST_MISMATCH
+    assert digest(GOOD) in (problem.detail or "")
     (tmp_path / "web" / "two-1.0.tar.gz").write_bytes(GOOD)
     assert looking().obtain(locked).read_bytes() == GOOD
     left = [path for path in (files.cache_home() / "downloads").rglob("*") if path.is_file()]
@@ -164,9 +170,7 @@ def test_what_vanished_or_was_changed_is_taken_from_the_next_place(
 
 @pytest.mark.parametrize("place", ["ftp://example.org/two-1.0.tar.gz", "/etc/passwd"])
 def test_only_addresses_of_the_web(place: str) -> None:
-    with pytest.raises(StackproofError) as caught:
-        looking().obtain(pinned(source(address=place), digest(GOOD)))
-    assert caught.value.reason is Reason.NO_NETWORK
+    assert refused(source(address=place), digest(GOOD)).reason is Reason.NO_NETWORK
 
 
 def fake_apt(folder: Path, monkeypatch: pytest.MonkeyPatch, *targets: str) -> None:
@@ -185,27 +189,22 @@ def test_a_source_package_of_the_system(
     fixes = f"{address}/debian-security/|main|Debian|Debian-Security"
     fake_apt(tmp_path / "bin", monkeypatch, fixes, f"{address}/debian/|main|Debian|Debian")
     package = OsPackage(name="two", version="1.0-1", suite="trixie")
-    locked = pinned(source(os_package=package), digest(OTHER))
+    wanted = source(os_package=package)
     pool = tmp_path / "web" / "debian" / "pool" / "main" / "t" / "two"
     pool.mkdir(parents=True)
     (pool / "two-1.0.tar.gz").write_bytes(OTHER)
-    assert looking().obtain(locked).read_bytes() == OTHER
-    with pytest.raises(StackproofError) as caught:
-        looking().obtain(pinned(source(os_package=package), digest(GOOD)))
-    assert caught.value.reason is Reason.DIGEST_MISMATCH
-    assert digest(OTHER) in (caught.value.problems[0].detail or "")
+    assert looking().obtain(pinned(wanted, digest(OTHER))).read_bytes() == OTHER
+    problem = refused(wanted, digest(GOOD))
+    assert problem.reason is Reason.DIGEST_MISMATCH
+    assert digest(OTHER) in (problem.detail or "")
     (pool / "two-1.0.tar.gz").unlink()
     monkeypatch.setenv("STACKPROOF_CACHE", str(tmp_path / "other"))
-    with pytest.raises(StackproofError) as caught:
-        looking().obtain(locked)
-    problem = caught.value.problems[0]
+    problem = refused(wanted, digest(OTHER))
     assert problem.reason is Reason.FILE_MISSING
     assert "--mirror DIR" in (problem.hint or "")
     assert digest(OTHER) in (problem.detail or "")
     fake_apt(tmp_path / "bin", monkeypatch, "none://x/|main|Debian|Debian")
-    with pytest.raises(StackproofError) as caught:
-        looking().obtain(locked)
-    assert caught.value.reason is Reason.NO_NETWORK
+    assert refused(wanted, digest(OTHER)).reason is Reason.NO_NETWORK
 
 
 def test_a_system_that_is_not_debian(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,9 +213,7 @@ def test_a_system_that_is_not_debian(tmp_path: Path, monkeypatch: pytest.MonkeyP
     package = OsPackage(name="two", version="1.0-1", suite="trixie")
     for path in (os.environ["PATH"], str(tmp_path / "nothing")):  # with another apt, without one
         monkeypatch.setenv("PATH", path)
-        with pytest.raises(StackproofError) as caught:
-            looking().obtain(pinned(source(os_package=package), digest(OTHER)))
-        problem = caught.value.problems[0]
+        problem = refused(source(os_package=package), digest(OTHER))
         assert problem.reason is Reason.TOOL_MISSING
         assert "--mirror DIR" in (problem.hint or "")
         assert f"{ARCHIVE}=URL" in (problem.hint or "")
@@ -233,16 +230,13 @@ def test_an_archive_of_debian_that_is_named_needs_no_apt(
     pool = tmp_path / "web" / "debian" / "pool" / "main" / "libt" / "libtwo"
     pool.mkdir(parents=True)
     (pool / wanted.filename).write_bytes(OTHER)
-    with pytest.raises(StackproofError) as caught:
-        looking().obtain(pinned(wanted, digest(GOOD)))
-    assert caught.value.reason is Reason.DIGEST_MISMATCH
+    assert refused(wanted, digest(GOOD)).reason is Reason.DIGEST_MISMATCH
     assert looking().obtain(pinned(wanted, digest(OTHER))).read_bytes() == OTHER
     (pool / wanted.filename).unlink()
     monkeypatch.setenv("STACKPROOF_CACHE", str(tmp_path / "other"))
-    with pytest.raises(StackproofError) as caught:
-        looking().obtain(pinned(wanted, digest(OTHER)))
-    assert caught.value.reason is Reason.FILE_MISSING
-    assert f"{address}/debian/pool/main/libt" in caught.value.problems[0].message
+    problem = refused(wanted, digest(OTHER))
+    assert problem.reason is Reason.FILE_MISSING
+    assert f"{address}/debian/pool/main/libt" in problem.message
 
 
 def test_a_commit_is_packed_the_same_way_every_time(

@@ -12,6 +12,7 @@ import sysconfig
 import textwrap
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
 
@@ -294,55 +295,37 @@ def pip_that_brings(
     return runner
 
 
+def fetched(content: bytes, runner: Callable[..., Completed]) -> Path:
+    return fetch(wheel_file(content), wheel_engine.fetch_command, null_monitor, runner=runner)
+
+
 def test_a_file_with_another_digest_is_refused_and_removed(cache: Path) -> None:
     with pytest.raises(StackproofError) as caught:
-        fetch(
-            wheel_file(b"good"),
-            wheel_engine.fetch_command,
-            null_monitor,
-            runner=pip_that_brings(b"evil"),
-        )
+        fetched(b"good", pip_that_brings(b"evil"))
     assert caught.value.reason is Reason.DIGEST_MISMATCH
     assert not [p for p in cache.rglob("*") if p.is_file()]
 
 
 def test_a_file_that_was_tampered_with_in_the_cache_is_fetched_anew() -> None:
-    path = fetch(
-        wheel_file(b"good"),
-        wheel_engine.fetch_command,
-        null_monitor,
-        runner=pip_that_brings(b"good"),
-    )
+    path = fetched(b"good", pip_that_brings(b"good"))
     path.write_bytes(b"evil")
-    again = fetch(
-        wheel_file(b"good"),
-        wheel_engine.fetch_command,
-        null_monitor,
-        runner=pip_that_brings(b"good"),
-    )
+    again = fetched(b"good", pip_that_brings(b"good"))
     assert again.read_bytes() == b"good"
 
 
 def test_a_cached_file_needs_no_network() -> None:
-    fetch(
-        wheel_file(b"good"),
-        wheel_engine.fetch_command,
-        null_monitor,
-        runner=pip_that_brings(b"good"),
-    )
+    fetched(b"good", pip_that_brings(b"good"))
     offline = pip_that_brings(b"", code=1, stderr=b"Retrying (Retry(total=0))")
-    assert fetch(
-        wheel_file(b"good"), wheel_engine.fetch_command, null_monitor, runner=offline
-    ).exists()
+    assert fetched(b"good", offline).exists()
     with pytest.raises(StackproofError) as caught:
-        fetch(wheel_file(b"more"), wheel_engine.fetch_command, null_monitor, runner=offline)
+        fetched(b"more", offline)
     assert caught.value.reason is Reason.NO_NETWORK
 
 
 def test_another_file_name_is_refused() -> None:
     runner = pip_that_brings(b"good", "x-1-py3-none-manylinux1_x86_64.whl")
     with pytest.raises(StackproofError) as caught:
-        fetch(wheel_file(b"good"), wheel_engine.fetch_command, null_monitor, runner=runner)
+        fetched(b"good", runner)
     assert caught.value.reason is Reason.DIGEST_MISMATCH
 
 

@@ -18,9 +18,9 @@ import pytest
 import documented
 import guixpacks
 from guixpacks import RECIPE, STORE, Store, name_of
+from inprocess import exit_code as run
 from mpitrees import Trees
 from need import need
-from stackproof import cli
 from stackproof.build.engines.guix.effects import builder, packs
 from stackproof.build.engines.guix.stack import GuixLock
 from stackproof.core import noun
@@ -40,12 +40,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(builder, "_PLACES", (str(tmp_path / "nowhere"),))
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def run(*words: str | Path) -> int:
-    with pytest.raises(SystemExit) as stopped:
-        cli.main(list(map(str, words)))
-    return int(str(stopped.value.code or 0))
 
 
 def ended(*argv: str | Path) -> str:

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from stackproof import cli
-
 COVERS = ("build/cli/mirror.py",)
 
 FJORD = Path(__file__).parents[1] / "documents" / "stackinator" / "clusters" / "fjord"
@@ -47,21 +45,6 @@ def recipe(tmp_path: Path) -> Path:
     path.parent.mkdir()
     path.write_text(RECIPE.format(spack=spack, packages=packages))
     return path
-
-
-@pytest.fixture
-def stackproof(capsys, monkeypatch, tmp_path) -> Run:
-    """Return a function that runs a command line and gives exit code, output and messages."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("STACKPROOF_CACHE", str(tmp_path / "cache"))
-
-    def run(*words: object) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as stopped:
-            cli.main([str(word) for word in words])
-        found = capsys.readouterr()
-        return int(stopped.value.code or 0), found.out, found.err
-
-    return run
 
 
 def test_a_recipe_for_wheels_needs_no_sources(stackproof: Run, tmp_path: Path):

@@ -10,8 +10,8 @@ import pytest
 
 import documented
 import stackproof
+from inprocess import exit_code as run
 from need import need
-from stackproof import cli
 from stackproof.build.effects import builders
 from stackproof.core.cli.examples import OUTPUTS
 
@@ -110,12 +110,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("STACKPROOF_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def run(*words: str) -> int:
-    with pytest.raises(SystemExit) as stopped:
-        cli.main(list(words))
-    return int(str(stopped.value.code))
 
 
 def test_every_verb_on_recipes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,6 @@ import pytest
 from archspec import cpu
 
 from spackstacks import content, node
-from stackproof import cli
 from stackproof.build.effects import stacks
 from stackproof.build.engines.spack.lockplan import wants
 from stackproof.build.engines.spack.stack import LockedClone, SpackLock
@@ -39,21 +38,6 @@ spack:
 compilers: {{gcc: {{version: "13"}}}}
 environments: {{tools: {{compiler: [gcc], specs: [cmake]}}}}
 """
-
-
-@pytest.fixture
-def stackproof(capsys, monkeypatch, tmp_path):
-    """Return a function that runs a command line and gives exit code, output and messages."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("STACKPROOF_CACHE", str(tmp_path / "cache"))
-
-    def run(*words: object) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as stopped:
-            cli.main([str(word) for word in words])
-        found = capsys.readouterr()
-        return int(stopped.value.code or 0), found.out, found.err
-
-    return run
 
 
 def test_a_folder_and_a_file_give_a_plan_and_write_nothing(stackproof, tmp_path):

@@ -19,9 +19,9 @@ import pytest
 import crayrelease
 import documented
 from crayrelease import PE, Release
+from inprocess import exit_code as run
 from mpitrees import Trees
 from need import need
-from stackproof import cli
 from stackproof.build.effects import executor
 from stackproof.build.engines.vendor.effects.builder import BUILDER
 from stackproof.core.effects import shipped
@@ -55,12 +55,6 @@ def folder(made: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     monkeypatch.setenv("STACKPROOF_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def run(*words: str | Path) -> int:
-    with pytest.raises(SystemExit) as stopped:
-        cli.main(list(map(str, words)))
-    return int(str(stopped.value.code or 0))
 
 
 def inside(image: str, *words: str | Path) -> str:

@@ -5,37 +5,17 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from stackproof import cli
+from fixtures import Call
 from stackproof.core.effects import documents, shipped
 
 COVERS = (
     "recipe/cli/recipe.py",
     "recipe/options.py",
 )
-
-Call = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def stackproof(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Call:
-    """Return a function that runs a command line in an empty folder."""
-    (tmp_path / "here").mkdir()
-    monkeypatch.chdir(tmp_path / "here")
-
-    def run(*words: str) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as stop:
-            cli.main(list(words))
-        output = capsys.readouterr()
-        return int(str(stop.value.code)), output.out, output.err
-
-    return run
 
 
 def test_every_recipe_that_can_be_built_is_listed(stackproof: Call) -> None:
@@ -115,6 +95,8 @@ def test_nothing_is_written_where_shipped_recipes_lie(
     folder = tmp_path / "recipes"
     shutil.copytree(shipped.root("recipes"), folder)
     monkeypatch.setattr(shipped, "root", lambda _: folder)
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
     code, out, _ = stackproof("build", "mpich", "--stop-after", "lock")
     assert (code, out) == (0, f"{folder}/mpich.lock.json\n")
