@@ -44,5 +44,5 @@ def stackproof(
             code = exit_code(*words)
             out.flush()
             err.flush()
-    said = (stream.buffer.getvalue().decode("utf-8", "surrogateescape") for stream in (out, err))  # type: ignore[attr-defined]
+    said = (stream.buffer.getvalue().decode("utf-8", "surrogateescape") for stream in (out, err))
     return subprocess.CompletedProcess(argv, code, *said)
