@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
+
+import gitfolders
 
 COVERS = ("build/cli/check.py", "build/engines/spack/engine.py")
 
@@ -184,15 +185,8 @@ def test_a_known_conflict_of_a_folder_is_a_note(stackproof, tmp_path):
 
 def repository(folder: Path, path: str, names: tuple[str, ...]) -> str:
     """Make a repository of packages with one commit, and return its address."""
-    write(folder, {f"{path}/{name}/package.py": PACKAGES for name in names})
-    git = ["git", "-C", str(folder), "-c", "user.name=x", "-c", "user.email=x@example.org"]
-    for words in (
-        ["init", "--quiet"],
-        ["add", "."],
-        ["commit", "--quiet", "-m", "x"],
-        ["tag", "v1"],
-    ):
-        subprocess.run([*git, *words], check=True, timeout=600)
+    gitfolders.commit(folder, {f"{path}/{name}/package.py": PACKAGES for name in names})
+    gitfolders.call(folder, "tag", "v1")
     return str(folder)
 
 

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import gitfolders
 from stackproof.build import containerfile
 from stackproof.build.containerfile import ContainerfileRequest, Files
 from stackproof.build.effects import git
@@ -205,19 +206,7 @@ def test_a_commit_is_packed_as_the_lock_has_it(
 ) -> None:
     monkeypatch.setenv("STACKPROOF_CACHE", str(tmp_path / "cache"))
     origin = tmp_path / "it's $HOME"
-    origin.mkdir()
-
-    def run(*words: str) -> str:
-        who = ("-c", "user.name=n", "-c", "user.email=n@example.org")
-        line = ["git", "-C", str(origin), *who, *words]
-        return subprocess.run(line, check=True, capture_output=True, text=True).stdout.strip()
-
-    run("init", "-q")
-    (origin / "run.sh").write_text("#!/bin/sh\n")
-    (origin / "run.sh").chmod(0o755)
-    run("add", ".")
-    run("commit", "-q", "-m", "one")
-    commit = run("rev-parse", "HEAD")
+    commit = gitfolders.commit(origin, {"run.sh": "#!/bin/sh\n"})
     url = f"file://{origin}"
     packed = tmp_path / "packed.tar"
     git.archive(url, commit, "xyz-1.0", packed, lambda _: None)

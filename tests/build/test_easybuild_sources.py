@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import gitfolders
 from need import need
 from servers import QuietServer
 from stackproof.build.effects.workspace import download_path
@@ -243,21 +244,7 @@ def test_a_commit_is_packed_the_same_way_every_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repository = tmp_path / "repository"
-    repository.mkdir()
-    (repository / "run").write_text("#!/bin/sh\n")
-    (repository / "run").chmod(0o755)
-    (repository / "text").write_text("text\n")
-    for words in (
-        ("init", "--quiet"), ("add", "."),
-        ("-c", "user.name=x", "-c", "user.email=x@example.org", "commit", "--quiet", "-m", "x"),
-    ):  # fmt: skip
-        subprocess.run(["git", "-C", str(repository), *words], check=True)
-    commit = subprocess.run(
-        ["git", "-C", str(repository), "rev-parse", "HEAD"],
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout.strip()
+    commit = gitfolders.commit(repository, {"run": "#!/bin/sh\n", "text": "text\n"})
     wanted = SourceFile(filename="two-1.0.tar", address=str(repository), commit=commit)
     first = looking().choose(wanted)
     monkeypatch.setenv("STACKPROOF_CACHE", str(tmp_path / "other"))

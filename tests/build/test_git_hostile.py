@@ -4,26 +4,18 @@ from __future__ import annotations
 
 import os
 import stat
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from gitfolders import call, commit
 from need import need
 from stackproof.build.effects import git, gitview
 from stackproof.core.errors import StackproofError
 from stackproof.core.monitor import null_monitor
 
 URL = "https://example.org/owner/tools.git"
-WHO = {"GIT_AUTHOR_NAME": "x", "GIT_AUTHOR_EMAIL": "x@example.org",
-       "GIT_COMMITTER_NAME": "x", "GIT_COMMITTER_EMAIL": "x@example.org"}  # fmt: skip
-
-
-def call(folder: Path, *words: str) -> str:
-    done = subprocess.run(["git", *words], cwd=folder, check=True, env={**os.environ, **WHO},
-                          capture_output=True, text=True)  # fmt: skip
-    return done.stdout.strip()
 
 
 @pytest.fixture
@@ -44,12 +36,8 @@ def program(tmp_path: Path, mark: Path) -> Path:
 def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("STACKPROOF_CACHE", str(tmp_path / "cache"))
     folder = tmp_path / "clones" / "owner+tools"
-    (folder / "sub").mkdir(parents=True)
-    call(folder, "init", "-q", "-b", "main")
-    (folder / "sub" / "file").write_text("text\n")
-    (folder / ".gitattributes").write_text("* filter=attack diff=attack merge=attack\n")
-    call(folder, "add", ".")
-    call(folder, "commit", "-qm", "x")
+    attributes = "* filter=attack diff=attack merge=attack\n"
+    commit(folder, {"sub/file": "text\n", ".gitattributes": attributes})
     call(folder, "tag", "-a", "-m", "x", "v1")
     monkeypatch.setenv(git.MIRROR_VARIABLE, str(folder.parent))
     return folder

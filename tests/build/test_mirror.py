@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+import gitfolders
+from fixtures import Call
 
 COVERS = ("build/cli/mirror.py",)
 
@@ -22,32 +23,21 @@ spack:
 compilers: {{gcc: {{version: "13"}}}}
 environments: {{tools: {{compiler: [gcc], specs: [libthing@1.2]}}}}
 """
-Run = Callable[..., tuple[int, str, str]]
-
-
-def git(folder: Path, files: dict[str, str]) -> Path:
-    """Make a repository with one commit on `main`."""
-    for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-    who = ("-c", "user.name=t", "-c", "user.email=t@example.org")
-    for words in (("init", "-q", "-b", "main"), ("add", "."), (*who, "commit", "-qm", "x")):
-        subprocess.run(["git", *words], cwd=folder, check=True, timeout=600)
-    return folder
 
 
 @pytest.fixture
 def recipe(tmp_path: Path) -> Path:
     """Return a recipe with repositories of its own, and nothing in them."""
-    spack = git(tmp_path / "clones" / "spack", {"README": "x"})
-    packages = git(tmp_path / "clones" / "packages", {"README": "x"})
+    spack, packages = (tmp_path / "clones" / name for name in ("spack", "packages"))
+    for folder in (spack, packages):
+        gitfolders.commit(folder, {"README": "x"})
     path = tmp_path / "recipes" / "small.yaml"
     path.parent.mkdir()
     path.write_text(RECIPE.format(spack=spack, packages=packages))
     return path
 
 
-def test_a_recipe_for_wheels_needs_no_sources(stackproof: Run, tmp_path: Path):
+def test_a_recipe_for_wheels_needs_no_sources(stackproof: Call, tmp_path: Path):
     (tmp_path / "wheel.yaml").write_text("name: a\nmpi: {family: mpich}\n")
     code, _, err = stackproof("mirror", "create", "m", "wheel.yaml")
     assert code == 3
@@ -57,7 +47,7 @@ def test_a_recipe_for_wheels_needs_no_sources(stackproof: Run, tmp_path: Path):
 
 @pytest.mark.parametrize("content", ["file", "other"])
 def test_a_mirror_is_not_made_of_something_else(
-    stackproof: Run, recipe: Path, tmp_path: Path, content: str
+    stackproof: Call, recipe: Path, tmp_path: Path, content: str
 ):
     place = tmp_path / "place"
     if content == "file":
@@ -70,7 +60,7 @@ def test_a_mirror_is_not_made_of_something_else(
     assert "place" in err
 
 
-def test_no_solver(stackproof: Run, recipe: Path, monkeypatch: pytest.MonkeyPatch):
+def test_no_solver(stackproof: Call, recipe: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "clingo", None)
     code, _, err = stackproof("mirror", "create", "m", recipe, "--site", FJORD)
     assert code == 4

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
+from gitfolders import commit
 from stackproof.build.effects import git, source_mirror
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.core.monitor import null_monitor
@@ -17,22 +17,6 @@ ADDRESS = "https://example.org/owner/tool.git"
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STACKPROOF_CACHE", str(tmp_path / "cache"))
-
-
-def commit(folder: Path, files: dict[str, str], *, branch: str = "main") -> str:
-    """Commit files on a branch of a repository that is made if need be; return the commit."""
-    for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-    who = ("-c", "user.name=t", "-c", "user.email=t@example.org")
-    if not (folder / ".git").exists():
-        subprocess.run(["git", "init", "-q", "-b", branch], cwd=folder, check=True, timeout=600)
-    for words in (("checkout", "-q", "-B", branch), ("add", "."), (*who, "commit", "-qm", "x")):
-        subprocess.run(["git", *words], cwd=folder, check=True, timeout=600)
-    done = subprocess.run(
-        ["git", "rev-parse", "HEAD"], cwd=folder, check=True, timeout=600, capture_output=True
-    )
-    return done.stdout.decode().strip()
 
 
 def test_a_clone_of_one_commit_stands_for_its_address(

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from stackproof.build.engines.wheel import engine as wheel_engine
-from stackproof.build.engines.wheel.stack import Lock, Stack
+from stackproof.build.engines.wheel.stack import Stack
 from stackproof.core.command import Completed
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.mpi import families
@@ -114,8 +114,6 @@ def test_only_the_mpi_is_asked_for_without_dependencies() -> None:
 
 
 def test_fetch_asks_for_the_locked_tags() -> None:
-    lock = Lock(engine="wheel", wants="", artefacts=())
-    assert not lock.artefacts
     argv = wheel_engine.fetch_command(
         wheel_engine.Artefact(
             name="mpi4py", version="4.1.0", sha256="0" * 64,
