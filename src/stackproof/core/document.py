@@ -8,11 +8,8 @@ larger than a document can sensibly be are errors with file, line and column.
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
-import json
 import math
-import pkgutil
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -20,7 +17,7 @@ from typing import Any, TypeVar
 
 import yaml
 
-from stackproof.core import fitting, limits, schemas
+from stackproof.core import fitting, limits
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, did_you_mean, fail
 from stackproof.core.value import Value
 
@@ -320,28 +317,7 @@ def _short_tag(tag: str) -> str:
     return tag.replace(_YAML, "!!")
 
 
-@functools.cache
-def schema(kind: str) -> dict[str, Any]:
-    """Return the JSON Schema of a document kind (`recipe`, `site`, `bench`, …)."""
-    # Not by importlib.resources: to import that takes longer than to read all schemas.
-    text = pkgutil.get_data(schemas.__name__, f"{kind}.json") or b""
-    loaded: dict[str, Any] = json.loads(text)
-    return _with_parts(loaded) if b"parts/" in text else loaded
-
-
-def _with_parts(node: Any) -> Any:
-    """Return a schema with what it names in another file (`FILE#/$defs/NAME`) in its place.
-
-    What stands beside the name wins.
-    """
-    if isinstance(node, list):
-        return [_with_parts(inner) for inner in node]
-    if not isinstance(node, dict):
-        return node
-    file, mark, name = str(node.get("$ref", "")).partition(".json#/$defs/")
-    part = schema(file)["$defs"][name] if mark else {}
-    own = {key: _with_parts(value) for key, value in node.items() if not (mark and key == "$ref")}
-    return {**part, **own}
+schema = fitting.schema
 
 
 def problems(document: Document, kind: str) -> tuple[Problem, ...]:

@@ -7,9 +7,14 @@ words that are unknown here. The tests compare the two.
 
 from __future__ import annotations
 
+import functools
+import json
+import pkgutil
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
+
+from stackproof.core import schemas
 
 Schema = Mapping[str, Any]
 Part = bool | Schema
@@ -19,6 +24,37 @@ Part = bool | Schema
 _SILENT = frozenset({
     "$schema", "$id", "$defs", "title", "description", "default", "examples", "then", "else",
 })  # fmt: skip
+
+
+@functools.cache
+def schema(kind: str) -> dict[str, Any]:
+    """Return the JSON Schema of a document kind (`recipe`, `site`, `bench`, …)."""
+    # Not by importlib.resources: to import that takes longer than to read all schemas.
+    text = pkgutil.get_data(schemas.__name__, f"{kind}.json") or b""
+    loaded: dict[str, Any] = json.loads(text)
+    return _whole(loaded, loaded.get("$defs", {})) if b'"$ref"' in text else loaded
+
+
+def _whole(node: Any, parts: Mapping[str, Any]) -> Any:
+    """Return a schema with each part in the place that names it by `$ref`, as `FILE#/$defs/NAME`.
+
+    What stands beside the name wins. A part that holds itself stays a name.
+    """
+    if isinstance(node, list):
+        return [_whole(inner, parts) for inner in node]
+    if not isinstance(node, dict):
+        return node
+    own = {key: _whole(value, parts) for key, value in node.items()}
+    name = node.get("$ref")
+    if not isinstance(name, str):
+        return own
+    file, _, key = name.partition("#/$defs/")
+    there = schema(file.removesuffix(".json"))["$defs"] if file else parts
+    if name in json.dumps(there[key]):
+        return own
+    del own["$ref"]
+    part: dict[str, Any] = _whole(there[key], there)
+    return {**part, **own}
 
 
 class UnknownError(Exception):
