@@ -164,6 +164,22 @@ def test_a_judgement_imports_nothing_that_makes_something(tmp_path):
     assert not among(NOT_FOR_JUDGING, names)
 
 
+# What a log needs nothing of: results, images, programs, and places of values in shipped knowledge.
+NOT_FOR_LOGS = {
+    *HEAVY - {"msgspec", "yaml"}, "csv", "logging", "socket", "sqlite3", "statistics",
+    "stackproof.bench", "stackproof.compare", "stackproof.linking", "stackproof.share",
+    "stackproof.knowledge.reference_curves", "stackproof.results.model",
+}  # fmt: skip
+
+
+def test_a_log_is_diagnosed_without_results_images_and_programs(tmp_path: Path):
+    log = tmp_path / "job.log"
+    log.write_text("PMIX ERROR: UNREACHABLE in file ptl.c at line 500\n")
+    names = imported("doctor", "--log", str(log))
+    assert "stackproof.doctor.rules" in names
+    assert not among(NOT_FOR_LOGS, names)
+
+
 def test_only_a_page_imports_what_makes_it():
     """`compare` and `bench` judge with the modules that also make the report."""
     program = "import sys, stackproof.report.cli.report; print('jinja2' in sys.modules)"

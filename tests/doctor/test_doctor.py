@@ -198,7 +198,7 @@ def test_a_program_that_hangs_when_it_is_asked_costs_its_time_and_no_more(
         tool.write_text("#!/bin/sh\ntrap '' TERM\nsleep 60\n")
         tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    monkeypatch.setattr("stackproof.doctor.effects.collect._TIMEOUT_S", 0.3)
+    monkeypatch.setattr("stackproof.doctor.effects.machine._TIMEOUT_S", 0.3)
     before = time.monotonic()
     data = told(capsys, "--probe", "--site", "lumi-g")
     assert time.monotonic() - before < 40

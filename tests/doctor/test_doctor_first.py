@@ -19,14 +19,12 @@ from stackproof.core.value import Value, replace
 from stackproof.doctor.answer import text_of
 from stackproof.doctor.conditions import Answer
 from stackproof.doctor.diagnosis import Diagnosis
-from stackproof.doctor.evidence import launches
-from stackproof.doctor.evidence.cores import of_cores
-from stackproof.doctor.evidence.results import implied, of_nodes, of_results
+from stackproof.doctor.evidence.places import implied
+from stackproof.doctor.evidence.results import fallbacks, of_cores, of_nodes, of_results
 from stackproof.doctor.evidence.variables import of_spelling, one_slip
 from stackproof.doctor.rules import diagnose
 from stackproof.knowledge.evidence import merged
 from stackproof.results.measurement import Check, Disturbance, Measurement, State
-from stackproof.results.metrics import METRICS
 from stackproof.results.model import Results, ResultsSpec
 
 CAPTURES = Path(__file__).parents[1] / "captures" / "doctor"
@@ -236,44 +234,15 @@ def test_launches_that_fell_back_are_named_first() -> None:
         )
         return replace(one, checks=(wrong,)) if one.arm == "mpich" else one
 
-    assert launches.fallbacks(DEMO) == ()
+    assert fallbacks(DEMO) == ()
     results = replace(DEMO, measurements=tuple(map(fell_back, DEMO.measurements)))
-    said = launches.fallbacks(results)
+    said = fallbacks(results)
     assert {text.partition(",")[0] for text in said} == {"mpich"}
     assert all("took another path than they were told to" in text for text in said)
     assert all(text.endswith("tcp, not shm") for text in said)
     evidence = of_results(results, "mpich")
-    diagnosis = Diagnosis(evidence=evidence, findings=(), fallbacks=said, ratios=("x",))
+    diagnosis = Diagnosis(evidence=evidence, findings=(), fallbacks=said)
     assert text_of(diagnosis, 96).startswith("Launches did not take the path that was asked for:")
-
-
-@pytest.mark.parametrize(
-    ("share", "words"),
-    [
-        (lambda size: 0.53, "against intel-mpi 0.53 at every size"),
-        (
-            lambda size: 1.0 if size < 4096 else 0.5,
-            "1.00 below 8 KiB and 0.50 from there on, least",
-        ),
-    ],
-)
-def test_a_ratio_is_told_with_its_shape(share: Any, words: str) -> None:
-    base = next(
-        one for one in DEMO.measurements
-        if one.arm == DEMO.spec.baseline and one.usable and one.block > 0
-    )  # fmt: skip
-
-    def slower(part: Any) -> Any:
-        higher = METRICS[part.benchmark].higher_is_better
-        factor = share(part.size) if higher else 1 / share(part.size)
-        return replace(part, values=tuple(value * factor for value in part.values))
-
-    output = replace(base.output, series=tuple(map(slower, base.output.series)))
-    other = replace(base, arm="mpich", output=output)
-    results = replace(DEMO, measurements=(base, other))
-    said = launches.ratios(results)
-    assert said
-    assert all(words in text for text in said), said
 
 
 # --- what nodes tell ------------------------------------------------------------------------

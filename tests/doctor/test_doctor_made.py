@@ -31,7 +31,7 @@ from stackproof.cluster.effects import up as cluster_up
 from stackproof.cluster.model import ClusterSpec, ClusterState
 from stackproof.cluster.slurm import SlurmSpec
 from stackproof.core.value import Value
-from stackproof.doctor.effects import libraries
+from stackproof.doctor.effects import machine
 
 pytestmark = pytest.mark.machine
 
@@ -351,10 +351,10 @@ def test_bytes_that_arrive_changed(trees: Trees, launched: Launcher, doctor: Doc
 
 def test_slurms_pmix_without_its_library(nodes: ClusterState, launched: Launcher) -> None:
     """srun says `Unspecified error`; that the library is gone is seen on the node."""
-    slurm = libraries.slurm_pmix()
-    if slurm is None or not slurm.loads:
+    slurm = machine.slurm_pmix()
+    if not slurm.facts.get("pmix-loads"):
         pytest.skip("Slurm has no PMIx here, or does not say where its library is")
-    folder = os.path.dirname(slurm.library)
+    folder = os.path.dirname(slurm.origin("fact", "pmix-loads").partition(" is ")[0])
     for node in nodes.nodes:
         _in(nodes, node.name, f"mount -t tmpfs none {shlex.quote(folder)}")
     try:

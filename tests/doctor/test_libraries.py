@@ -16,9 +16,9 @@ from need import need
 from stackproof import cli
 from stackproof.core import limits
 from stackproof.core.errors import Reason, StackproofError
-from stackproof.doctor.effects import libraries as doctor_libraries
-from stackproof.doctor.evidence.libraries import of_slurm, release_of
-from stackproof.doctor.evidence.results import implied
+from stackproof.doctor.effects import machine, stacks
+from stackproof.doctor.evidence.libraries import release_of
+from stackproof.doctor.evidence.places import implied
 from stackproof.image.effects.image_file import load_image
 from stackproof.image.effects.view import ImageFiles
 from stackproof.knowledge.evidence import merged
@@ -80,13 +80,13 @@ def stack(tmp_path: Path) -> Stack:
 
 
 def told(image: str, *library_path: str) -> dict[str, object]:
-    found = doctor_libraries.of_image(image, load_image(image), library_path)
+    found = stacks.of_image(image, load_image(image), library_path)
     return {**found.facts, **found.versions}
 
 
 def test_an_image_tells_what_its_mpi_loads(stack: Stack) -> None:
     image = stack.image()
-    found = doctor_libraries.of_image(image, load_image(image), ())
+    found = stacks.of_image(image, load_image(image), ())
     assert found.versions == {"libfabric": "2.5.1", "pmix": "5.0.8"}
     assert found.facts == {
         "mpi": "openmpi", "cxi-provider": False, "fabric-symbols-missing": False,
@@ -98,7 +98,7 @@ def test_an_image_tells_what_its_mpi_loads(stack: Stack) -> None:
 def test_a_libfabric_in_front_lacks_what_is_asked_for(stack: Stack, tmp_path: Path) -> None:
     image = stack.image()
     older = stack.libfabric("older/libfabric.so.1", script=NODES_18, release="2.1.0")
-    found = doctor_libraries.of_image(image, load_image(image), (os.path.dirname(older),))
+    found = stacks.of_image(image, load_image(image), (os.path.dirname(older),))
     assert found.versions["libfabric"] == "2.1.0"
     assert found.facts["fabric-symbols-missing"] is True
     said = found.origin("fact", "fabric-symbols-missing")
@@ -123,7 +123,7 @@ def test_a_library_that_is_nowhere_is_named(stack: Stack) -> None:
     stack.lab.library("lib/libopen-pal.so.80", defines=("opal",), needs=("lib/libnowhere.so.7",))
     os.unlink(nowhere)
     image = stack.image()
-    found = doctor_libraries.of_image(image, load_image(image), ())
+    found = stacks.of_image(image, load_image(image), ())
     assert found.facts["libraries-missing"] is True
     assert (
         found.origin("fact", "libraries-missing")
@@ -192,18 +192,18 @@ def test_a_damaged_image_is_an_error(stack: Stack) -> None:
 def test_a_program_tells_what_it_loads(stack: Stack) -> None:
     prefix = stack.folder / "tree/mpi"
     program = stack.lab.program(needs=("lib/libmpi.so.40",), flags=(f"-Wl,-rpath,{prefix}/lib",))
-    found = doctor_libraries.of_program(program, (), {})
+    found = stacks.of_program(program, (), {})
     assert found.versions["libfabric"] == "2.5.1"
     assert found.facts["mpi"] == "openmpi"
     assert "gtl-linked" not in found.facts
     assert "uses" not in found.facts
     with pytest.raises(StackproofError) as caught:
-        doctor_libraries.of_program(str(stack.folder / "nothing"), (), {})
+        stacks.of_program(str(stack.folder / "nothing"), (), {})
     assert caught.value.reason is Reason.FILE_MISSING
     text = stack.folder / "script"
     text.write_text("#!/bin/sh\n")
     with pytest.raises(StackproofError) as caught:
-        doctor_libraries.of_program(str(text), (), {})
+        stacks.of_program(str(text), (), {})
     assert caught.value.reason is Reason.NOT_ELF
 
 
@@ -211,7 +211,7 @@ def test_a_program_tells_which_functions_it_calls(stack: Stack) -> None:
     stack.lab.library("lib/libcalls.so", defines=("MPI_Mprobe", "MPI_Iallreduce", "MPI_Alltoallv"))
     calls = ("MPI_Mprobe", "MPI_Iallreduce", "MPI_Alltoallv")
     program = stack.lab.program("bin/calls", needs=("lib/libcalls.so",), calls=calls)
-    found = doctor_libraries.of_program(program, (f"{stack.folder}/tree/mpi/lib",), {})
+    found = stacks.of_program(program, (f"{stack.folder}/tree/mpi/lib",), {})
     assert found.facts["uses"] == ("probe", "alltoall", "non-blocking-collective")
     assert found.partial == ("fact uses",)
 
@@ -265,14 +265,12 @@ def test_slurms_plugins_tell_their_pmix(tmp_path: Path, monkeypatch: pytest.Monk
     library.mkdir(parents=True)
     text = f"\0{library}\0/other/path\0".encode()
     place = plugins(tmp_path, monkeypatch, "mpi_pmix_v3.so", "mpi_pmix_v5.so", text=text)
-    slurm = doctor_libraries.slurm_pmix()
-    assert slurm is not None
-    assert (slurm.majors, slurm.where, slurm.loads) == ((3, 5), str(place), False)
+    found = machine.slurm_pmix()
+    assert found.facts == {"pmix-loads": False, "slurm-pmix": ("3", "5")}
+    assert found.origins["fact slurm-pmix"] == str(place)
+    assert found.origins["fact pmix-loads"] == f"{library}/libpmix.so is not there"
     (library / "libpmix.so").write_bytes(b"")
-    slurm = doctor_libraries.slurm_pmix()
-    assert slurm is not None
-    assert slurm.loads is True
-    found = of_slurm(slurm)
+    found = machine.slurm_pmix()
     assert found.facts == {"pmix-loads": True, "slurm-pmix": ("3", "5")}
     for own, differ in (("5.0.8", False), ("6.0.0", True)):
         both = merged(found, type(found)(versions={"pmix": own}))
@@ -283,13 +281,11 @@ def test_a_plugin_that_does_not_say_its_library_decides_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plugins(tmp_path, monkeypatch, "mpi_pmix_v4.so", text=b"\0/a/lib\0/b/lib64\0")
-    slurm = doctor_libraries.slurm_pmix()
-    assert slurm is not None
-    assert (slurm.loads, slurm.majors) == (None, (4,))
+    assert machine.slurm_pmix().facts == {"slurm-pmix": ("4",)}
 
 
 def test_this_machine_tells_its_devices() -> None:
-    facts = doctor_libraries.machine().facts
+    facts = machine.machine().facts
     assert facts["xpmem-device"] is os.path.exists("/dev/xpmem")
     assert facts["cxi-device"] is os.path.isdir("/sys/class/cxi")
-    assert "lo" in doctor_libraries.interfaces()
+    assert "lo" in machine.interfaces()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from stackproof.core.noun import from_json, to_json
 from stackproof.doctor.conditions import Answer
 from stackproof.doctor.evidence.log import of_log
-from stackproof.doctor.evidence.results import implied
+from stackproof.doctor.evidence.places import implied
 from stackproof.doctor.evidence.variables import of_environment
 from stackproof.doctor.rules import diagnose
 from stackproof.knowledge.effects.load import load_knowledge

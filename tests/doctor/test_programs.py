@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from stackproof.core.command import Command, Completed
 from stackproof.core.errors import Reason, fail
 from stackproof.core.noun import from_json, to_json
-from stackproof.doctor.effects.collect import ask_programs
+from stackproof.doctor.effects.machine import ask_programs
 from stackproof.doctor.evidence.programs import MACHINE, STACK, Reply, read_answers
 from stackproof.knowledge.evidence import Evidence
 
@@ -150,7 +150,7 @@ def test_a_program_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.Monke
         tool.write_text("#!/bin/sh\nexec sleep 60\n" if name == "fi_info" else "#!/bin/sh\n")
         tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    monkeypatch.setattr("stackproof.doctor.effects.collect._TIMEOUT_S", 0.5)
+    monkeypatch.setattr("stackproof.doctor.effects.machine._TIMEOUT_S", 0.5)
     before = time.monotonic()
     assert ask_programs(None).facts == {"fuse2": True, "fuse3": True}
     assert time.monotonic() - before < 30

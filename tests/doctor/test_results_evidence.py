@@ -13,14 +13,8 @@ from stackproof.core.command import EnvPatch
 from stackproof.core.errors import Reason
 from stackproof.core.value import replace
 from stackproof.doctor.conditions import Answer, evaluate
-from stackproof.doctor.evidence.results import (
-    curves_of,
-    implied,
-    of_bill,
-    of_image,
-    of_results,
-    of_site,
-)
+from stackproof.doctor.evidence.places import implied, of_bill, of_image, of_site
+from stackproof.doctor.evidence.results import curves_of, of_results
 from stackproof.doctor.evidence.variables import of_environment, of_interfaces, parse_environment
 from stackproof.doctor.rules import diagnose
 from stackproof.image.model import Image, MpiFacts, View

@@ -1,71 +1,96 @@
-"""The knowledge that is shipped, and what its reader refuses."""
+"""The knowledge that is shipped: its files are right, and are read as they are."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from knowing import KNOWLEDGE
 from stackproof.core import document as documents
+from stackproof.core.effects import shipped
 from stackproof.core.errors import Reason, StackproofError
-from stackproof.knowledge.model import (
-    UNVERSIONED,
-    KnowledgeFiles,
-    Severity,
-    find,
-    parse_knowledge,
-    words,
-)
+from stackproof.core.versions import versions
+from stackproof.knowledge.effects import load
+from stackproof.knowledge.evidence import FACTS
+from stackproof.knowledge.model import OTHERS, UNVERSIONED, Severity, find, words
 
-SOURCES = {
-    "sources": {"news": {"title": "News", "url": "https://example.org/news"}},
-    "newest": {"libfabric": "2.6.0"},
-}
-SETTING = {
-    "names": ["FI_PROVIDER"],
-    "when": "always",
-    "effect": "some",
-    "evidence": ["documented"],
-    "sources": ["news"],
-}
-RULE = {
-    "id": "K01",
-    "name": "one",
-    "severity": "slow",
-    "title": "t",
-    "when": {"version": {"libfabric": "2.2:"}},
-    "cause": "c",
-    "remedy": "r",
-    "evidence": ["issue"],
-    "sources": ["news"],
-}
-
-
-def parsed(name: str, data: Any) -> documents.Document:
-    return documents.parse(yaml.safe_dump(data), file=f"{name}.yaml")
-
-
-def read(
-    setting: dict[str, Any] | None = None,
-    rule: dict[str, Any] | None = None,
-    sources: dict[str, Any] | None = None,
-) -> Any:
-    settings = {"component": "libfabric", "settings": [{**SETTING, **(setting or {})}]}
-    return parse_knowledge(
-        KnowledgeFiles(
-            sources=parsed("sources", {**SOURCES, **(sources or {})}),
-            settings=(parsed("settings", settings),),
-            rules=(parsed("rules", {"rules": [{**RULE, **(rule or {})}]}),),
-        )
+FOLDER = shipped.root("knowledge")
+FILES = {
+    path: documents.parse(path.read_bytes(), file=str(path))
+    for path in (
+        FOLDER / "sources.yaml", *FOLDER.glob("settings/*.yaml"), *FOLDER.glob("rules/*.yaml"),
+        FOLDER / "reference-curves" / "index.yaml",
     )
+}  # fmt: skip
+NEWEST = FILES[FOLDER / "sources.yaml"].data["newest"]
+SCHEMAS = {"sources.yaml": "knowledge-sources", "index.yaml": "reference-curves"}
 
 
-def refused(**changes: Any) -> StackproofError:
-    with pytest.raises(StackproofError) as caught:
-        read(**changes)
-    return caught.value
+def conditions(part: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield a condition and those inside it."""
+    yield part
+    inner = (*part.get("all", ()), *part.get("any", ()), *([part["not"]] if "not" in part else ()))
+    for condition in inner:
+        yield from conditions(condition)
+
+
+CONDITIONS = [
+    (rule.id, condition)
+    for rule in KNOWLEDGE.rules
+    for condition in (*conditions(rule.when), *conditions(rule.supported_by or {}))
+]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_each_file_fits_its_schema_and_is_read_as_any_document(path: Path) -> None:
+    schema = SCHEMAS.get(path.name, path.parent.name)
+    assert documents.problems(FILES[path], schema) == ()
+    assert load.data_of(path) == FILES[path].data
+
+
+def test_all_names_of_rules_are_there_and_stand_once() -> None:
+    names = [name for rule in KNOWLEDGE.rules for name in (rule.id, rule.name)]
+    assert len(names) == len(set(names))
+    assert {name for rule in KNOWLEDGE.rules for name in rule.outranks} <= set(names)
+    for component in {setting.component for setting in KNOWLEDGE.settings}:
+        own = [one for one in KNOWLEDGE.settings if one.component == component]
+        names = [name for setting in own for name in setting.names]
+        assert len(names) == len(set(names)), component
+        assert component in {*NEWEST, *UNVERSIONED}
+
+
+def test_conditions_ask_for_what_can_be() -> None:
+    for rule, condition in CONDITIONS:
+        asked = {name for key in ("fact", "above", "below") for name in condition.get(key, ())}
+        assert asked <= FACTS.keys(), rule
+        assert condition.get("version", {}).keys() <= {*NEWEST, *OTHERS}, rule
+        patterns = [condition[key] for key in ("log", "named") if key in condition]
+        for pattern in (*patterns, *condition.get("matches", {}).values()):
+            re.compile(pattern)
+
+
+def test_every_range_of_versions_holds_one() -> None:
+    texts = [text for _, one in CONDITIONS for text in one.get("version", {}).values()]
+    texts += [
+        text
+        for setting in KNOWLEDGE.settings
+        for text in (setting.versions, *(default.versions for default in setting.defaults))
+    ]
+    for text in texts:
+        asked = versions(text)
+        assert asked.known, text
+        for one in asked.ranges:
+            open_end = one.low is None or one.high is None
+            assert open_end or one.low[: len(one.high)] <= one.high, text
+
+
+def test_every_source_is_used() -> None:
+    used = {one.id for entry in (*KNOWLEDGE.settings, *KNOWLEDGE.rules) for one in entry.sources}
+    assert used == FILES[FOLDER / "sources.yaml"].data["sources"].keys()
 
 
 def test_everything_that_is_shipped_is_read() -> None:
@@ -101,61 +126,6 @@ def test_guesses_say_so_in_words() -> None:
     for rule in KNOWLEDGE.rules:
         if rule.severity is Severity.SLOW and "inferred" in rule.evidence:
             assert "guess" in rule.cause
-
-
-def test_the_newest_releases_are_those_of_the_settings() -> None:
-    components = {setting.component for setting in KNOWLEDGE.settings}
-    assert components <= {*KNOWLEDGE.newest, *UNVERSIONED}
-
-
-def test_a_small_knowledge_is_read() -> None:
-    knowledge = read()
-    assert knowledge.settings[0].names == ("FI_PROVIDER",)
-    assert knowledge.settings[0].versions == ":"
-    assert knowledge.rules[0].severity is Severity.SLOW
-    assert knowledge.rules[0].sources[0].url == "https://example.org/news"
-
-
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"rule": {"sources": []}}, Reason.INVALID_VALUE),
-        ({"rule": {"sources": ["nws"]}}, Reason.INVALID_VALUE),
-        ({"setting": {"sources": ["other"]}}, Reason.INVALID_VALUE),
-        ({"rule": {"evidence": ["rumour"]}}, Reason.INVALID_VALUE),
-        ({"rule": {"when": {}}}, Reason.INVALID_VALUE),
-        ({"rule": {"when": {"version": {"libfabric": "2.3:2.1"}}}}, Reason.INVALID_VALUE),
-        ({"rule": {"when": {"version": {"libfabrik": "2.1"}}}}, Reason.INVALID_VALUE),
-        ({"rule": {"when": {"version": {"libfabric": "main"}}}}, Reason.INVALID_VALUE),
-        ({"rule": {"when": {"fact": {"memroy": "device"}}}}, Reason.INVALID_VALUE),
-        ({"rule": {"when": {"all": [{"above": {"nothing": 1}}]}}}, Reason.INVALID_VALUE),
-        ({"rule": {"when": {"not": {"log": "("}}}}, Reason.INVALID_VALUE),
-        ({"rule": {"supported-by": {"matches": {"X": "["}}}}, Reason.INVALID_VALUE),
-        ({"rule": {"when": {"log": "x", "lag": "y"}}}, Reason.UNKNOWN_KEY),
-        ({"setting": {"versions": "2.6:2.1"}}, Reason.INVALID_VALUE),
-        (
-            {"setting": {"defaults": [{"versions": "3:2", "value": "1"}]}},
-            Reason.INVALID_VALUE,
-        ),
-        ({"setting": {"names": ["A", "A"]}}, Reason.INVALID_VALUE),
-        ({"rule": {"outranks": ["K99"]}}, Reason.INVALID_VALUE),
-        ({"rule": {"name": "K01"}}, Reason.INVALID_VALUE),
-        (
-            {"sources": {"sources": {"news": {"title": "t", "url": "http://x"}}}},
-            Reason.INVALID_VALUE,
-        ),
-        ({"sources": {"newest": {"mpich": "4"}}}, Reason.INVALID_VALUE),
-    ],
-)
-def test_what_cannot_be_is_refused(changes: dict[str, Any], reason: Reason) -> None:
-    error = refused(**changes)
-    assert error.reason is reason
-    assert all(problem.where is not None for problem in error.problems)
-
-
-def test_a_source_that_nothing_uses_is_refused() -> None:
-    more = {**SOURCES["sources"], "more": {"title": "t", "url": "https://example.org"}}
-    assert "more" in refused(sources={"sources": more}).problems[0].message
 
 
 @pytest.mark.parametrize(

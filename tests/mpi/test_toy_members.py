@@ -67,7 +67,7 @@ from stackproof.build.engines.easybuild.selection import Selection
 from stackproof.build.engines.spack import conflicts, mpis
 from stackproof.build.engines.spack.stackinator import network
 from stackproof.build.engines.wheel import recipe as wheels
-from stackproof.doctor.evidence import log, programs, results, variables
+from stackproof.doctor.evidence import log, places, programs, variables
 from stackproof.launch import devices
 from stackproof.launch.launchers import LaunchRequest
 from stackproof.mpi.transports import Libfabric, Memory, Setup
@@ -95,7 +95,7 @@ found = {
     "log": [told.facts["mpi"], told.versions["toy-mpi"]],
     "program": [asked.facts["mpi"], asked.versions["toy-mpi"]],
     "lists": variables._LISTS["TOY_PROVIDER"],
-    "bill": "toy-mpi" in results._PACKAGES,
+    "bill": "toy-mpi" in places._PACKAGES,
     "spack": [mpis.PACKAGES["toy-mpi"], mpis.abi_of("toympi", "0.9"), mpis.abi_of("toympi", "1.1")],
     "conflicts": "toympi" in conflicts.MPIS,
     "vendor": "toympi" in network.VENDOR_MPIS,

@@ -120,7 +120,6 @@ def _results(diagnosis: Diagnosis, width: int, *, every: bool) -> Iterator[str]:
     for title, texts in (
         ("Launches did not take the path that was asked for", diagnosis.fallbacks),
         ("Arms took different paths", diagnosis.paths),
-        ("How fast the arms are (1.00 is as fast as the baseline)", diagnosis.ratios),
     ):
         if texts:
             yield f"{title}:"

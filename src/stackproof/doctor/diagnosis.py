@@ -15,15 +15,13 @@ _SCHEMA = "stackproof/diagnosis/1"
 class Diagnosis(Value):
     """Evidence, every known problem decided on it, and what paths of arms show.
 
-    `fallbacks` are launches that took another transport than was asked for, `ratios` how an arm
-    compares with the baseline.
+    `fallbacks` are launches that took another transport than was asked for.
     """
 
     evidence: Evidence
     findings: tuple[RuleFinding, ...]
     paths: tuple[str, ...] = ()
     fallbacks: tuple[str, ...] = ()
-    ratios: tuple[str, ...] = ()
 
     @property
     def story(self) -> LogStory:
@@ -72,7 +70,6 @@ def data_of(diagnosis: Diagnosis) -> dict[str, object]:
         "evidence": noun.to_data(diagnosis.evidence),
         "paths": diagnosis.paths,
         "fallbacks": diagnosis.fallbacks,
-        "ratios": diagnosis.ratios,
         "printed": [
             {**noun.to_data(event), "text": harmless.line(event.text)}
             for event in diagnosis.story.events

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 
-from stackproof.compare import launch_checks
 from stackproof.core.errors import Reason
 from stackproof.core.value import Value, replace
 from stackproof.doctor.conditions import Answer, Certainty, Outcome, evaluate
@@ -66,17 +65,21 @@ _CAUSE = "`bench` saw it and discarded the launches; they count in no comparison
 
 def rules_of_launches(evidence: Evidence) -> tuple[Rule, ...]:
     """Return a rule for each reason in the fact `discarded`."""
-    reasons = evidence.facts.get("discarded", ())
+    reasons = evidence.facts.get("discarded")
+    if not reasons:
+        return ()
+    from stackproof.compare import launch_checks  # noqa: PLC0415 - a log needs no results
+
     known = {reason.value for reason in _TITLES}
     order = (Reason.NOT_TRUSTED, *launch_checks.ORDER)
     return tuple(
-        _rule(Reason(value), order.index(Reason(value)))
+        _rule(reason, order.index(reason), launch_checks.HINTS.get(reason, _DOUBTED))
         for value in (reasons if isinstance(reasons, tuple | list) else (reasons,))
-        if value in known
+        if value in known and (reason := Reason(value))
     )
 
 
-def _rule(reason: Reason, place: int) -> Rule:
+def _rule(reason: Reason, place: int, remedy: str) -> Rule:
     return Rule(
         id=f"L{_FIRST_NUMBER + place}",
         name=f"launches-{reason}",
@@ -84,7 +87,7 @@ def _rule(reason: Reason, place: int) -> Rule:
         title=_TITLES[reason],
         when={"fact": {"discarded": reason.value}},
         cause="" if reason is Reason.NOT_TRUSTED else _CAUSE,
-        remedy=launch_checks.HINTS.get(reason, _DOUBTED),
+        remedy=remedy,
         evidence=("documented",),
         sources=(),
         outranks=_LATER,

@@ -51,6 +51,44 @@ class Evidence(Value):
         return self.origins.get(f"{kind} {name}", "")
 
 
+class Pieces:
+    """Evidence that is being put together: each piece with its origin, nothing for None."""
+
+    def __init__(self, origin: str = "") -> None:
+        self._origin = origin
+        self._versions: dict[str, str] = {}
+        self._facts: dict[str, FactValue] = {}
+        self._origins: dict[str, str] = {}
+
+    def version(self, component: str, value: str | None, origin: str = "") -> None:
+        """Take the version of a component."""
+        if value:
+            self._versions[component] = value
+            self._origins[f"version {component}"] = origin or self._origin
+
+    def fact(self, name: str, value: FactValue | None, origin: str = "") -> None:
+        """Take a fact."""
+        if value is not None and value != ():
+            self._facts[name] = value
+            self._origins[f"fact {name}"] = origin or self._origin
+
+    def evidence(
+        self,
+        variables: Mapping[str, str] | None = None,
+        origin: str = "",
+        *,
+        partial: tuple[str, ...] = (),
+    ) -> Evidence:
+        """Return all pieces, with variables and their origin if these are known."""
+        return Evidence(
+            versions=self._versions,
+            variables=variables,
+            facts=self._facts,
+            origins={**self._origins, **{f"variable {name}": origin for name in variables or ()}},
+            partial=partial,
+        )
+
+
 class FactKind(Value):
     """A fact that rules may ask for: what it is, what would tell it, and its values, if few.
 
@@ -66,138 +104,127 @@ class FactKind(Value):
 
 NUMBER = "a number, such as 2"
 NUMBERS = "whole numbers with commas between, such as 9,11"
-_FORMS: Mapping[str, str] = {
-    **dict.fromkeys(
-        (
-            "wrong-bytes", "worlds", "nodes", "jobs-on-node", "nics-per-node", "memlock-kib",
-            "small-message-rate-lnx-over-cxi", "device-over-host-bandwidth", "share-of-link",
-            "both-ways-over-one-way",
-        ),
-        NUMBER,
-    ),
-    **dict.fromkeys(("signal", "slurm-pmix"), NUMBERS),
-}  # fmt: skip
+_TRUTH = "true false"
+_ANY = ""
 
-_TRUTH = ("true", "false")
-_VALUES: Mapping[str, tuple[str, ...]] = {
-    "mpi": ("openmpi", "mpich", "intel-mpi", "cray-mpich", "mvapich"),
-    "transport": ("auto", "cxi", "lnx", "shm", "tcp", "ofi", "ucx", "verbs", "psm2", "psm3"),
-    "memory": ("host", "device"),
-    "placement": ("intra-node", "inter-node"),
-    "launcher": ("srun", "mpirun", "mpiexec", "pals"),
-    "scheduler": ("slurm", "pbs", "lsf", "flux", "none"),
-    "fabric": ("slingshot-11", "infiniband", "ethernet", "none"),
-    "gpu": ("cuda", "rocm", "level-zero", "none"),
-    "ended": ("ok", "hang", "crash", "killed", "cancelled", "node-lost"),
-    **dict.fromkeys(
-        (
-            "cut-short", "failed", "went-on", "nested-launcher", "pmix-loads",
-            "pmix-majors-differ", "exclusive", "single-node-vni", "cxi-device", "cxi-provider",
-            "ofi-support", "container", "fuse2", "fuse3", "fabric-symbols-missing",
-            "libraries-missing", "interface-missing", "names-no-longer-read", "own-provider-list",
-            "names-misspelt", "values-unknown", "values-quoted", "suffix-not-read",
-            "core-shared", "ranks-bound", "sibling-memory", "cpe-libraries-match", "xpmem-built",
-            "xpmem-device", "gtl-linked",
-        ),
-        _TRUTH,
-    ),
-}  # fmt: skip
-"""Facts that can have few values; a wrong one would leave rules out without a word."""
+
+def _fact_kind(name: str, kind: str, description: str, told_by: str) -> FactKind:
+    form = kind if kind in {NUMBER, NUMBERS} else ""
+    values = () if form else tuple(kind.split())
+    return FactKind(name=name, description=description, told_by=told_by, values=values, form=form)
+
 
 FACTS: Mapping[str, FactKind] = {
-    name: FactKind(
-        name=name, description=description, told_by=told_by,
-        values=_VALUES.get(name, ()), form=_FORMS.get(name, ""),
-    )
-    for name, description, told_by in (
-        ("mpi", "family of the MPI", "an image, or `--fact mpi=openmpi`"),
-        ("transport", "transport that was asked for", "results, or `--fact transport=lnx`"),
-        ("memory", "where buffers lie: host or device", "results, or `--fact memory=device`"),
-        ("placement", "intra-node or inter-node", "results, or `--fact placement=inter-node`"),
-        ("launcher", "what starts ranks: srun, mpirun, mpiexec, pals", "`--fact launcher=srun`"),
-        ("scheduler", "what hands out nodes", "a site, or `--fact scheduler=slurm`"),
-        ("fabric", "what joins the nodes", "a site, or `--fact fabric=slingshot-11`"),
-        ("gpu", "what GPUs are programmed with: cuda, rocm, none", "a site, or `--fact gpu=cuda`"),
-        ("node", "kind of node: gh200", "a site, or `--fact node=gh200`"),
-        ("uses", "what of MPI the program uses", "`--fact uses=one-sided,probe`"),
-        ("ended", "how the job ended: ok, hang, crash, killed, cancelled, node-lost",
+    row[0]: _fact_kind(*row)
+    for row in (
+        ("mpi", "openmpi mpich intel-mpi cray-mpich mvapich", "family of the MPI",
+         "an image, or `--fact mpi=openmpi`"),
+        ("transport", "auto cxi lnx shm tcp ofi ucx verbs psm2 psm3",
+         "transport that was asked for", "results, or `--fact transport=lnx`"),
+        ("memory", "host device", "where buffers lie: host or device",
+         "results, or `--fact memory=device`"),
+        ("placement", "intra-node inter-node", "intra-node or inter-node",
+         "results, or `--fact placement=inter-node`"),
+        ("launcher", "srun mpirun mpiexec pals", "what starts ranks: srun, mpirun, mpiexec, pals",
+         "`--fact launcher=srun`"),
+        ("scheduler", "slurm pbs lsf flux none", "what hands out nodes",
+         "a site, or `--fact scheduler=slurm`"),
+        ("fabric", "slingshot-11 infiniband ethernet none", "what joins the nodes",
+         "a site, or `--fact fabric=slingshot-11`"),
+        ("gpu", "cuda rocm level-zero none", "what GPUs are programmed with: cuda, rocm, none",
+         "a site, or `--fact gpu=cuda`"),
+        ("node", _ANY, "kind of node: gh200", "a site, or `--fact node=gh200`"),
+        ("uses", _ANY, "what of MPI the program uses", "`--fact uses=one-sided,probe`"),
+        ("ended", "ok hang crash killed cancelled node-lost",
+         "how the job ended: ok, hang, crash, killed, cancelled, node-lost",
          "results, or `--fact ended=hang`"),
-        ("nested-launcher", "mpirun runs inside of srun, as a command line says",
+        ("nested-launcher", _TRUTH, "mpirun runs inside of srun, as a command line says",
          "`--log FILE`"),
-        ("discarded", "why launches count in no comparison, by the reasons of `bench`",
+        ("discarded", _ANY, "why launches count in no comparison, by the reasons of `bench`",
          "results of a bench"),
-        ("failed", "a line of a log says that something came to an end", "`--log FILE`"),
-        ("went-on", "the program printed on after the last complaint of the log", "`--log FILE`"),
-        ("signal", "numbers of the signals that ended ranks", "`--log FILE`"),
-        ("provider", "provider of libfabric that was used", "`--log FILE`, or `FI_LOG_LEVEL=info`"),
-        ("cut-short", "what the job printed stops before the program's end",
+        ("failed", _TRUTH, "a line of a log says that something came to an end", "`--log FILE`"),
+        ("went-on", _TRUTH, "the program printed on after the last complaint of the log",
+         "`--log FILE`"),
+        ("signal", NUMBERS, "numbers of the signals that ended ranks", "`--log FILE`"),
+        ("provider", _ANY, "provider of libfabric that was used",
+         "`--log FILE`, or `FI_LOG_LEVEL=info`"),
+        ("cut-short", _TRUTH, "what the job printed stops before the program's end",
          "results, or `--log FILE`"),
-        ("wrong-bytes", "received bytes that were not those that were sent",
+        ("wrong-bytes", NUMBER, "received bytes that were not those that were sent",
          "results, or `--log FILE`, of a benchmark that validates"),
-        ("worlds", "how many programs thought that they are rank 0", "results of a bench"),
-        ("nodes", "number of nodes", "`--fact nodes=2`"),
-        ("jobs-on-node", "how many mpiexec run on a node", "`--fact jobs-on-node=1`"),
-        ("nics-per-node", "NICs of a node", "a site, or `--fact nics-per-node=4`"),
-        ("pmi", "what srun is told with --mpi", "results, or `--fact pmi=pmix`"),
-        ("pmix-loads", "Slurm's PMIx plug-in finds its library",
+        ("worlds", NUMBER, "how many programs thought that they are rank 0", "results of a bench"),
+        ("nodes", NUMBER, "number of nodes", "`--fact nodes=2`"),
+        ("jobs-on-node", NUMBER, "how many mpiexec run on a node", "`--fact jobs-on-node=1`"),
+        ("nics-per-node", NUMBER, "NICs of a node", "a site, or `--fact nics-per-node=4`"),
+        ("pmi", _ANY, "what srun is told with --mpi", "results, or `--fact pmi=pmix`"),
+        ("pmix-loads", _TRUTH, "Slurm's PMIx plug-in finds its library",
          "a machine with Slurm, or `srun --mpi=pmix true`"),
-        ("slurm-pmix", "first numbers of the PMIx of Slurm's plug-ins",
+        ("slurm-pmix", NUMBERS, "first numbers of the PMIx of Slurm's plug-ins",
          "a machine with Slurm, or `--probe`"),
-        ("pmix-majors-differ", "PMIx of the MPI and of Slurm differ in the first number",
+        ("pmix-majors-differ", _TRUTH, "PMIx of the MPI and of Slurm differ in the first number",
          "an image on a machine with Slurm, or `srun --mpi=list` and `pmix_info`"),
-        ("exclusive", "the job has its nodes alone", "`scontrol show job`"),
-        ("single-node-vni", "Slurm gives steps on one node a network number",
+        ("exclusive", _TRUTH, "the job has its nodes alone", "`scontrol show job`"),
+        ("single-node-vni", _TRUTH, "Slurm gives steps on one node a network number",
          "`scontrol show config`, SwitchParameters"),
-        ("network-options", "options of --network", "the srun line, `--fact network-options=…`"),
-        ("cxi-device", "the machine has a cxi device", "`ls /sys/class/cxi`"),
-        ("cxi-provider", "libfabric has the cxi provider", "an image, or `fi_info -l`"),
-        ("ofi-support", "the MPI was built with libfabric", "an image, or `ompi_info`"),
-        ("container", "the program runs in a container", "`--fact container=true`"),
-        ("builds", "what is being built", "`--fact builds=libcxi`"),
-        ("fuse2", "FUSE 2 is there for compiling", "`pkg-config --exists fuse`"),
-        ("fuse3", "FUSE 3 is there for compiling", "`pkg-config --exists fuse3`"),
-        ("fabric-symbols-missing",
+        ("network-options", _ANY, "options of --network",
+         "the srun line, `--fact network-options=…`"),
+        ("cxi-device", _TRUTH, "the machine has a cxi device", "`ls /sys/class/cxi`"),
+        ("cxi-provider", _TRUTH, "libfabric has the cxi provider", "an image, or `fi_info -l`"),
+        ("ofi-support", _TRUTH, "the MPI was built with libfabric", "an image, or `ompi_info`"),
+        ("container", _TRUTH, "the program runs in a container", "`--fact container=true`"),
+        ("builds", _ANY, "what is being built", "`--fact builds=libcxi`"),
+        ("fuse2", _TRUTH, "FUSE 2 is there for compiling", "`pkg-config --exists fuse`"),
+        ("fuse3", _TRUTH, "FUSE 3 is there for compiling", "`pkg-config --exists fuse3`"),
+        ("fabric-symbols-missing", _TRUTH,
          "libfabric or libcxi lacks versions of symbols that are asked for",
          "an image, or `--program FILE`"),
-        ("libraries-missing", "a library that the program or the MPI needs is nowhere",
+        ("libraries-missing", _TRUTH, "a library that the program or the MPI needs is nowhere",
          "an image, or `--program FILE`"),
-        ("interface-missing", "a variable names an interface that the machine lacks",
+        ("interface-missing", _TRUTH, "a variable names an interface that the machine lacks",
          "this machine and `--env FILE`"),
-        ("names-no-longer-read", "a variable is set that this release does not read",
+        ("names-no-longer-read", _TRUTH, "a variable is set that this release does not read",
          "the environment of the job and the release of the MPI"),
-        ("own-provider-list", "a list of providers of the MPI itself names one of another fabric",
+        ("own-provider-list", _TRUTH,
+         "a list of providers of the MPI itself names one of another fabric",
          "the environment of the job: `--env FILE`"),
-        ("names-misspelt", "a variable has almost the name of one that is read",
+        ("names-misspelt", _TRUTH, "a variable has almost the name of one that is read",
          "the environment of the job: `--env FILE`"),
-        ("values-unknown", "a variable has a value that it cannot have",
+        ("values-unknown", _TRUTH, "a variable has a value that it cannot have",
          "the environment of the job: `--env FILE`"),
-        ("values-quoted", "quotes are a part of the value of a variable",
+        ("values-quoted", _TRUTH, "quotes are a part of the value of a variable",
          "the environment of the job: `--env FILE`"),
-        ("suffix-not-read", "a size in a variable has a suffix that its reader does not know",
+        ("suffix-not-read", _TRUTH,
+         "a size in a variable has a suffix that its reader does not know",
          "the environment of the job: `--env FILE`"),
-        ("core-shared", "a rank shared its core with another process", "results of a bench"),
-        ("ranks-bound", "each rank stays in one NUMA node",
+        ("core-shared", _TRUTH, "a rank shared its core with another process",
+         "results of a bench"),
+        ("ranks-bound", _TRUTH, "each rank stays in one NUMA node",
          "results, or `--fact ranks-bound=false`"),
-        ("memlock-kib", "memory that a process may lock, in KiB",
+        ("memlock-kib", NUMBER, "memory that a process may lock, in KiB",
          "doctor in a job, or `--fact memlock-kib=64` (`ulimit -l` there)"),
-        ("sibling-memory", "a process may read the memory of its sibling",
+        ("sibling-memory", _TRUTH, "a process may read the memory of its sibling",
          "this machine, or `--fact sibling-memory=false`"),
-        ("cpe-libraries-match", "libraries are those of the loaded module",
+        ("cpe-libraries-match", _TRUTH, "libraries are those of the loaded module",
          "`--program FILE`, or `MPICH_VERSION_DISPLAY=1`"),
-        ("xpmem-built", "the MPI was built for XPMEM", "an image, or `--program FILE`"),
-        ("xpmem-device", "the machine has /dev/xpmem", "`ls /dev/xpmem`"),
-        ("gtl-linked", "Cray's library for GPUs is linked", "`--program FILE`"),
-        ("share-of-link", "best bandwidth between nodes over what the link carries",
+        ("xpmem-built", _TRUTH, "the MPI was built for XPMEM", "an image, or `--program FILE`"),
+        ("xpmem-device", _TRUTH, "the machine has /dev/xpmem", "`ls /dev/xpmem`"),
+        ("gtl-linked", _TRUTH, "Cray's library for GPUs is linked", "`--program FILE`"),
+        ("share-of-link", NUMBER, "best bandwidth between nodes over what the link carries",
          "results up to 256 KiB, and a site that says its link"),
-        ("both-ways-over-one-way", "bandwidth of both directions over that of one, between nodes",
+        ("both-ways-over-one-way", NUMBER,
+         "bandwidth of both directions over that of one, between nodes",
          "results of both benchmarks up to 256 KiB"),
-        ("small-message-rate-lnx-over-cxi", "message rate of lnx over that of cxi up to 1 KiB",
-         "results of both transports"),
-        ("device-over-host-bandwidth", "bandwidth of device over host memory at 4 MiB",
+        ("small-message-rate-lnx-over-cxi", NUMBER,
+         "message rate of lnx over that of cxi up to 1 KiB", "results of both transports"),
+        ("device-over-host-bandwidth", NUMBER, "bandwidth of device over host memory at 4 MiB",
          "results of both memories"),
     )
 }  # fmt: skip
-"""Every fact that a rule may ask for."""
+"""Every fact that a rule may ask for.
+
+Beside its name stand its values, if it can have few: a wrong one would leave rules out without a
+word.
+"""
 
 _KEPT = re.compile(
     r"^(?:FI_|OMPI_|PMIX_|PRTE_|OPAL_|MPIR?_|MPICH_|I_MPI_|UCX_|HYDRA_|PALS_|SLINGSHOT_|CXI_|NCCL_|GLOO_"

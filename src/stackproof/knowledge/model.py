@@ -1,27 +1,24 @@
-"""The knowledge nouns, settings and known problems, and their reading from YAML.
+"""The knowledge nouns, settings and known problems, and their reading from data of YAML.
 
-A file that lacks a source, or names a version, a fact or a rule that cannot be, is refused with
-every problem at once.
+It comes with stackproof, so that tests check it, and not each start.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import field
 
 from stackproof.core import document as documents
-from stackproof.core.document import Document
-from stackproof.core.errors import Problem, Reason, StackproofError, did_you_mean, fail
+from stackproof.core.errors import Reason, fail
 from stackproof.core.value import Value
-from stackproof.core.versions import versions
-from stackproof.knowledge.evidence import FACTS
 from stackproof.knowledge.variables import ReadVariable
+
+Noun = TypeVar("Noun", bound=Value)
 
 UNVERSIONED = frozenset({"launcher", "nccl", "system", "ucx"})
 """Components of settings whose releases were not compared."""
@@ -109,50 +106,39 @@ class Knowledge(Value):
     variables: tuple[ReadVariable, ...] = ()
 
 
-class KnowledgeFiles(Value):
-    """The documents that knowledge is made of."""
-
-    sources: Document
-    settings: tuple[Document, ...]
-    rules: tuple[Document, ...]
-
-
-def parse_knowledge(files: KnowledgeFiles) -> Knowledge:
-    """Return the knowledge in the files; raises `StackproofError` with every problem of all."""
-    found = [*documents.problems(files.sources, "knowledge-sources")]
-    for document in files.settings:
-        found += documents.problems(document, "settings")
-    for document in files.rules:
-        found += documents.problems(document, "rules")
-    if not found:
-        found = [*_lint(files)]
-    if found:
-        raise StackproofError(*found)
+def read_knowledge(
+    sources: Mapping[str, Any],
+    settings: Sequence[Mapping[str, Any]],
+    rules: Sequence[Mapping[str, Any]],
+) -> Knowledge:
+    """Return the knowledge in the data of its files, which fit their schemas."""
     known = {
         name: PublicSource(id=name, title=body["title"], url=body["url"])
-        for name, body in files.sources.data["sources"].items()
+        for name, body in sources["sources"].items()
     }
 
-    def sources(entry: Mapping[str, Any]) -> tuple[PublicSource, ...]:
-        return tuple(known[name] for name in entry["sources"])
+    def shaped(kind: type[Noun], entry: Mapping[str, Any], **made: Any) -> Noun:
+        return documents.shaped(
+            kind, entry, sources=tuple(known[name] for name in entry["sources"]), **made
+        )
 
-    rules = [entry for document in files.rules for entry in document.data["rules"]]
     return Knowledge(
         settings=tuple(
-            documents.shaped(
-                Setting, entry, component=document.data["component"], sources=sources(entry),
+            shaped(
+                Setting, entry, component=file["component"],
                 defaults=tuple(Default(**default) for default in entry.get("defaults", ())),
             )
-            for document in files.settings
-            for entry in document.data["settings"]
+            for file in settings
+            for entry in file["settings"]
         ),
         rules=tuple(
-            documents.shaped(
-                Rule, entry, severity=Severity(entry["severity"]), sources=sources(entry)
+            shaped(Rule, entry, severity=Severity(entry["severity"]))
+            for entry in sorted(
+                (entry for file in rules for entry in file["rules"]),
+                key=lambda entry: int(entry["id"][1:]),
             )
-            for entry in sorted(rules, key=lambda entry: int(entry["id"][1:]))
         ),
-        newest=dict(files.sources.data["newest"]),
+        newest=dict(sources["newest"]),
     )  # fmt: skip
 
 
@@ -233,125 +219,3 @@ def _or(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return " or ".join(value) if isinstance(value, list) else str(value)
-
-
-# --- lint -----------------------------------------------------------------------------------
-
-
-def _lint(files: KnowledgeFiles) -> Iterator[Problem]:
-    """Yield the problems that a schema cannot see."""
-    named = [(document, "settings") for document in files.settings]
-    named += [(document, "rules") for document in files.rules]
-    used: set[str] = set()
-    for document, section in named:
-        for index, entry in enumerate(document.data[section]):
-            used.update(entry["sources"])
-            yield from _unknown(
-                document, (section, index, "sources"), entry["sources"],
-                files.sources.data["sources"], "a source of sources.yaml",
-            )  # fmt: skip
-    for name in files.sources.data["sources"]:
-        if name not in used:
-            yield files.sources.problem(("sources", name), f"no entry has the source `{name}`")
-    yield from _settings_lint(files)
-    yield from _rules_lint(files)
-
-
-def _settings_lint(files: KnowledgeFiles) -> Iterator[Problem]:
-    newest = files.sources.data["newest"]
-    for document in files.settings:
-        component = document.data["component"]
-        yield from _unknown(
-            document, ("component",), [component], {*newest, *UNVERSIONED}, "a component"
-        )
-        seen: Counter[str] = Counter()
-        for index, entry in enumerate(document.data["settings"]):
-            path = ("settings", index)
-            seen.update(entry["names"])
-            yield from _range_problems(document, (*path, "versions"), entry.get("versions", ":"))
-            for number, default in enumerate(entry.get("defaults", ())):
-                place = (*path, "defaults", number, "versions")
-                yield from _range_problems(document, place, default.get("versions", ":"))
-            for name in entry["names"]:
-                if seen[name] > 1:
-                    yield document.problem((*path, "names"), f"`{name}` stands here twice")
-
-
-def _rules_lint(files: KnowledgeFiles) -> Iterator[Problem]:
-    components = {*files.sources.data["newest"], *OTHERS}
-    seen: Counter[str] = Counter()
-    known = {entry["id"] for document in files.rules for entry in document.data["rules"]}
-    for document in files.rules:
-        for index, entry in enumerate(document.data["rules"]):
-            seen.update((entry["id"], entry["name"]))
-            for word in (entry["id"], entry["name"]):
-                if seen[word] > 1:
-                    yield document.problem(("rules", index, "id"), f"`{word}` stands here twice")
-            for key in ("when", "supported-by"):
-                if key in entry:
-                    path = ("rules", index, key)
-                    yield from _condition_problems(document, path, entry[key], components)
-            path = ("rules", index, "outranks")
-            yield from _unknown(document, path, entry.get("outranks", ()), known, "a known problem")
-
-
-def _condition_problems(
-    document: Document,
-    path: tuple[str | int, ...],
-    condition: Mapping[str, Any],
-    components: set[str],
-) -> Iterator[Problem]:
-    """Yield the problems of a condition and those inside it."""
-    for name, text in condition.get("version", {}).items():
-        place = (*path, "version", name)
-        yield from _unknown(document, place, [name], components, "a component")
-        yield from _range_problems(document, place, text)
-    for key in ("fact", "above", "below"):
-        for name in condition.get(key, {}):
-            yield from _unknown(document, (*path, key, name), [name], FACTS, "a fact")
-    for name, pattern in condition.get("matches", {}).items():
-        yield from _pattern_problems(document, (*path, "matches", name), pattern)
-    for key in ("log", "named"):
-        if key in condition:
-            yield from _pattern_problems(document, (*path, key), condition[key])
-    for key in ("all", "any"):
-        for index, inner in enumerate(condition.get(key, ())):
-            yield from _condition_problems(document, (*path, key, index), inner, components)
-    if "not" in condition:
-        yield from _condition_problems(document, (*path, "not"), condition["not"], components)
-
-
-def _range_problems(
-    document: Document, path: tuple[str | int, ...], text: str
-) -> Iterator[Problem]:
-    """Yield a range that holds no version: its end is before its beginning, or it is none."""
-    asked = versions(text)
-    empty = [
-        one
-        for one in asked.ranges
-        if one.low is not None and one.high is not None and one.low[: len(one.high)] > one.high
-    ]
-    if empty or not asked.known:
-        yield document.problem(path, f"no version is in the range `{text}`")
-
-
-def _pattern_problems(
-    document: Document, path: tuple[str | int, ...], pattern: str
-) -> Iterator[Problem]:
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        yield document.problem(path, f"`{pattern}` is not a regular expression: {error}")
-
-
-def _unknown(
-    document: Document,
-    path: tuple[str | int, ...],
-    names: Sequence[str],
-    known: Any,
-    what: str,
-) -> Iterator[Problem]:
-    for name in names:
-        if name not in known:
-            guess = did_you_mean(name, known).strip() or None
-            yield document.problem(path, f"`{name}` is not {what}", guess)

@@ -33,12 +33,11 @@ def examine(options: DoctorOptions) -> Diagnosis:
     """Collect the evidence that the options name, and return the diagnosis of it."""
     knowledge = load_knowledge()
     collected = collect(options, knowledge)
-    for problem in collected.results.problems if collected.results else ():
+    for problem in collected.problems:
         print(problem.worded("warning"), file=sys.stderr)
     return Diagnosis(
         evidence=collected.evidence,
         findings=diagnose(knowledge, collected.evidence),
         paths=collected.paths,
         fallbacks=collected.fallbacks,
-        ratios=collected.ratios,
     )

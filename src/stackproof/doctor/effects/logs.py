@@ -1,23 +1,18 @@
-"""Logs that are read: files that somebody names, and those of launches that `bench` discarded."""
+"""Files of a job that are read: what it printed, and its environment."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from pathlib import Path
 
 from stackproof.core import limits
 from stackproof.core.effects import documents, files
 from stackproof.core.errors import Location, Reason, fail
-from stackproof.doctor.evidence import launches, log
+from stackproof.doctor.evidence import log
 from stackproof.doctor.log.extract import LogExtract, LogReader
 from stackproof.knowledge.evidence import Evidence, merged, redacted
-from stackproof.results.model import Results
 
 _PIECE = 1 << 20
 _LOG_HINT = "give the part that shows the fault"
-_LOGS_READ = 3
-"""Logs of discarded launches that are read; the others mostly say the same."""
 
 
 def evidence_of(path: str, name: str) -> Evidence:
@@ -26,25 +21,6 @@ def evidence_of(path: str, name: str) -> Evidence:
     numbers = {name: kept.numbers} if kept.numbers else {}
     text = Evidence(logs={name: redacted(kept.text)}, line_numbers=numbers)
     return merged(log.of_log(kept.text, name, kept.numbers), text)
-
-
-def of_discarded(folder: Path, results: Results, arm: str) -> Iterator[Evidence]:
-    """Yield the output of failed launches of an arm, or of its probes where no launch was made."""
-    failed = launches.find_failures(results, arm)
-    stems = [
-        Path(file).stem + end
-        for failure in failed
-        for file in failure.files
-        if file
-        for end in "-."
-    ]
-    files_of_logs = sorted(
-        path
-        for path in (folder / "logs").glob("*.log")
-        if path.name.startswith(tuple(stems)) and path.is_file() and path.stat().st_size
-    )
-    for path in files_of_logs[:_LOGS_READ]:
-        yield evidence_of(os.fspath(path), f"logs/{path.name}")
 
 
 def logs_of(path: str) -> LogExtract:

@@ -10,8 +10,7 @@ import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from stackproof.core.value import Value
-from stackproof.knowledge.evidence import Evidence, FactValue
+from stackproof.knowledge.evidence import Evidence, Pieces
 from stackproof.linking.loader import Closure, MappedObject, missing_nodes
 from stackproof.mpi import families
 
@@ -47,98 +46,59 @@ Content = Callable[[str], bytes]
 """Returns the bytes of a loaded file, by its path in the view."""
 
 
-class SlurmPmix(Value):
-    """Slurm's PMIx plug-ins: first numbers of their PMIx, and whether their library is there.
-
-    `loads` is None where the plug-in does not say which library it opens; `where` is their folder.
-    """
-
-    majors: tuple[int, ...]
-    where: str
-    loads: bool | None = None
-    library: str = ""
-
-
 def of_closure(closure: Closure, content: Content, plugins: Sequence[str] = ()) -> Evidence:
     """Return what a closure tells; `plugins` are names of files that the MPI opens by itself.
 
     Raises what `content` raises.
     """
-    versions: dict[str, str] = {}
-    facts: dict[str, FactValue] = {}
-    origins: dict[str, str] = {}
-
-    def tell(name: str, value: FactValue, origin: str) -> None:
-        facts[name] = value
-        origins[f"fact {name}"] = origin
-
+    pieces = Pieces()
+    for name, beginning in (("libfabric", "libfabric."), ("pmix", "libpmix.")):
+        library = _named(closure, beginning)
+        if library is not None:
+            release = release_of(name, content(library.file.path))
+            pieces.version(name, release, _where(closure, library))
     libfabric = _named(closure, "libfabric.")
     if libfabric is not None:
-        if release := release_of("libfabric", content(libfabric.file.path)):
-            versions["libfabric"] = release
-            origins["version libfabric"] = _where(closure, libfabric)
         has_cxi = any(name.startswith("libcxi.") for name in libfabric.elf.needed)
         has_cxi = has_cxi or any(name.startswith("libcxi-fi") for name in plugins)
         text = "is" if has_cxi else "is not"
-        tell("cxi-provider", has_cxi, f"libcxi {text} among what {libfabric.path} needs")
-    pmix = _named(closure, "libpmix.")
-    if pmix is not None and (release := release_of("pmix", content(pmix.file.path))):
-        versions["pmix"] = release
-        origins["version pmix"] = _where(closure, pmix)
-    _missing(closure, tell, told=libfabric is not None)
+        pieces.fact("cxi-provider", has_cxi, f"libcxi {text} among what {libfabric.path} needs")
+    _missing(closure, pieces, told=libfabric is not None)
     if family := _family(closure, content):
-        tell("mpi", family, closure.program.path)
+        pieces.fact("mpi", family, closure.program.path)
     if family and (plug_in := families.REGISTRY[family].ofi_plug_in):
         found = plug_in if any(name.startswith(plug_in) for name in plugins) else ""
-        tell("ofi-support", libfabric is not None or bool(found), _reason(libfabric, found))
+        pieces.fact("ofi-support", libfabric is not None or bool(found), _reason(libfabric, found))
     if xpmem := _xpmem(closure, content, plugins):
-        tell("xpmem-built", True, xpmem)
+        pieces.fact("xpmem-built", True, xpmem)
     elif family:
-        tell("xpmem-built", False, f"nothing that {closure.program.path} loads opens /dev/xpmem")
-    return Evidence(versions=versions, facts=facts, origins=origins)
+        origin = f"nothing that {closure.program.path} loads opens /dev/xpmem"
+        pieces.fact("xpmem-built", False, origin)
+    return pieces.evidence()
 
 
 def uses_of(closure: Closure) -> Evidence:
     """Return what of MPI a program calls by name; it may use more through libraries of its own."""
     names = {one.name.removeprefix("P") for one in closure.program.elf.imports}
     found = tuple(use for use, pattern in _USES.items() if any(map(pattern.fullmatch, names)))
-    if not found:
-        return Evidence()
-    origin = f"functions that {closure.program.path} calls"
-    return Evidence(facts={"uses": found}, origins={"fact uses": origin}, partial=("fact uses",))
+    pieces = Pieces(f"functions that {closure.program.path} calls")
+    pieces.fact("uses", found)
+    return pieces.evidence(partial=("fact uses",) if found else ())
 
 
 def of_program(closure: Closure, variables: Mapping[str, str]) -> Evidence:
     """Return what only a program tells: Cray's library for GPUs, and which release is loaded."""
     cray = next((one for one in closure.objects if _CRAY.match(one.file.path)), None)
-    facts: dict[str, FactValue] = {}
-    origins: dict[str, str] = {}
-    if cray is None:
-        return Evidence()
-    gtl = _named(closure, "libmpi_gtl_")
-    facts["gtl-linked"] = gtl is not None
-    origins["fact gtl-linked"] = gtl.path if gtl else f"what {closure.program.path} loads"
-    wanted = variables.get("CRAY_MPICH_VERSION")
-    match = _CRAY.match(cray.file.path)
-    if wanted and match:
-        facts["cpe-libraries-match"] = match["release"] == wanted
-        origins["fact cpe-libraries-match"] = (
-            f"{cray.file.path} is loaded, the module's release is {wanted}"
-        )
-    return Evidence(facts=facts, origins=origins)
-
-
-def of_slurm(slurm: SlurmPmix) -> Evidence:
-    """Return which PMIx Slurm has, and whether its plug-in finds it."""
-    facts: dict[str, FactValue] = {}
-    origins: dict[str, str] = {}
-    if slurm.loads is not None:
-        facts["pmix-loads"] = slurm.loads
-        there = "is there" if slurm.loads else "is not there"
-        origins["fact pmix-loads"] = f"{slurm.library} {there}"
-    facts["slurm-pmix"] = tuple(map(str, slurm.majors))
-    origins["fact slurm-pmix"] = slurm.where
-    return Evidence(facts=facts, origins=origins)
+    pieces = Pieces(f"what {closure.program.path} loads")
+    if cray is not None:
+        gtl = _named(closure, "libmpi_gtl_")
+        pieces.fact("gtl-linked", gtl is not None, gtl.path if gtl else "")
+        wanted = variables.get("CRAY_MPICH_VERSION")
+        match = _CRAY.match(cray.file.path)
+        if wanted and match:
+            text = f"{cray.file.path} is loaded, the module's release is {wanted}"
+            pieces.fact("cpe-libraries-match", match["release"] == wanted, text)
+    return pieces.evidence()
 
 
 def release_of(library: str, content: bytes) -> str:
@@ -176,20 +136,20 @@ def _family(closure: Closure, content: Content) -> str:
     return families.of_library(names, path, lambda: content(path))
 
 
-def _missing(closure: Closure, tell: Callable[[str, FactValue, str], None], *, told: bool) -> None:
-    """Tell of versions of symbols, and of libraries, that are not to be had."""
+def _missing(closure: Closure, pieces: Pieces, *, told: bool) -> None:
+    """Note versions of symbols, and libraries, that are not to be had."""
     nodes = [one for one in missing_nodes(closure) if _base(one.provider).startswith(_FABRICS)]
     if nodes:
         words = dict.fromkeys(
             f"{posixpath.basename(one.by.path)} needs {one.need.name} of {one.provider.file.path}"
             for one in nodes
         )
-        tell("fabric-symbols-missing", True, "; ".join(words))
+        pieces.fact("fabric-symbols-missing", True, "; ".join(words))
     elif told:
-        tell("fabric-symbols-missing", False, f"what {closure.program.path} loads")
+        pieces.fact("fabric-symbols-missing", False, f"what {closure.program.path} loads")
     absent = list(dict.fromkeys(_absent(closure)))
-    origin = f"{', '.join(absent)}" if absent else f"what {closure.program.path} loads"
-    tell("libraries-missing", bool(absent), origin)
+    origin = ", ".join(absent) or f"what {closure.program.path} loads"
+    pieces.fact("libraries-missing", bool(absent), origin)
 
 
 def _absent(closure: Closure) -> Iterator[str]:

@@ -1,47 +1,28 @@
-"""A site, an image, an environment, results: what is at hand to the evidence that rules ask for."""
+"""Launches of results, as the evidence that rules ask for, and in words."""
 
 from __future__ import annotations
 
-import json
-import re
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
-from stackproof.build.engines.spack.stackinator.facts import facts_of_site
-from stackproof.core.errors import Reason
-from stackproof.core.value import Value
+from stackproof.bench import path_verdict
+from stackproof.compare import integrity, launch_checks
+from stackproof.core import harmless
+from stackproof.core.errors import Problem, Reason
+from stackproof.core.value import Value, replace
 from stackproof.doctor.evidence import log
-from stackproof.doctor.evidence.cores import of_cores
 from stackproof.doctor.evidence.variables import of_interfaces
-from stackproof.image.model import Image
-from stackproof.knowledge.evidence import Evidence, FactValue, merged, relevant
+from stackproof.knowledge.evidence import Evidence, Pieces, merged, relevant
 from stackproof.knowledge.reference_curves import BufferPlace, memory_of
 from stackproof.mpi import families
+from stackproof.mpi.transports import Profile
 from stackproof.results.case import Locality
 from stackproof.results.measurement import Measurement, State
 from stackproof.results.metrics import METRICS
 from stackproof.results.model import Results
-from stackproof.site.model import FabricType, Site, SiteLauncher
-
-_EXTERNALS = {
-    "libfabric": "libfabric",
-    "libcxi": "libcxi",
-    "slingshot-host-software": "shs",
-    "nvidia-driver": "nvidia-driver",
-}
-"""Names in a site's externals -> component."""
 
 _LAUNCHERS = {"srun": "srun", "mpirun": "mpirun", "prterun": "mpirun", "mpiexec": "mpiexec"}
-_PACKAGES = ("libfabric", "libcxi", *families.REGISTRY, "prrte")
-"""Packages of a bill of materials that are components of rules."""
-
-_LNX = re.compile(r"(^|[,:])lnx(,|$)")
-
-LOCAL = "local"
-"""The site that stands for the machine stackproof runs on."""
-
 _SMALL = 1024
 _DIRECTIONS = {"bandwidth": 1, "bibandwidth": 2}
 """Bandwidths by benchmark: how many directions of a link they add up."""
@@ -49,219 +30,104 @@ _PLATEAU = 1 << 18
 """A size at which the link, not the cost of a message, decides."""
 _LARGE = 4 << 20
 
+_LONGEST_MESSAGE = 200
 
-class MeasuredCurve(Value):
-    """A curve of one arm: `values` by size in bytes, in µs or MB/s (10^6 B).
+_SHARED_CORE = 0.2
+"""Share of a core's time, taken by others, from which on a rank that polls is held up."""
+_SHARED_OFTEN = 10
+"""One rank of so many is enough for a core that is shared, and not only looked at by a daemon."""
 
-    `link` is what one NIC carries in one direction (MB/s), None where that is not known.
+
+# --- launches that count in no comparison ---------------------------------------------------
+
+
+class Failure(Value):
+    """The reason for which launches or a probe count in no comparison, and names of their logs."""
+
+    problem: Problem
+    where: str
+    files: tuple[str, ...] = ()
+
+
+def find_failures(results: Results, arm: str) -> tuple[Failure, ...]:
+    """Return a failure for each reason for which `bench` discarded launches of an arm.
+
+    Where there is no launch at all, they are those of the arm's probes.
     """
-
-    arm: str
-    benchmark: str
-    placement: str
-    program: str
-    locality: Locality
-    memory: BufferPlace
-    values: Mapping[int, float]
-    link: float | None = None
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """Return the sizes above zero, rising."""
-        return tuple(size for size in sorted(self.values) if size > 0)
-
-    @property
-    def best(self) -> float:
-        """Return the largest value."""
-        return max(self.values[size] for size in self.sizes)
-
-
-class _Pieces:
-    """Evidence that is being put together: each piece with its origin."""
-
-    def __init__(self, origin: str) -> None:
-        self.versions: dict[str, str] = {}
-        self.facts: dict[str, FactValue] = {}
-        self.origins: dict[str, str] = {}
-        self._origin = origin
-
-    def version(self, component: str, value: str | None) -> None:
-        if value:
-            self.versions[component] = value
-            self.origins[f"version {component}"] = self._origin
-
-    def fact(self, name: str, value: FactValue | None) -> None:
-        if value is not None and value != ():
-            self.facts[name] = value
-            self.origins[f"fact {name}"] = self._origin
-
-
-def of_site(site: Site, *, vendor: bool) -> Evidence:
-    """Return what a site says; with `vendor` its own MPI is the one in question.
-
-    The libfabric of a machine is the one below the vendor's MPI; an image may have its own.
-    """
-    pieces = _Pieces(f"site {site.name}")
-    known = facts_of_site(site)
-    for name in ("fabric", "gpu"):
-        pieces.fact(name, known.get(name))
-    nics = {partition.nics for partition in site.partitions.values()}
-    if len(nics) == 1 and (count := nics.pop()) is not None:
-        pieces.fact("nics-per-node", float(count))
-    _machine(site, pieces)
-    if "srun" in site.launchers:
-        pieces.fact("scheduler", "slurm")
-        pieces.version("slurm", site.launchers["srun"].version)
-        pieces.fact("pmix-loads", _pmix_loads(site.launchers["srun"]))
-    for name, component in _EXTERNALS.items():
-        if name in site.externals and (vendor or component != "libfabric"):
-            pieces.version(component, site.externals[name].version)
-    if vendor and site.vendor_mpi is not None:
-        pieces.fact("mpi", site.vendor_mpi.family)
-        if site.vendor_mpi.family:
-            pieces.version(site.vendor_mpi.family, site.vendor_mpi.version)
-    return Evidence(versions=pieces.versions, facts=pieces.facts, origins=pieces.origins)
-
-
-def _pmix_loads(srun: SiteLauncher) -> bool | None:
-    """Return false where a site says that its srun cannot start ranks by PMIx."""
-    lacks = _NO_PMIX.search(srun.note or "") or (
-        srun.pmi and not any(kind.startswith("pmix") for kind in srun.pmi)
-    )
-    return False if lacks else None
-
-
-_NO_PMIX = re.compile(r"\b(?:no|lacks|without) PMIx\b")
-
-
-def _machine(site: Site, pieces: _Pieces) -> None:
-    """Note which devices the nodes have, and what kind they are."""
-    if site.fabric.type is not None:
-        pieces.fact("cxi-device", site.fabric.type is FabricType.SLINGSHOT_11)
-    has_xpmem = "xpmem" in site.externals and site.externals["xpmem"].path is not None
-    if has_xpmem or site.name == LOCAL:  # only here was it looked for
-        pieces.fact("xpmem-device", has_xpmem)
-    models = " ".join(
-        f"{partition.cpu} {partition.gpu}" for partition in site.partitions.values()
-    ).lower()
-    pieces.fact("sibling-memory", site.limits.process_vm_readv)
-    if "gh200" in models or "grace hopper" in models:
-        pieces.fact("node", "gh200")
-
-
-def of_image(image: Image, view: str | None = None) -> Evidence:
-    """Return what an image says of itself: its MPI, and the variables that a view sets."""
-    pieces = _Pieces(f"image {image.name}")
-    if image.mpi is not None:
-        pieces.fact("mpi", image.mpi.family)
-        pieces.version(image.mpi.family, image.mpi.version)
-    name = view or image.default_view
-    chosen = image.views.get(name) if name else None
-    variables = relevant(chosen.env.set) if chosen is not None else {}
-    origins = {f"variable {key}": f"view {name} of the image" for key in variables}
-    return Evidence(
-        versions=pieces.versions,
-        variables=variables or None,
-        facts=pieces.facts,
-        origins={**pieces.origins, **origins},
-        partial=("variables",) if variables else (),
-    )
-
-
-def of_bill(text: str, origin: str) -> Evidence:
-    """Return what a bill of materials (CycloneDX JSON) tells of packages that run.
-
-    A package that is there in two versions tells nothing, and a text that is no bill neither.
-    """
-    pieces = _Pieces(origin)
-    try:
-        components = json.loads(text)["components"]
-        running = [one for one in components if one.get("scope", "required") == "required"]
-        found: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
-        for one in running:
-            found[one["name"]].append(one)
-        for name in _PACKAGES:
-            versions = {str(one["version"]) for one in found.get(name, ())}
-            if len(versions) == 1:
-                pieces.version(name, versions.pop())
-        if any(str(one.get("bom-ref", "")).startswith("spack:") for one in running):
-            _spack_facts(found, pieces)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return Evidence()
-    return Evidence(versions=pieces.versions, facts=pieces.facts, origins=pieces.origins)
-
-
-def _spack_facts(found: Mapping[str, Sequence[Mapping[str, Any]]], pieces: _Pieces) -> None:
-    """Note what the variants of Spack's packages say; its bills name every package."""
-    pieces.fact("xpmem-built", "xpmem" in found)
-    for package, fact, value in (
-        *(
-            (name, "ofi-support", "ofi")
-            for name, mpi in families.REGISTRY.items()
-            if mpi.ofi_plug_in
-        ),
-        ("libfabric", "cxi-provider", "cxi"),
-    ):
-        for one in found.get(package, ()):
-            variants = {entry["name"]: entry["value"] for entry in one.get("properties", ())}
-            fabrics = variants.get("spack:variant:fabrics")
-            if fabrics is not None:
-                pieces.fact(fact, value in fabrics.split(","))
-
-
-def implied(evidence: Evidence) -> Evidence:
-    """Return what follows from evidence: what variables ask for, how two releases of PMIx stand."""
-    return merged(_transport(evidence), _pmix(evidence))
-
-
-def _pmix(evidence: Evidence) -> Evidence:
-    own, slurm = evidence.versions.get("pmix", ""), evidence.facts.get("slurm-pmix")
-    if "pmix-majors-differ" in evidence.facts or not own or not isinstance(slurm, tuple | list):
-        return Evidence()
-    text = f"{own} of {evidence.origin('version', 'pmix')}; Slurm has {', '.join(slurm)}"
-    return Evidence(
-        facts={"pmix-majors-differ": own.partition(".")[0] not in slurm},
-        origins={"fact pmix-majors-differ": text},
-    )
-
-
-def _transport(evidence: Evidence) -> Evidence:
-    """Return which transport the variables ask for, where nothing else says it."""
-    variables = evidence.variables or {}
-    include = "OMPI_MCA_opal_common_ofi_provider_include"
-    origins = {
-        name: transport
-        for transport, names in (
-            ("cxi", [one for one in ("FI_PROVIDER", include) if variables.get(one) == "cxi"]),
-            ("lnx", [one for one in ("FI_PROVIDER", include) if _LNX.search(variables.get(one, ""))]
-             + [one for one in ("FI_LNX_PROV_LINKS",) if one in variables]),
+    if not results.measurements:
+        return tuple(_failed_probes(results, arm))
+    groups: dict[Reason, list[tuple[Problem, str]]] = defaultdict(list)
+    names = results.files or ("",) * len(results.measurements)
+    own = [
+        (launch_checks.first_failure(launch.checks), file)
+        for launch, file in zip(results.measurements, names, strict=True)
+        if launch.arm == arm
+    ]
+    for problem, file in own:
+        if problem is not None:
+            groups[problem.reason].append((problem, file))
+    return tuple(
+        Failure(
+            problem=same[0][0],
+            where=f"{len(same)} of {len(own)} launches",
+            files=tuple(file for _, file in same),
         )
-        for name in names
-    }  # fmt: skip
-    if not origins or "transport" in evidence.facts:
-        return Evidence()
-    name, transport = list(origins.items())[-1]
-    return Evidence(
-        facts={"transport": transport}, origins={"fact transport": f"{name} asks for it"}
+        for same in groups.values()
     )
 
 
-def of_nodes(results: Results, arm: str) -> Evidence:
-    """Return evidence of the nodes of results: their interfaces, and others on the cores.
+def _failed_probes(results: Results, arm: str) -> Iterator[Failure]:
+    """Yield the failures of an arm's probes, with the variables that choose a path."""
+    for path in results.paths:
+        problem = launch_checks.first_failure((*path.checks, path_verdict.check_of(path)))
+        if problem is None or path.arm != arm:
+            continue
+        chosen = path_verdict.steering(Profile(), path.env)
+        words = ", ".join(f"{name}={value}" for name, value in chosen.items())
+        if words:
+            problem = replace(problem, message=f"{problem.message}; set is {words}")
+        log = f"probe-{arm}-{path.placement.name}.log"
+        yield Failure(problem=problem, where=f"probe, {path.placement.name}", files=(log,))
 
-    Variables are held against the interfaces of the nodes that the ranks ran on, and not against
-    those of the machine that asks.
-    """
-    launches = [one for one in results.measurements if one.arm == arm]
-    ranks = [rank for one in launches for rank in one.output.ranks]
-    there = sorted({name for rank in ranks for name in (*rank.tx_bytes, *rank.interfaces)})
-    hosts = sorted({rank.host for rank in ranks})
-    variables = {name: value for one in launches for name, value in one.env.items()}
-    found = of_interfaces(variables, there, f"the nodes ({', '.join(hosts)})")
-    return merged(found, of_cores(results, arm))
+
+def of_discarded(results: Results, arm: str) -> Evidence:
+    """Return the reasons for which launches count in no comparison, and what `bench` saw."""
+    reasons = {
+        failure.problem.reason: f"{failure.where}: "
+        f"{harmless.shorten(failure.problem.message, _LONGEST_MESSAGE)}"
+        for failure in find_failures(results, arm)
+    }
+    doubts = [f"{problem.where}: {problem.message}" for problem in results.problems]
+    doubts += [doubt.text for doubt in integrity.look(results).doubts]
+    if doubts:
+        reasons[Reason.NOT_TRUSTED] = harmless.shorten("; ".join(doubts), _LONGEST_MESSAGE)
+    pieces = Pieces("; ".join(reasons.values()))
+    pieces.fact("discarded", tuple(reasons))
+    return pieces.evidence()
 
 
-# --- results --------------------------------------------------------------------------------
+def fallbacks(results: Results, arm: str | None = None) -> tuple[str, ...]:
+    """Return a line for each arm and placement with launches on another path than asked for."""
+    seen: dict[tuple[str, str], list[str]] = defaultdict(list)
+    count: dict[tuple[str, str], int] = defaultdict(int)
+    for one in results.measurements:
+        key = (one.arm, one.case.placement.name)
+        count[key] += 1
+        wrong = (
+            check.evidence
+            for check in one.checks
+            if check.state is State.BAD and check.reason == Reason.WRONG_TRANSPORT
+        )
+        seen[key] += list(wrong)[:1]
+    return tuple(
+        f"{name}, {placement}: {len(texts)} of {count[name, placement]} launches took another path "
+        f"than they were told to, and do not count: {texts[0]}"
+        for (name, placement), texts in seen.items()
+        if texts and arm in {name, None}
+    )
+
+
+# --- what an arm's launches show ------------------------------------------------------------
 
 
 def of_results(results: Results, arm: str) -> Evidence:
@@ -270,7 +136,7 @@ def of_results(results: Results, arm: str) -> Evidence:
     Their variables are those that the deployment set, not the whole environment.
     """
     launches = [one for one in results.measurements if one.arm == arm]
-    pieces = _Pieces(f"results, arm {arm}")
+    pieces = Pieces(f"results, arm {arm}")
     for one in launches:
         found = families.identify(one.output.mpi_library) if one.output.mpi_library else None
         if found is not None:
@@ -286,39 +152,22 @@ def of_results(results: Results, arm: str) -> Evidence:
     fabric = results.spec.host.get("fabric")
     pieces.fact("fabric", fabric if isinstance(fabric, str) else None)
     variables = relevant({name: value for one in launches for name, value in one.env.items()})
-    origins = {f"variable {name}": f"results, arm {arm}" for name in variables}
+    evidence = pieces.evidence(variables, f"results, arm {arm}", partial=("logs", "variables"))
     logs = {f"launches of {arm}": text} if (text := _said(launches)) else {}
-    return Evidence(
-        versions=pieces.versions,
-        variables=variables,
-        facts=pieces.facts,
-        logs=logs,
-        origins={**pieces.origins, **origins},
-        partial=("logs", "variables"),
-        taken=results.spec.created,
-    )
+    return replace(evidence, logs=logs, taken=results.spec.created)
 
 
-def _cases(launches: Sequence[Measurement], pieces: _Pieces) -> None:
+def _cases(launches: Sequence[Measurement], pieces: Pieces) -> None:
     """Note how the launches of an arm were made, and how they ended."""
-    localities = dict.fromkeys(one.case.placement.locality.value for one in launches)
-    memories = dict.fromkeys(memory_of(one.host_facts).value for one in launches)
-    transports = dict.fromkeys(
-        one.case.transport for one in launches if one.case.transport != "auto"
-    )
-    uses = dict.fromkeys(name for one in launches for name in one.case.benchmarks)
-    launchers = dict.fromkeys(
-        _LAUNCHERS[name] for one in launches if (name := _program(one)) in _LAUNCHERS
-    )
-    kinds = dict.fromkeys(
-        word.partition("=")[2] for one in launches for word in one.argv if word.startswith("--mpi=")
-    )
-    pieces.fact("placement", tuple(localities))
-    pieces.fact("memory", tuple(memories))
-    pieces.fact("transport", tuple(transports))
-    pieces.fact("uses", tuple(uses))
-    pieces.fact("launcher", tuple(launchers))
-    pieces.fact("pmi", tuple(kinds))
+    for fact, values in (
+        ("placement", [one.case.placement.locality.value for one in launches]),
+        ("memory", [memory_of(one.host_facts).value for one in launches]),
+        ("transport", [t for one in launches if (t := one.case.transport) != "auto"]),
+        ("uses", [name for one in launches for name in one.case.benchmarks]),
+        ("launcher", [_LAUNCHERS[n] for one in launches if (n := _program(one)) in _LAUNCHERS]),
+        ("pmi", [w[6:] for one in launches for w in one.argv if w.startswith("--mpi=")]),
+    ):
+        pieces.fact(fact, tuple(dict.fromkeys(values)))
     if launches:
         pieces.fact("worlds", float(max(one.output.worlds for one in launches)))
         pieces.fact("nodes", float(max(len(one.case.placement.nodes) for one in launches)))
@@ -369,6 +218,92 @@ def _said(launches: Sequence[Measurement]) -> str:
         check.evidence for one in launches for check in one.checks if check.state is State.BAD
     ]
     return "\n".join(dict.fromkeys(lines))
+
+
+def of_nodes(results: Results, arm: str) -> Evidence:
+    """Return evidence of the nodes of results: their interfaces, and others on the cores.
+
+    Variables are held against the interfaces of the nodes that the ranks ran on, and not against
+    those of the machine that asks.
+    """
+    launches = [one for one in results.measurements if one.arm == arm]
+    ranks = [rank for one in launches for rank in one.output.ranks]
+    there = sorted({name for rank in ranks for name in (*rank.tx_bytes, *rank.interfaces)})
+    hosts = sorted({rank.host for rank in ranks})
+    variables = {name: value for one in launches for name, value in one.env.items()}
+    found = of_interfaces(variables, there, f"the nodes ({', '.join(hosts)})")
+    return merged(found, of_cores(results, arm))
+
+
+def of_cores(results: Results, arm: str) -> Evidence:
+    """Return the share of others on an arm's cores, and on the baseline's where they were there.
+
+    Then the disturbance alone does not tell why one of the two is slower.
+    """
+    base = results.spec.baseline
+    evidence, other = (
+        _of_launches([launch for launch in results.measurements if launch.arm == name])
+        for name in (arm, base)
+    )
+    if arm == base or not (evidence.facts.get("core-shared") and other.facts.get("core-shared")):
+        return evidence
+    text = (
+        f"{evidence.origin('fact', 'core-shared')}; so they did of {base}: the slower of the two "
+        "loses more by it, as MPIs wait in different ways"
+    )
+    return replace(evidence, origins={"fact core-shared": text})
+
+
+def _of_launches(launches: Sequence[Measurement]) -> Evidence:
+    loads = [
+        (launch, rank, rank.disturbance.other_load)
+        for launch in launches
+        for rank in launch.output.ranks
+        if rank.disturbance is not None and rank.disturbance.other_load is not None
+    ]
+    if not loads:
+        return Evidence()
+    shared = [entry for entry in loads if entry[2] > _SHARED_CORE]
+    text = f"{len(loads)} ranks of all launches"
+    if shared:
+        worst, rank, load = max(shared, key=lambda entry: entry[2])
+        blocks = len({(launch.block, launch.case.placement.name) for launch, _, _ in shared})
+        text = (
+            f"others took {load:.0%} of CPU {rank.cpu} of {rank.host} in block {worst.block}, "
+            f"{worst.case.placement.name}, and a core in {blocks} blocks"
+        )
+    pieces = Pieces(text)
+    pieces.fact("core-shared", len(shared) >= max(1, len(loads) // _SHARED_OFTEN))
+    return pieces.evidence()
+
+
+# --- curves ---------------------------------------------------------------------------------
+
+
+class MeasuredCurve(Value):
+    """A curve of one arm: `values` by size in bytes, in µs or MB/s (10^6 B).
+
+    `link` is what one NIC carries in one direction (MB/s), None where that is not known.
+    """
+
+    arm: str
+    benchmark: str
+    placement: str
+    program: str
+    locality: Locality
+    memory: BufferPlace
+    values: Mapping[int, float]
+    link: float | None = None
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Return the sizes above zero, rising."""
+        return tuple(size for size in sorted(self.values) if size > 0)
+
+    @property
+    def best(self) -> float:
+        """Return the largest value."""
+        return max(self.values[size] for size in self.sizes)
 
 
 def _lnx_over_cxi(results: Results, curves: Sequence[MeasuredCurve]) -> float | None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from stackproof.core.versions import Versions, versions
-from stackproof.knowledge.evidence import Evidence, FactValue, relevant
+from stackproof.knowledge.evidence import Evidence, Pieces, relevant
 from stackproof.knowledge.model import Knowledge
 from stackproof.mpi import families
 from stackproof.mpi.families.cray_mpich import CRAY_MPICH
@@ -32,16 +32,15 @@ _SHORTEST = 5
 
 def of_spelling(variables: Mapping[str, str], knowledge: Knowledge) -> Evidence:
     """Return whether variables have names, or values, that are almost known ones."""
-    facts: dict[str, FactValue] = {}
-    origins: dict[str, str] = {}
+    pieces = Pieces("every variable that is known")
     for fact, found in (
-        ("names-misspelt", list(_names(variables, knowledge))),
-        ("values-unknown", list(_values(variables, knowledge))),
-        ("values-quoted", list(_quoted(variables))),
+        ("names-misspelt", _names(variables, knowledge)),
+        ("values-unknown", _values(variables, knowledge)),
+        ("values-quoted", _quoted(variables)),
     ):
-        facts[fact] = bool(found)
-        origins[f"fact {fact}"] = "; ".join(found) or "every variable that is known"
-    return Evidence(facts=facts, origins=origins)
+        text = "; ".join(found)
+        pieces.fact(fact, bool(text), text)
+    return pieces.evidence()
 
 
 def _names(variables: Mapping[str, str], knowledge: Knowledge) -> Iterator[str]:
@@ -149,12 +148,10 @@ def mpi_on_path(variables: Mapping[str, str]) -> Evidence:
             match = None if folder.startswith("/opt/cray/") else _ON_PATH.search(folder.lower())
             if match:
                 family, release = match["family"], match["release"].rstrip(".")
-                text = f"{variable} has {folder}"
-                return Evidence(
-                    versions={family: release},
-                    facts={"mpi": family},
-                    origins={"fact mpi": text, f"version {family}": text},
-                )
+                pieces = Pieces(f"{variable} has {folder}")
+                pieces.version(family, release)
+                pieces.fact("mpi", family)
+                return pieces.evidence()
     return Evidence()
 
 
@@ -193,19 +190,17 @@ def of_variables(evidence: Evidence, knowledge: Knowledge) -> Evidence:
     """Return the faults of variables' values, as far as releases and fabric are known."""
     if evidence.variables is None:
         return Evidence()
-    facts: dict[str, FactValue] = {}
-    origins: dict[str, str] = {}
-    for fact, texts in (
-        ("names-no-longer-read", list(_not_read(evidence, knowledge))),
-        ("own-provider-list", list(_of_another_fabric(evidence))),
-        ("suffix-not-read", list(_not_read_suffixes(evidence))),
-        ("cpe-libraries-match", list(_of_another_release(evidence))),
+    pieces = Pieces("every variable that is known")
+    for fact, found, is_known in (
+        ("names-no-longer-read", _not_read(evidence, knowledge), _known_release(evidence)),
+        ("own-provider-list", _of_another_fabric(evidence), False),
+        ("suffix-not-read", _not_read_suffixes(evidence), True),
+        ("cpe-libraries-match", _of_another_release(evidence), False),
     ):
-        known = {"names-no-longer-read": _known_release(evidence), "suffix-not-read": True}
-        if texts or known.get(fact):
-            facts[fact] = bool(texts) if fact != "cpe-libraries-match" else False
-            origins[f"fact {fact}"] = "; ".join(texts) or "every variable that is known"
-    return Evidence(facts=facts, origins=origins)
+        text = "; ".join(found)
+        if text or is_known:
+            pieces.fact(fact, bool(text) and fact != "cpe-libraries-match", text)
+    return pieces.evidence()
 
 
 def _known_release(evidence: Evidence) -> bool:
@@ -272,8 +267,7 @@ def _of_another_release(evidence: Evidence) -> Iterator[str]:
 
 def of_environment(variables: Mapping[str, str], origin: str) -> Evidence:
     """Return the variables of a whole environment that have to do with MPI."""
-    kept = relevant(variables)
-    return Evidence(variables=kept, origins={f"variable {name}": origin for name in kept})
+    return Pieces().evidence(relevant(variables), origin)
 
 
 def parse_environment(text: str) -> dict[str, str]:
@@ -309,7 +303,7 @@ def of_interfaces(variables: Mapping[str, str], there: Sequence[str], origin: st
         for variable, word in named
         if not any(name.startswith(word) for name in there)
     )
-    text = f"{', '.join(missing)}; {origin} has {', '.join(sorted(there))}" if missing else origin
-    return Evidence(
-        facts={"interface-missing": bool(missing)}, origins={"fact interface-missing": text}
-    )
+    pieces = Pieces(origin)
+    text = f"{', '.join(missing)}; {origin} has {', '.join(sorted(there))}" if missing else ""
+    pieces.fact("interface-missing", bool(missing), text)
+    return pieces.evidence()

@@ -1,4 +1,4 @@
-"""What an image's MPI, or a program, would load on this machine; which devices and plug-ins it has.
+"""What an image's MPI, or a program, would load on this machine.
 
 Files are read, nothing is run.
 """
@@ -9,38 +9,131 @@ import contextlib
 import os
 import posixpath
 import re
-import resource
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from stackproof.core import limits
-from stackproof.core.effects import files
-from stackproof.core.errors import Reason, StackproofError
-from stackproof.core.value import replace
-from stackproof.doctor.evidence import libraries
-from stackproof.doctor.evidence.libraries import Content, SlurmPmix
+from stackproof.core.effects import documents, files
+from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.core.value import Value, replace
+from stackproof.doctor.effects import logs
+from stackproof.doctor.evidence import libraries, places
+from stackproof.doctor.evidence.libraries import Content
+from stackproof.doctor.options import DoctorOptions
+from stackproof.image.effects.image_file import load_image, read_member
 from stackproof.image.effects.view import ImageFiles
 from stackproof.image.model import Image
-from stackproof.knowledge.evidence import Evidence, FactValue, merged
+from stackproof.image.superblock import MAGIC
+from stackproof.knowledge.evidence import Evidence, merged
 from stackproof.linking.effects.view import RootView, this_machine
 from stackproof.linking.loader import Closure, FileView, LoaderSettings, load_program
+from stackproof.mount.effects.mount_exec import MARKER
 from stackproof.mpi.effects import fabric
+from stackproof.share.effects import naming
 
 _UNREADABLE = {Reason.NOT_ELF, Reason.ELF_DAMAGED, Reason.FILE_MISSING, Reason.TOO_LARGE}
 _LIBRARY = re.compile(r"libmpi(?:_cray|_gnu\w*|_nvidia\w*|_amd\w*)?\.so\.\d+")
 _PLUGIN_FOLDERS = ("lib/openmpi", "lib/openmpi/ucx", "lib/openmpi/libfabric", "lib/mpich/libfabric",
                    "lib/mpich/ucx", "lib/libfabric/prov", "lib64/openmpi")  # fmt: skip
-_SLURM_FOLDERS = ("/usr/lib64/slurm", "/usr/lib/slurm", "/opt/slurm/lib/slurm",
-                  "/opt/slurm/lib64/slurm", "/usr/local/lib/slurm")  # fmt: skip
-_SLURM_CONF = "/etc/slurm/slurm.conf"
-_PLUGIN = re.compile(r"mpi_pmix_v(\d+)\.so")
-# The folder that Slurm was configured with: src/plugins/mpi/pmix/mpi_pmix.c, PMIXP_V4_LIBPATH.
-_PMIX_FOLDER = re.compile(rb"(?<=\0)(/[\x21-\x7e]*/lib(?:64|/[\w-]+)?)/?(?=\0)")
-_JOB = frozenset({"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "PMI_RANK", "PMIX_RANK"})
-_NET, _XPMEM = "/sys/class/net", "/dev/xpmem"
-
 
 Mounted = Sequence[tuple[str, str]]
 """Images of a job with their mount points, the one in question first."""
+
+
+class Stack(Value):
+    """What an image says of itself, and what it or a program loads."""
+
+    described: Evidence
+    loaded: Evidence
+
+
+def examine(options: DoctorOptions, variables: Mapping[str, str], mounted: Mounted) -> Stack | None:
+    """Return the evidence of an image, or of that of a job with the MPI, and of a program.
+
+    None where there is neither. `mounted` are the images of the job that are here. Raises
+    `StackproofError` for what cannot be read, and where the image has not the view.
+    """
+    path = _named(options.image) if options.image is not None else _with_mpi(mounted)
+    image, described = None, Evidence()
+    if path is not None:
+        image = _viewed(path, options.view)
+        bill = read_member(path, fabric.BILL).decode(errors="replace")
+        described = merged(
+            places.of_bill(bill, f"bill of materials of {image.name}"),
+            places.of_image(image, options.view),
+        )
+    elif options.program is None:
+        return None
+    loaded = _loaded(options, (path, image), variables, mounted)
+    return Stack(described=described, loaded=loaded)
+
+
+def _named(label: str) -> str:
+    """Return the file of an image; raises `StackproofError` for a text: a log, most likely."""
+    path = naming.image_file(label)
+    with contextlib.suppress(OSError), open(path, "rb") as stream:
+        head = stream.read(limits.KIND.bytes)
+        if head and not logs.is_binary(head) and not head.startswith(MAGIC):
+            documents.refuse_other_kind(path, "image", Reason.IMAGE_NOT_SQUASHFS)
+            raise fail(
+                Reason.IMAGE_NOT_SQUASHFS,
+                f"`{path}` is a text, and not an image of stackproof",
+                where=Location(file=path),
+                hint=f"what a job printed is given by --log {path}, its environment by --env",
+            )
+    return path
+
+
+def _with_mpi(mounted: Sequence[tuple[str, str]]) -> str | None:
+    """Return the image of a job that has the MPI, None where none has."""
+    for image, _ in mounted:
+        try:
+            if load_image(image).mpi is not None:
+                return image
+        except StackproofError:
+            continue  # an image of others, which says nothing of itself
+    return None
+
+
+def _viewed(path: str, view: str | None) -> Image:
+    image = load_image(path)
+    if view is not None and view not in image.views:
+        raise fail(
+            Reason.UNKNOWN_VIEW,
+            f"the image has no view `{view}`",
+            hint=f"it has: {', '.join(image.views) or 'none'}",
+        )
+    return image
+
+
+def _loaded(
+    options: DoctorOptions,
+    chosen: tuple[str | None, Image | None],
+    variables: Mapping[str, str],
+    mounted: Mounted,
+) -> Evidence:
+    """Return what the image's MPI, or the program, would load here, with all that was mounted."""
+    path, image = chosen
+    view = image.views.get(options.view or image.default_view or "") if image is not None else None
+    # The environment of a job that had the image mounted has the view's variables already.
+    apply = view is not None and path not in {other for other, _ in mounted}
+    environment = view.env.apply(variables) if view is not None and apply else dict(variables)
+    folders = [word for word in environment.get("LD_LIBRARY_PATH", "").split(":") if word]
+    found = Evidence()
+    if options.program is not None:
+        bound = () if path is None or image is None else ((path, image.mount),)
+        rest = tuple(one for one in mounted if one not in bound)
+        found = of_program(options.program, folders, environment, (*bound, *rest))
+    elif image is not None and path is not None:
+        beside = tuple(one for one in mounted if one[0] != path)
+        found = of_image(path, image, folders, beside)
+    # An image says itself which MPI it has; this machine's libraries tell nothing of another's.
+    out = {"mpi"} if image is not None else set()
+    out |= {"libraries-missing"} if options.site is not None else set()
+    gone = MARKER in variables and not mounted  # the job's images are not here
+    out |= {"libraries-missing"} if gone else set()
+    facts = {name: one for name, one in found.facts.items() if name not in out}
+    origins = {name: one for name, one in found.origins.items() if name[5:] not in out}
+    return replace(found, facts=facts, origins=origins)
 
 
 def of_image(
@@ -93,39 +186,6 @@ def _view(mounted: Mounted) -> RootView:
     """Return this machine with images mounted, the first one above the others."""
     places = {os.path.realpath(mount): image for image, mount in reversed(mounted)}
     return RootView("/", {place: ImageFiles(image) for place, image in places.items()})
-
-
-def machine() -> Evidence:
-    """Return which devices for messages this machine has, and in a job what it may lock."""
-    facts: dict[str, FactValue] = {"xpmem-device": os.path.exists(_XPMEM)}
-    origins = {"fact xpmem-device": _XPMEM}
-    _, nics = fabric.of_this_machine()
-    facts["cxi-device"] = nics > 0
-    origins["fact cxi-device"] = fabric.CXI
-    if nics:
-        facts["nics-per-node"] = float(nics)
-        origins["fact nics-per-node"] = fabric.CXI
-    soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
-    if soft != resource.RLIM_INFINITY and _JOB & os.environ.keys():  # a login's says nothing of it
-        facts["memlock-kib"] = soft / 1024
-        origins["fact memlock-kib"] = "the limit of this job"
-    return Evidence(facts=facts, origins=origins)
-
-
-def interfaces() -> tuple[str, ...]:
-    """Return the names of this machine's network interfaces."""
-    return _names(_NET)
-
-
-def slurm_pmix() -> SlurmPmix | None:
-    """Return Slurm's PMIx plug-ins on this machine, None when none is found."""
-    for folder in _slurm_folders():
-        majors = sorted({int(m[1]) for name in _names(folder) if (m := _PLUGIN.fullmatch(name))})
-        if majors:
-            library = _pmix_library(f"{folder}/mpi_pmix_v{majors[-1]}.so")
-            loads = os.path.isfile(library) if library else None
-            return SlurmPmix(majors=tuple(majors), where=folder, loads=loads, library=library)
-    return None
 
 
 def _closure(view: FileView, path: str, library_path: Sequence[str]) -> Closure:
@@ -192,37 +252,3 @@ def _plugins(view: FileView, prefix: str) -> tuple[str, ...]:
 
 def _base(path: str) -> str:
     return posixpath.basename(path)
-
-
-def _names(folder: str) -> tuple[str, ...]:
-    try:
-        return tuple(sorted(os.listdir(folder)))
-    except OSError:
-        return ()
-
-
-def _slurm_folders() -> Iterator[str]:
-    """Yield where Slurm's plug-ins may be, that of its configuration first."""
-    conf = os.environ.get("SLURM_CONF", _SLURM_CONF)
-    with contextlib.suppress(OSError, UnicodeDecodeError):
-        with open(conf, encoding="utf-8") as stream:
-            text = stream.read(1 << 20)
-        match = re.search(r"^\s*PluginDir\s*=\s*(\S+)", text, re.MULTILINE | re.IGNORECASE)
-        if match:
-            yield from match[1].split(":")
-    yield from _SLURM_FOLDERS
-    for name in _names("/usr/lib"):
-        if name.endswith(("-linux-gnu", "-linux-gnueabihf")):
-            yield from (f"/usr/lib/{name}/slurm-wlm", f"/usr/lib/{name}/slurm")
-
-
-def _pmix_library(plugin: str) -> str:
-    """Return the library that a plug-in opens, empty when it does not say where it is."""
-    try:
-        content = files.read_bounded(plugin, limits.ELF_CONTENT, hint="this is no library")
-    except StackproofError:
-        return ""
-    folders = set(_PMIX_FOLDER.findall(content))
-    if len(folders) != 1 or b"libpmix.so" not in content:
-        return ""
-    return f"{folders.pop().decode()}/libpmix.so"
