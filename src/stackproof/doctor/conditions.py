@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -66,49 +66,39 @@ class Outcome(Value):
     certainty: Certainty | None = None
 
 
+class _Asked(Value, kw_only=False):
+    """A condition, the evidence it is held against, and the newest releases that were looked at."""
+
+    condition: Mapping[str, Any]
+    evidence: Evidence
+    newest: Mapping[str, str]
+
+    def inner(self, key: str) -> list[Outcome]:
+        """Return the outcomes of the conditions below a key."""
+        return [evaluate(one, self.evidence, self.newest) for one in self.condition[key]]
+
+
 def evaluate(
     condition: Mapping[str, Any], evidence: Evidence, newest: Mapping[str, str]
 ) -> Outcome:
     """Return the outcome of a condition, see `schemas/rules.json`; all its parts must hold."""
-    parts = [outcome for key in condition for outcome in _PARTS[key](condition, evidence, newest)]
-    return _all(parts)
+    asked = _Asked(condition, evidence, newest)
+    return _all([outcome for key in condition for outcome in _PARTS[key](condition[key], asked)])
 
 
 def _all(parts: list[Outcome]) -> Outcome:
     against = [part for part in parts if part.answer is Answer.NO]
     if against:
-        return Outcome(answer=Answer.NO, quotes=_joined(part.quotes for part in against[:1]))
-    answer = Answer.UNKNOWN if any(part.answer is Answer.UNKNOWN for part in parts) else Answer.YES
-    return Outcome(
-        answer=answer,
-        quotes=_joined(part.quotes for part in parts),
-        missing=_joined(part.missing for part in parts),
-        place=_first(parts),
-        certainty=_most_certain(parts),
-    )
-
-
-def _most_certain(parts: list[Outcome]) -> Certainty | None:
-    order = list(Certainty)
-    known = [part.certainty for part in parts if part.certainty is not None]
-    return min(known, key=order.index, default=None)
-
-
-def _first(parts: list[Outcome]) -> int | None:
-    return min((part.place for part in parts if part.place is not None), default=None)
+        return Outcome(answer=Answer.NO, quotes=against[0].quotes)
+    is_open = any(part.answer is Answer.UNKNOWN for part in parts)
+    return _together(Answer.UNKNOWN if is_open else Answer.YES, parts)
 
 
 def _any(parts: list[Outcome]) -> Outcome:
     for answer in (Answer.YES, Answer.UNKNOWN):
         chosen = [part for part in parts if part.answer is answer]
         if chosen:
-            return Outcome(
-                answer=answer,
-                quotes=_joined(part.quotes for part in chosen),
-                missing=_joined(part.missing for part in chosen),
-                place=_first(chosen),
-                certainty=_most_certain(chosen),
-            )
+            return _together(answer, chosen)
     return Outcome(answer=Answer.NO, quotes=_joined(part.quotes for part in parts))
 
 
@@ -117,7 +107,19 @@ def _not(part: Outcome) -> Outcome:
     return Outcome(answer=turned[part.answer], quotes=part.quotes, missing=part.missing)
 
 
-def _joined(groups: Any) -> tuple[str, ...]:
+def _together(answer: Answer, parts: list[Outcome]) -> Outcome:
+    """Return what parts rest on together: the first line, and what is most certain."""
+    known = [part.certainty for part in parts if part.certainty is not None]
+    return Outcome(
+        answer=answer,
+        quotes=_joined(part.quotes for part in parts),
+        missing=_joined(part.missing for part in parts),
+        place=min((part.place for part in parts if part.place is not None), default=None),
+        certainty=min(known, key=list(Certainty).index, default=None),
+    )
+
+
+def _joined(groups: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(text for group in groups for text in group))
 
 
@@ -135,13 +137,6 @@ def _from(evidence: Evidence, kind: str, name: str) -> str:
 
 
 # --- parts of a condition -------------------------------------------------------------------
-
-
-def _versions(
-    condition: Mapping[str, Any], evidence: Evidence, newest: Mapping[str, str]
-) -> Iterator[Outcome]:
-    for component, text in condition["version"].items():
-        yield _version(component, text, evidence, newest.get(component))
 
 
 def _version(component: str, text: str, evidence: Evidence, newest: str | None) -> Outcome:
@@ -173,42 +168,23 @@ def _exact(text: str) -> Part | None:
     return tuple(int(part) for part in match[1].split(".")) if match else None
 
 
-def _set(
-    condition: Mapping[str, Any], evidence: Evidence, _: Mapping[str, str]
-) -> Iterator[Outcome]:
-    for name in condition["set"]:
-        yield _variable(evidence, name, lambda value: value is not None)
-
-
-def _unset(
-    condition: Mapping[str, Any], evidence: Evidence, _: Mapping[str, str]
-) -> Iterator[Outcome]:
-    for name in condition["unset"]:
-        yield _variable(evidence, name, lambda value: value is None)
-
-
-def _named(
-    condition: Mapping[str, Any], evidence: Evidence, _: Mapping[str, str]
-) -> Iterator[Outcome]:
-    pattern = condition["named"]
+def _named(pattern: str, evidence: Evidence) -> list[Outcome]:
     if evidence.variables is None:
-        yield _unknown(f"the environment of the job ({pattern})")
-        return
+        return [_unknown(f"the environment of the job ({pattern})")]
     found = [name for name in evidence.variables if re.search(pattern, name)]
     if found:
-        for name in found[:MOST_NAMES]:
-            yield _variable(evidence, name, lambda value: value is not None)
-    elif "variables" in evidence.partial:
-        yield _unknown(f"the whole environment of the job ({pattern})")
-    else:
-        yield _decided(False, f"no variable is named `{pattern}`")
+        return [_variable(evidence, name, _is_set) for name in found[:MOST_NAMES]]
+    if "variables" in evidence.partial:
+        return [_unknown(f"the whole environment of the job ({pattern})")]
+    return [_decided(False, f"no variable is named `{pattern}`")]
 
 
-def _equals(
-    condition: Mapping[str, Any], evidence: Evidence, _: Mapping[str, str]
-) -> Iterator[Outcome]:
-    for name, wanted in condition["equals"].items():
-        yield _variable(evidence, name, functools.partial(_same, wanted))
+def _is_set(value: str | None) -> bool:
+    return value is not None
+
+
+def _is_unset(value: str | None) -> bool:
+    return value is None
 
 
 def _same(wanted: str, value: str | None) -> bool:
@@ -219,13 +195,6 @@ def _same(wanted: str, value: str | None) -> bool:
 
 
 _SWITCHES = {"yes": "1", "true": "1", "on": "1", "no": "0", "false": "0", "off": "0"}
-
-
-def _matches(
-    condition: Mapping[str, Any], evidence: Evidence, _: Mapping[str, str]
-) -> Iterator[Outcome]:
-    for name, pattern in condition["matches"].items():
-        yield _variable(evidence, name, functools.partial(_found, pattern))
 
 
 def _found(pattern: str, value: str | None) -> bool:
@@ -240,13 +209,6 @@ def _variable(evidence: Evidence, name: str, holds: Callable[[str | None], bool]
         return _unknown(f"the whole environment of the job ({name})")
     quote = f"{name} is not set" if value is None else f"{name}={value}"
     return _decided(holds(value), f"{quote}{_from(evidence, 'variable', name)}")
-
-
-def _facts(
-    condition: Mapping[str, Any], evidence: Evidence, _: Mapping[str, str]
-) -> Iterator[Outcome]:
-    for name, wanted in condition["fact"].items():
-        yield _fact(evidence, name, tuple(wanted) if isinstance(wanted, list) else (wanted,))
 
 
 def _fact(evidence: Evidence, name: str, wanted: tuple[str | bool, ...]) -> Outcome:
@@ -280,20 +242,6 @@ def _missing_fact(name: str) -> Outcome:
     return _unknown(f"{kind.description}: {kind.told_by}")
 
 
-def _above(
-    condition: Mapping[str, Any], evidence: Evidence, _: Mapping[str, str]
-) -> Iterator[Outcome]:
-    for name, limit in condition["above"].items():
-        yield _number(evidence, name, functools.partial(operator.lt, limit))
-
-
-def _below(
-    condition: Mapping[str, Any], evidence: Evidence, _: Mapping[str, str]
-) -> Iterator[Outcome]:
-    for name, limit in condition["below"].items():
-        yield _number(evidence, name, functools.partial(operator.gt, limit))
-
-
 def _number(evidence: Evidence, name: str, holds: Callable[[float], bool]) -> Outcome:
     value = evidence.facts.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -302,14 +250,10 @@ def _number(evidence: Evidence, name: str, holds: Callable[[float], bool]) -> Ou
     return replace(decided, place=_line_of(evidence, name) if holds(value) else None)
 
 
-def _log(
-    condition: Mapping[str, Any], evidence: Evidence, _: Mapping[str, str]
-) -> Iterator[Outcome]:
-    pattern = condition["log"]
+def _log(pattern: str, not_by: Iterable[str], evidence: Evidence) -> Outcome:
     if not evidence.logs:
-        yield _unknown("what the job printed: `--log FILE`")
-        return
-    others = frozenset().union(*(SPEAKERS[name] for name in condition.get("not-by", ())))
+        return _unknown(_NO_LOG)
+    others = frozenset().union(*(SPEAKERS[name] for name in not_by))
     for name, text in evidence.logs.items():
         log = plain(text, tuple(evidence.line_numbers.get(name, ())))
         for match in search(pattern, log.text):
@@ -321,38 +265,35 @@ def _log(
             quote = f"{name}:{number}: {harmless.line(_quoted(log.text, begin, match.end()))}"
             words = match.groupdict().get("error") or match[0]
             certainty = Certainty.NUMBER if is_error_number(words) else Certainty.MESSAGE
-            yield Outcome(answer=Answer.YES, quotes=(quote,), place=number, certainty=certainty)
-            return
+            return Outcome(answer=Answer.YES, quotes=(quote,), place=number, certainty=certainty)
     if "logs" in evidence.partial:
-        yield _unknown("everything that the job printed: `--log FILE`")
-        return
-    names = ", ".join(evidence.logs)
-    yield Outcome(answer=Answer.NO, quotes=(f"`{pattern}` does not stand in {names}",))
+        return _unknown(_NO_WHOLE_LOG)
+    return _decided(False, f"`{pattern}` does not stand in {', '.join(evidence.logs)}")
 
 
-def _speaker(
-    condition: Mapping[str, Any], evidence: Evidence, _: Mapping[str, str]
-) -> Iterator[Outcome]:
-    """Yield the answer to `speaker` and `stage`: who was the first to say that something failed."""
+_NO_LOG = "what the job printed: `--log FILE`"
+_NO_WHOLE_LOG = "everything that the job printed: `--log FILE`"
+
+
+def _speaker(names: Iterable[str], stages: Iterable[str], evidence: Evidence) -> Outcome:
+    """Return whether one of these was the first to say that something failed, at such a stage."""
+    if not evidence.logs or "logs" in evidence.partial:
+        return _unknown(_NO_WHOLE_LOG if evidence.logs else _NO_LOG)
     story = story_of(evidence)
     opening = story.opening
-    if not evidence.logs:
-        yield _unknown("what the job printed: `--log FILE`")
-    elif "logs" in evidence.partial:
-        yield _unknown("everything that the job printed: `--log FILE`")
-    elif opening is None:
-        yield Outcome(answer=Answer.NO, quotes=("no line says that something failed",))
-    else:
-        by = opening.component or "program"
-        quote = f"{opening.file}:{opening.line}: {harmless.line(opening.text)}"
-        holds = by in condition["speaker"] and story.stage in condition.get("stage", (story.stage,))
-        holds = holds and (story.dead or (story.unanswered and opening.fatal and by in _OF_JOBS))
-        yield Outcome(
-            answer=Answer.YES if holds else Answer.NO,
-            quotes=(harmless.shorten(quote, LONGEST_QUOTE),),
-            place=opening.line if holds else None,
-            certainty=Certainty.SPEAKER if holds else None,
-        )
+    if opening is None:
+        return _decided(False, "no line says that something failed")
+    by = opening.component or "program"
+    quote = f"{opening.file}:{opening.line}: {harmless.line(opening.text)}"
+    decided = _decided(
+        by in names
+        and story.stage in (stages or (story.stage,))
+        and (story.dead or (story.unanswered and opening.fatal and by in _OF_JOBS)),
+        harmless.shorten(quote, LONGEST_QUOTE),
+    )
+    if decided.answer is Answer.NO:
+        return decided
+    return replace(decided, place=opening.line, certainty=Certainty.SPEAKER)
 
 
 _OF_JOBS = frozenset(name for name, _ in COMPONENTS) - {"Python", "the C library", "the kernel"}
@@ -379,28 +320,38 @@ _LONGEST_WHOLE = 320
 _FIELD = re.compile(r"\s*(?:[A-Z#][\w #]{1,22}|[a-z]+_[a-z_]+): {1,12}\S")
 
 
-def _inner(
-    key: str, condition: Mapping[str, Any], evidence: Evidence, newest: Mapping[str, str]
-) -> list[Outcome]:
-    return [evaluate(inner, evidence, newest) for inner in condition[key]]
-
-
-_Part = Callable[[Mapping[str, Any], Evidence, Mapping[str, str]], Any]
-_PARTS: Mapping[str, _Part] = {
-    "version": _versions,
-    "set": _set,
-    "unset": _unset,
-    "named": _named,
-    "equals": _equals,
-    "matches": _matches,
-    "fact": _facts,
-    "above": _above,
-    "below": _below,
-    "log": _log,
-    "not-by": lambda *_: (),
-    "speaker": _speaker,
-    "stage": lambda *_: (),
-    "all": lambda condition, evidence, newest: [_all(_inner("all", condition, evidence, newest))],
-    "any": lambda condition, evidence, newest: [_any(_inner("any", condition, evidence, newest))],
-    "not": lambda condition, evidence, newest: [_not(evaluate(condition["not"], evidence, newest))],
+_PARTS: Mapping[str, Callable[[Any, _Asked], list[Outcome]]] = {
+    "version": lambda asked, of: [
+        _version(name, text, of.evidence, of.newest.get(name)) for name, text in asked.items()
+    ],
+    "set": lambda asked, of: [_variable(of.evidence, name, _is_set) for name in asked],
+    "unset": lambda asked, of: [_variable(of.evidence, name, _is_unset) for name in asked],
+    "named": lambda asked, of: _named(asked, of.evidence),
+    "equals": lambda asked, of: [
+        _variable(of.evidence, name, functools.partial(_same, value))
+        for name, value in asked.items()
+    ],
+    "matches": lambda asked, of: [
+        _variable(of.evidence, name, functools.partial(_found, pattern))
+        for name, pattern in asked.items()
+    ],
+    "fact": lambda asked, of: [
+        _fact(of.evidence, name, tuple(value) if isinstance(value, list) else (value,))
+        for name, value in asked.items()
+    ],
+    "above": lambda asked, of: [
+        _number(of.evidence, name, functools.partial(operator.lt, limit))
+        for name, limit in asked.items()
+    ],
+    "below": lambda asked, of: [
+        _number(of.evidence, name, functools.partial(operator.gt, limit))
+        for name, limit in asked.items()
+    ],
+    "log": lambda asked, of: [_log(asked, of.condition.get("not-by", ()), of.evidence)],
+    "not-by": lambda *_: [],
+    "speaker": lambda asked, of: [_speaker(asked, of.condition.get("stage", ()), of.evidence)],
+    "stage": lambda *_: [],
+    "all": lambda _, of: [_all(of.inner("all"))],
+    "any": lambda _, of: [_any(of.inner("any"))],
+    "not": lambda asked, of: [_not(evaluate(asked, of.evidence, of.newest))],
 }
