@@ -26,6 +26,7 @@ COVERS = (
     "doctor/cli/doctor.py",
     "doctor/diagnosis.py",
     "doctor/effects/collect.py",
+    "doctor/effects/measured.py",
 )
 
 LNX = "OMPI_MCA_opal_common_ofi_provider_include"

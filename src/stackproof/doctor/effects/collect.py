@@ -180,24 +180,17 @@ def _pairs(
     for word in words:
         name, equals, value = word.partition("=")
         if not equals or not value:
-            problems.append(
-                Problem(
-                    reason=Reason.USAGE,
-                    message=f"`{option} {word}` is not NAME=VALUE",
-                    hint=f"such as {option} {_EXAMPLES[option]}",
-                )
-            )
+            message = f"`{option} {word}` is not NAME=VALUE"
+            problems.append(_misused(message, f"such as {option} {_EXAMPLES[option]}"))
         elif name not in known:
-            guess = did_you_mean(name, known)
-            problems.append(
-                Problem(
-                    reason=Reason.USAGE,
-                    message=f"no rule asks for `{name}`",
-                    hint=f"{guess}they ask for: {', '.join(known)}",
-                )
-            )
+            hint = f"{did_you_mean(name, known)}they ask for: {', '.join(known)}"
+            problems.append(_misused(f"no rule asks for `{name}`", hint))
         else:
             yield name, value
+
+
+def _misused(message: str, hint: str) -> Problem:
+    return Problem(reason=Reason.USAGE, message=message, hint=hint)
 
 
 _EXAMPLES = {"--have": "openmpi=5.0.8", "--fact": "transport=lnx"}
@@ -208,26 +201,22 @@ def _wrong_values(texts: Mapping[str, str]) -> Iterator[Problem]:
     for name, text in texts.items():
         form = FACTS[name].form
         if form and not _NUMERIC[form].fullmatch(text):
-            yield Problem(
-                reason=Reason.USAGE,
-                message=f"`--fact {name}={text}`: `{name}` is {form}",
-                hint=f"it says {FACTS[name].description}; leave it out where nobody knows",
+            yield _misused(
+                f"`--fact {name}={text}`: `{name}` is {form}",
+                f"it says {FACTS[name].description}; leave it out where nobody knows",
             )
         elif "" in text.split(","):
-            yield Problem(
-                reason=Reason.USAGE,
-                message=f"`--fact {name}={text}`: a word of the list is empty",
-                hint=f"{name}=VALUE or {name}=ONE,OTHER",
+            yield _misused(
+                f"`--fact {name}={text}`: a word of the list is empty",
+                f"{name}=VALUE or {name}=ONE,OTHER",
             )
             continue
         allowed = FACTS[name].values
         for word in text.split(",") if allowed else ():
             if word not in allowed:
-                guess = did_you_mean(word, allowed)
-                yield Problem(
-                    reason=Reason.USAGE,
-                    message=f"`--fact {name}={text}`: `{word}` is no value of `{name}`",
-                    hint=f"{guess}it can be: {', '.join(allowed)}",
+                yield _misused(
+                    f"`--fact {name}={text}`: `{word}` is no value of `{name}`",
+                    f"{did_you_mean(word, allowed)}it can be: {', '.join(allowed)}",
                 )
 
 

@@ -16,7 +16,7 @@ from msgspec import Struct, field
 
 from stackproof.doctor.log import grammar, story
 from stackproof.doctor.log.lines import plain
-from stackproof.knowledge.evidence import Evidence, FactValue
+from stackproof.knowledge.evidence import Evidence, FactValue, Pieces
 from stackproof.launch.launchers import messages
 from stackproof.mpi import families
 
@@ -61,67 +61,57 @@ class _Records(Struct):
 
 def of_log(text: str, origin: str, numbers: tuple[int, ...] = ()) -> Evidence:
     """Return what the output of a job tells without any rule: facts, and the MPI's version."""
-    records = _records(text)
-    log = plain(text, numbers)
-    facts, versions = _betrayed(log.text)
-    known = families.identify(records.library) if records.library else None
-    if known is not None:
+    records, log, pieces = _records(text), plain(text, numbers), Pieces(origin)
+    facts = _betrayed(log.text, pieces)
+    if records.library and (known := families.identify(records.library)):
         facts["mpi"] = known[0]
-        versions = {**versions, known[0]: known[1]}
+        pieces.version(*known)
     worlds = _worlds(records, log.text)
-    if worlds:
-        facts["worlds"] = float(worlds)
-    if records.runs:
-        facts["cut-short"] = not all(run.ended for run in records.runs.values())
     wrong = records.wrong + len(_OSU_WRONG.findall(log.text))
-    if wrong or records.validated or _OSU_RIGHT.search(log.text):
-        facts["wrong-bytes"] = float(wrong)
-    if ended := _ended(records, log.text):
-        facts["ended"] = ended
-    if numbers_of_signals := story.signals(log.text):
-        facts["signal"] = numbers_of_signals
-    told = story.story_of(Evidence(logs={origin: text}, line_numbers={origin: numbers}))
     alone = worlds > 1
-    facts["went-on"] = not alone and (facts.get("ended") == "ok" or story.went_on(log))
-    typed = next((line for line in log.lines if grammar.NESTED.search(line.text)), None)
-    if typed is not None:
-        facts["nested-launcher"] = True
+    facts |= {
+        "worlds": float(worlds) if worlds else None,
+        "cut-short": not all(run.ended for run in records.runs.values()) if records.runs else None,
+        "wrong-bytes": float(wrong)
+        if wrong or records.validated or _OSU_RIGHT.search(log.text)
+        else None,
+        "ended": _ended(records, log.text) or None,
+        "signal": story.signals(log.text),
+    }
+    told = story.story_of(Evidence(logs={origin: text}, line_numbers={origin: numbers}))
+    facts["went-on"] = not alone and (facts["ended"] == "ok" or story.went_on(log))
     facts["failed"] = bool(told.fatal) and not facts["went-on"]
-    origins = {f"fact {name}": origin for name in facts}
-    origins |= {f"version {name}": origin for name in versions}
-    shown = next((line for line in log.lines if _ALONE.search(line.text)), None)
-    if typed is not None:
-        origins["fact nested-launcher"] = f"{origin}:{typed.number}: {typed.text.strip()[:_SHOWN]}"
-    if alone and shown is not None:
-        origins["fact worlds"] = f"{origin}:{shown.number}: {shown.text.strip()[:_SHOWN]}"
-    return Evidence(versions=versions, facts=facts, origins=origins)
+    for name, value in facts.items():
+        pieces.fact(name, value)
+    for fact, pattern in (("nested-launcher", grammar.NESTED), ("worlds", _ALONE)):
+        line = next((line for line in log.lines if pattern.search(line.text)), None)
+        if line is not None and (fact != "worlds" or alone):
+            place = f"{origin}:{line.number}: {line.text.strip()[:_SHOWN]}"
+            pieces.fact(fact, facts.get(fact, True), place)
+    return pieces.evidence()
 
 
 _SHOWN = 100
 
 
-def _betrayed(text: str) -> tuple[dict[str, FactValue], dict[str, str]]:
-    """Return the MPI, launcher and provider that a log's words belong to, and their releases."""
-    facts: dict[str, FactValue] = {}
-    versions = {}
+def _betrayed(text: str, pieces: Pieces) -> dict[str, FactValue | None]:
+    """Return the MPI, launcher and provider that a log's words belong to; note their releases."""
+    said = []
     for name, pattern in _VERSIONS:
         match = pattern.search(text)
         release = next((group for group in match.groups() if group), "") if match else ""
         if _RELEASE.fullmatch(release):
-            versions[name] = release
-    named = [name for name, pattern in _MPIS if pattern.search(text)]
-    said = [name for name, _ in _VERSIONS if name in versions and name != "libfabric"]
-    if said or named:
+            pieces.version(name, release)
+            said += [name] if name != "libfabric" else []
+    named = (name for name, pattern in _MPIS if pattern.search(text))
+    provider = grammar.PROVIDERS.search(text)
+    return {
         # Who says his release is asked first; words of Open MPI also stand where it only started
         # ranks of another one.
-        facts["mpi"] = (said or named)[0]
-    for name, pattern in _LAUNCHERS:
-        if pattern.search(text):
-            facts["launcher"] = name
-            break
-    if match := grammar.PROVIDERS.search(text):
-        facts["provider"] = next(group for group in match.groups() if group).partition(";")[0]
-    return facts, versions
+        "mpi": next(iter(said), None) or next(named, None),
+        "launcher": next((name for name, one in _LAUNCHERS if one.search(text)), None),
+        "provider": next(filter(None, provider.groups())).partition(";")[0] if provider else None,
+    }
 
 
 def killed(text: str) -> bool:

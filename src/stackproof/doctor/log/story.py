@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import re
-from collections.abc import Iterator, Mapping
-
-from msgspec import Struct, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from stackproof.core.value import Value, replace
 from stackproof.doctor.log import grammar
@@ -172,12 +171,6 @@ def _event(name: str, line: PlainLine, text: str, *, fatal: bool, stack: bool = 
     )  # fmt: skip
 
 
-class _Box(Struct):
-    """The lines between two rules of dashes, joined."""
-
-    lines: list[PlainLine] = field(default_factory=list)
-
-
 def went_on(log: PlainLog) -> bool:
     """Return true where a program printed on after the last complaint."""
     if grammar.DEAD.search(log.text):
@@ -200,43 +193,43 @@ _WARNING = re.compile(
 
 def _statements(lines: tuple[PlainLine, ...]) -> Iterator[tuple[PlainLine, str, bool]]:
     """Yield lines with what they say, and whether a launcher's box says it, at once then."""
-    box: _Box | None = None
+    box: list[PlainLine] | None = None
     for line in lines:
         if _RULE.match(line.text):
-            if box is not None and box.lines:
+            if box:
                 yield from _boxed(box)
-                box = None
-            else:
-                box = _Box()
+            box = None if box else []
         elif box is None:
-            if line.text.strip():
-                yield line, line.text, False
-        elif len(box.lines) > _LONGEST_BOX:
-            yield from ((inner, inner.text, False) for inner in box.lines if inner.text.strip())
+            yield from _each([line])
+        elif len(box) > _LONGEST_BOX:
+            yield from _each(box)
             box = None
             yield line, line.text, False
         else:
-            box.lines.append(line)
-    if box is not None:
-        yield from ((inner, inner.text, False) for inner in box.lines if inner.text.strip())
+            box.append(line)
+    yield from _each(box or [])
+
+
+def _each(lines: Iterable[PlainLine]) -> Iterator[tuple[PlainLine, str, bool]]:
+    return ((line, line.text, False) for line in lines if line.text.strip())
 
 
 _LONGEST_BOX = 40
 
 
-def _boxed(box: _Box) -> Iterator[tuple[PlainLine, str, bool]]:
+def _boxed(box: Sequence[PlainLine]) -> Iterator[tuple[PlainLine, str, bool]]:
     """Yield the first paragraph of a box as one text, and its other lines."""
-    head: list[PlainLine] = []
-    rest = list(box.lines)
-    while rest and not rest[0].text.strip():
-        rest.pop(0)
-    while rest and rest[0].text.strip():
-        head.append(rest.pop(0))
-    if head and all(re.match(r"\s*\S{1,20}\s*[|=:]\s", line.text) for line in head):
-        yield from ((line, line.text, False) for line in head)
-    elif head:
+    rest = itertools.dropwhile(lambda line: not line.text.strip(), box)
+    head = []
+    for line in rest:
+        if not line.text.strip():
+            break
+        head.append(line)
+    if all(re.match(r"\s*\S{1,20}\s*[|=:]\s", line.text) for line in head):
+        yield from _each(head)
+    else:
         yield head[0], " ".join(line.text.strip() for line in head), True
-    yield from ((line, line.text, False) for line in rest if line.text.strip())
+    yield from _each(rest)
 
 
 def component_of(text: str) -> str:
