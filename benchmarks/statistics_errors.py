@@ -33,7 +33,7 @@ from stackproof.core.value import Value, replace
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 from noises import KINDS
-from stackproof.compare import look_levels, looks, resampling
+from stackproof.compare import looks, resampling, sequential
 from stackproof.compare.model import NULL_FAMILY_ERROR
 from stackproof.compare.resampling import Floats
 from statistics_power import LIMIT, SIZES, SLOWER, Simulated, adjusted, floors, simulated
@@ -64,9 +64,11 @@ class Found(Value, kw_only=False):
 
 def judged(one: Simulated, plan: tuple[int, ...]) -> Found:
     """Return what all looks of a plan say of experiments, an error at any of them counting."""
-    tail = look_levels.level(plan, TAIL) if len(plan) > 1 else TAIL
-    null_error = look_levels.level(plan, NULL_FAMILY_ERROR) if len(plan) > 1 else NULL_FAMILY_ERROR
-    family = look_levels.level(plan, FAMILY) if len(plan) > 1 else FAMILY
+    tail = sequential.level_of_looks(plan, TAIL) if len(plan) > 1 else TAIL
+    null_error = (
+        sequential.level_of_looks(plan, NULL_FAMILY_ERROR) if len(plan) > 1 else NULL_FAMILY_ERROR
+    )
+    family = sequential.level_of_looks(plan, FAMILY) if len(plan) > 1 else FAMILY
     count = one.experiments
     null_fail, wrong_fail = np.zeros(count, bool), np.zeros(count, bool)
     slower = margin = np.zeros((count, len(range(*_SOME.indices(SIZES)))), bool)

@@ -6,28 +6,16 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
+from experiments import all_cells, changed, experiment, keep, times, until, with_spec
 from noises import KINDS, launch_noise
-from stackproof.compare import integrity, look_levels, looks, resampling, sequential
+from stackproof.compare import integrity, looks, resampling, sequential
 from stackproof.compare.compare import compare
 from stackproof.compare.model import Verdict, Why
-from stackproof.core.value import replace
-from synthetic import INTER, Noise, Plan, simulate
-
-QUIET = Noise(launch=0.004, size=0.004, block=0.05)
+from synthetic import INTER, Noise
 
 
-def experiment(plan=(8, 11, 15), blocks=15, **changes):
-    given = {"challengers": ("mpich",), "placements": (INTER,), "noise": QUIET, "blocks": blocks}
-    results = simulate(Plan(**{**given, **changes}))
-    return replace(results, spec=replace(results.spec, looks=plan))
-
-
-def until(results, block):
-    return replace(results, measurements=tuple(m for m in results.measurements if m.block <= block))
-
-
-def cells(comparison, arm="mpich"):
-    return [cell for panel in comparison.panels for cell in panel.judgement(arm).cells]
+def looked(plan=(8, 11, 15), blocks=15, **changes):
+    return with_spec(experiment(placements=(INTER,), blocks=blocks, **changes), looks=plan)
 
 
 @pytest.mark.parametrize("most", [1, 8, 9, 20, 40, 60, 200])
@@ -41,7 +29,7 @@ def test_looks_begin_when_something_can_be_decided_and_end_with_the_last_launch(
 @pytest.mark.parametrize("plan", [(10,), (8, 11, 15, 20), looks.planned(40)])
 @pytest.mark.parametrize("error", [0.025, 0.05, 0.01])
 def test_all_looks_together_err_as_often_as_one_would(plan, error):
-    level = look_levels.level(plan, error)
+    level = sequential.level_of_looks(plan, error)
     assert level <= error * 1.001
     sums = np.random.default_rng(1).normal(size=(100_000, plan[-1])).cumsum(axis=1)
     boundary = NormalDist().inv_cdf(1 - level)
@@ -52,44 +40,36 @@ def test_all_looks_together_err_as_often_as_one_would(plan, error):
 def test_the_levels_are_those_of_pocock():
     """Table 1 of Pocock's article: 2.178, 2.289, 2.361 and 2.413 for 2 to 5 equal steps, 5 %."""
     for steps, boundary in {2: 2.178, 3: 2.289, 4: 2.361, 5: 2.413}.items():
-        level = look_levels.level(tuple(range(1, steps + 1)), 0.025)
+        level = sequential.level_of_looks(tuple(range(1, steps + 1)), 0.025)
         assert -NormalDist().inv_cdf(level) == pytest.approx(boundary, abs=0.01)
 
 
 @pytest.mark.battery
 def test_what_a_look_decided_stays_decided():
     """Launches made after a look, for other points, spoil nothing that it decided."""
-    results = experiment()
+    results = looked()
     early = compare(until(results, 8))
-    assert {cell.verdict for cell in cells(early)} == {Verdict.PASS}
+    assert {cell.verdict for cell in all_cells(early)} == {Verdict.PASS}
 
-    def spoiled(one):
-        if one.arm != "mpich" or one.block <= 8:
-            return one
-        series = tuple(
-            replace(s, values=tuple(v * 3 for v in s.values)) if s.unit == "us" else s
-            for s in one.output.series
-        )
-        return replace(one, output=replace(one.output, series=series))
-
-    later = replace(results, measurements=tuple(map(spoiled, results.measurements)))
-    assert cells(compare(later)) == cells(early)
-    naive = replace(later, spec=replace(later.spec, looks=()))
-    assert cells(compare(naive)) != cells(early)
+    spoiled = times(3, lambda s: s.unit == "us")
+    later = changed(results, spoiled, lambda one: one.arm == "mpich" and one.block > 8)
+    assert all_cells(compare(later)) == all_cells(early)
+    naive = with_spec(later, looks=())
+    assert all_cells(compare(naive)) != all_cells(early)
 
 
 def test_before_the_first_look_and_between_looks_nothing_more_is_decided():
-    results = experiment(noise=Noise(launch=0.06, size=0.03))
-    assert {cell.why for cell in cells(compare(until(results, 6)))} == {Why.TOO_FEW}
-    assert cells(compare(until(results, 10))) == cells(compare(until(results, 8)))
-    assert cells(compare(until(results, 11))) != cells(compare(until(results, 8)))
+    results = looked(noise=Noise(launch=0.06, size=0.03))
+    assert {cell.why for cell in all_cells(compare(until(results, 6)))} == {Why.TOO_FEW}
+    assert all_cells(compare(until(results, 10))) == all_cells(compare(until(results, 8)))
+    assert all_cells(compare(until(results, 11))) != all_cells(compare(until(results, 8)))
 
 
 @pytest.mark.battery
 def test_looks_are_stricter_than_one_test_of_the_same_launches():
-    results = experiment(noise=Noise(launch=0.05, size=0.02))
-    once = replace(results, spec=replace(results.spec, looks=()))
-    pairs = list(zip(cells(compare(results)), cells(compare(once)), strict=True))
+    results = looked(noise=Noise(launch=0.05, size=0.02))
+    once = with_spec(results, looks=())
+    pairs = list(zip(all_cells(compare(results)), all_cells(compare(once)), strict=True))
     undecided = [(looked, one) for looked, one in pairs if looked.blocks == 15]
     assert undecided
     assert all(looked.low <= one.low and looked.high >= one.high for looked, one in undecided)
@@ -99,13 +79,10 @@ def test_looks_are_stricter_than_one_test_of_the_same_launches():
 
 def test_a_lost_launch_at_the_first_look_decides_nothing_that_it_may_not():
     """Of 7 pairs no pattern of signs is as rare as the level of six looks."""
-    results = experiment(plan=looks.planned(40), blocks=8)
-    lost = replace(
-        results,
-        measurements=tuple(m for m in results.measurements if (m.arm, m.block) != ("mpich", 3)),
-    )
-    assert {cell.why for cell in cells(compare(lost))} == {Why.TOO_FEW}
-    assert {cell.verdict for cell in cells(compare(results))} == {Verdict.PASS}
+    results = looked(plan=looks.planned(40), blocks=8)
+    lost = keep(results, lambda m: (m.arm, m.block) != ("mpich", 3))
+    assert {cell.why for cell in all_cells(compare(lost))} == {Why.TOO_FEW}
+    assert {cell.verdict for cell in all_cells(compare(results))} == {Verdict.PASS}
 
 
 @pytest.mark.battery
@@ -116,7 +93,7 @@ def test_error_rates_hold_over_all_looks(kind):
     random = np.random.default_rng(KINDS.index(kind))
     noise = launch_noise(kind, 0.10, (500, 2, 1, 20), random)
     ratios = (noise[:, 0] - noise[:, 1]).reshape(-1, 20)
-    tail = look_levels.level(plan, 0.025)
+    tail = sequential.level_of_looks(plan, 0.025)
     above = np.zeros(len(ratios), dtype=bool)
     below = above.copy()
     for look in plan:
@@ -129,7 +106,7 @@ def test_error_rates_hold_over_all_looks(kind):
 
 def test_cells_of_a_curve_are_taken_from_the_look_that_decided_them():
     slow = {"mpich": {("inter-node", "latency"): {8: 3.0}}}
-    results = experiment(plan=(8, 11, 15), noise=Noise(launch=0.08, size=0.04), slower=slow)
+    results = looked(plan=(8, 11, 15), noise=Noise(launch=0.08, size=0.04), slower=slow)
     comparison = compare(results)
     (panel,) = (p for p in comparison.panels if p.curve.benchmark == "latency")
     found = {cell.size: cell for cell in panel.judgement("mpich").cells}
@@ -139,19 +116,14 @@ def test_cells_of_a_curve_are_taken_from_the_look_that_decided_them():
 
 
 def test_an_arm_may_end_early_and_have_no_gaps():
-    results = experiment()
-
-    def without(wanted):
-        return replace(results, measurements=tuple(m for m in results.measurements if wanted(m)))
-
-    decided = without(lambda m: m.arm != "mpich" or m.block <= 8)
+    results = looked()
+    decided = keep(results, lambda m: m.arm != "mpich" or m.block <= 8)
     assert integrity.presence_words(decided) == []
-    gap = without(lambda m: m.arm != "mpich" or m.block not in {3, 4})
+    gap = keep(results, lambda m: m.arm != "mpich" or m.block not in {3, 4})
     (text,) = integrity.presence_words(gap)
     assert text.endswith("have gaps: there are 13 of mpich, and later ones")
     assert any(text == note.text for note in compare(gap).notes)
-    planned = replace(decided.spec, looks=(), launches=15)
-    (text,) = integrity.presence_words(replace(decided, spec=planned))
+    (text,) = integrity.presence_words(with_spec(decided, looks=(), launches=15))
     assert text.endswith("there are 8 of mpich")
 
 

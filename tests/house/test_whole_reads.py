@@ -59,7 +59,7 @@ ALLOWED = {
     "pack/effects/relocate.py": "in an unpacked tree, whose sum has a limit",
     "prove/effects/arms.py": OWN,
     "recipe/cli/recipe.py": SHIPPED,
-    "report/page.py": SHIPPED,
+    "report/render.py": SHIPPED,
     "share/effects/signing.py": OWN,
     "share/effects/uploading.py": OWN,
 }

@@ -30,7 +30,6 @@ from synthetic import INTER, SIZES, Plan, fault, simulate
 COVERS = (
     "report/charts.py",
     "report/markdown.py",
-    "report/page.py",
     "report/ranking.py",
     "report/terminal.py",
     "report/words.py",

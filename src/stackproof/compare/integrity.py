@@ -8,7 +8,7 @@ planned. Numbers that were changed are told by digests alone.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 
 from stackproof.compare import launch_checks, overrule
@@ -41,17 +41,23 @@ _MOST = 12
 def look(results: Results) -> Integrity:
     """Return whether results can be trusted, with everything that speaks against it."""
     by_digests = results.digests or Integrity()
-    many = (_unprobed, _unchecked, _swapped, _doubled)
-    doubts = (
-        *by_digests.doubts,
-        *_struck(results),
-        *(doubt for looked_for in many for doubt in _shortened(looked_for(results))),
-        *(doubt for group in _blocks(results.measurements) for doubt in _of_block(group)),
-        *_kernels(results),
-        *_environments(results),
-        *_libraries(results),
+    said = (
+        *_of(DoubtKind.SPECIFICATION, _struck(results)),
+        *_of(DoubtKind.MISSING, _shortened(_unprobed(results))),
+        *_of(DoubtKind.MISSING, _shortened(_unchecked(results))),
+        *_of(DoubtKind.SWAPPED, _shortened(_swapped(results))),
+        *_of(DoubtKind.DOUBLED, _shortened(_doubled(results))),
+        *(one for group in _blocks(results.measurements) for one in _of_block(group)),
+        *_machines(results),
+        *_of(DoubtKind.ENVIRONMENT, _environments(results)),
+        *_of(DoubtKind.LIBRARY, _libraries(results)),
     )
+    doubts = (*by_digests.doubts, *(Doubt(kind=kind, text=text) for kind, text in said))
     return replace(by_digests, doubts=tuple(dict.fromkeys(doubts)))
+
+
+def _of(kind: DoubtKind, texts: Iterable[str]) -> Iterator[tuple[DoubtKind, str]]:
+    return ((kind, text) for text in texts)
 
 
 def withheld(comparison: Comparison, integrity: Integrity) -> Comparison:
@@ -112,28 +118,26 @@ def _name(one: Measurement) -> str:
     return f"launch {one.order} ({one.arm}, block {one.block}, {one.case.placement.name})"
 
 
-def _shortened(doubts: Iterator[Doubt]) -> Iterator[Doubt]:
-    """Yield the first doubts of a kind, and how many more there are."""
-    found = list(doubts)
-    yield from found[:_MOST]
-    if len(found) > _MOST:
-        yield Doubt(kind=found[0].kind, text=f"and so are {len(found) - _MOST} more launches")
+def _shortened(texts: Iterable[str]) -> list[str]:
+    """Return the first doubts of a kind, and how many more there are."""
+    found = list(texts)
+    more = len(found) - _MOST
+    return [*found[:_MOST], *([f"and so are {more} more launches"] if more > 0 else [])]
 
 
-def _struck(results: Results) -> Iterator[Doubt]:
+def _struck(results: Results) -> Iterator[str]:
     """Yield the arms that were measured and are no longer in the specification."""
     spec = results.spec
     known = {spec.baseline, spec.null, *spec.challengers}
     counts = Counter(one.arm for one in results.measurements if one.arm not in known)
     for arm, count in counts.items():
-        yield Doubt(
-            kind=DoubtKind.SPECIFICATION,
-            text=f"{count} launches are of the arm `{arm}`, which the specification has not: it "
-            "was struck out",
+        yield (
+            f"{count} launches are of the arm `{arm}`, which the specification has not: it was "
+            "struck out"
         )
 
 
-def _unprobed(results: Results) -> Iterator[Doubt]:
+def _unprobed(results: Results) -> Iterator[str]:
     """Yield the probes that launches carry the answer of, and that are not there.
 
     The null arm is the baseline once more, and may have its probe.
@@ -148,22 +152,17 @@ def _unprobed(results: Results) -> Iterator[Doubt]:
     }
     for arm, place in told:
         if (arm, place) not in there:
-            yield Doubt(
-                kind=DoubtKind.MISSING,
-                text=f"the probe of {arm} at {place}, which its launches tell of, is missing "
-                "(probes/)",
-            )
+            yield f"the probe of {arm} at {place}, which its launches tell of, is missing (probes/)"
 
 
-def _unchecked(results: Results) -> Iterator[Doubt]:
+def _unchecked(results: Results) -> Iterator[str]:
     """Yield timed launches without a check: `bench` makes none without; warm-ups may have none."""
     for launch in _ours(results):
         if launch.block and not launch.checks:
-            text = f"the checks of {_name(launch)} are missing"
-            yield Doubt(kind=DoubtKind.MISSING, text=text)
+            yield f"the checks of {_name(launch)} are missing"
 
 
-def _swapped(results: Results) -> Iterator[Doubt]:
+def _swapped(results: Results) -> Iterator[str]:
     """Yield launches that were made with another image, or file, than their arm says."""
     images = {name: arm.image_sha256 for name, arm in results.spec.arms.items()}
     files = results.files or ("",) * len(results.measurements)
@@ -172,14 +171,9 @@ def _swapped(results: Results) -> Iterator[Doubt]:
         if planned and one.image_sha256 and planned != one.image_sha256:
             owners = [name for name, image in images.items() if image == one.image_sha256]
             whose = f"that of {' or '.join(owners)}" if owners else "one that no arm has"
-            yield Doubt(
-                kind=DoubtKind.SWAPPED,
-                text=f"{_name(one)} was not made with the image of its arm, but with {whose}",
-            )
+            yield f"{_name(one)} was not made with the image of its arm, but with {whose}"
         elif one.image_sha256 and file and not _fits_name(one, file):
-            yield Doubt(
-                kind=DoubtKind.SWAPPED, text=f"{_name(one)} lies in `{file}`, another launch's file"
-            )
+            yield f"{_name(one)} lies in `{file}`, another launch's file"
 
 
 def _fits_name(one: Measurement, file: str) -> bool:
@@ -190,7 +184,7 @@ def _fits_name(one: Measurement, file: str) -> bool:
     return int(beginning) == one.order and rest.startswith(f"{one.arm}-{one.case.placement.name}-")
 
 
-def _doubled(results: Results) -> Iterator[Doubt]:
+def _doubled(results: Results) -> Iterator[str]:
     """Yield launches whose every measured value is that of another launch."""
     first: dict[tuple[object, ...], Measurement] = {}
     for one in results.measurements:
@@ -199,10 +193,7 @@ def _doubled(results: Results) -> Iterator[Doubt]:
             continue
         before = first.setdefault(values, one)
         if before is not one and not is_imported(one):
-            yield Doubt(
-                kind=DoubtKind.DOUBLED,
-                text=f"{_name(one)} has every value of {_name(before)}: it is a copy",
-            )
+            yield f"{_name(one)} has every value of {_name(before)}: it is a copy"
 
 
 def _blocks(measurements: Sequence[Measurement]) -> Iterator[Sequence[Measurement]]:
@@ -217,7 +208,7 @@ def _blocks(measurements: Sequence[Measurement]) -> Iterator[Sequence[Measuremen
     yield from groups.values()
 
 
-def _of_block(group: Sequence[Measurement]) -> Iterator[Doubt]:
+def _of_block(group: Sequence[Measurement]) -> Iterator[tuple[DoubtKind, str]]:
     """Yield where the launches of a block were made on other nodes, or at another time."""
     hosts: dict[tuple[str, ...], Measurement] = {}
     last: tuple[datetime, Measurement] | None = None
@@ -226,31 +217,22 @@ def _of_block(group: Sequence[Measurement]) -> Iterator[Doubt]:
         if where:
             other = next((seen for seen in hosts if seen != where), None)
             if other is not None:
-                yield Doubt(
-                    kind=DoubtKind.HOST,
-                    text=f"{_name(one)} ran on {', '.join(where)}, and "
-                    f"{_name(hosts[other])} on {', '.join(other)}",
-                )
+                here, there = ", ".join(where), ", ".join(other)
+                text = f"{_name(one)} ran on {here}, and {_name(hosts[other])} on {there}"
+                yield DoubtKind.HOST, text
             hosts.setdefault(where, one)
-        yield from _machine(one, group[0])
+        for fact, kind in _MACHINE.items():
+            own, first = one.host_facts.get(fact), group[0].host_facts.get(fact)
+            if own and first and own != first:
+                made = f"{_name(one)} was made with the {fact} `{own}`"
+                yield kind, f"{made}, {_name(group[0])} with `{first}`"
         at = _time(one.started)
         if at is None:
             continue
         if last is not None and (at < last[0] or at - last[0] > _LONGEST_BLOCK):
-            yield Doubt(
-                kind=DoubtKind.TIME,
-                text=f"{_name(one)} began at {one.started}, and {_name(last[1])}, before it in "
-                f"the same block, at {last[1].started}",
-            )
+            before = f"{_name(last[1])}, before it in the same block, at {last[1].started}"
+            yield DoubtKind.TIME, f"{_name(one)} began at {one.started}, and {before}"
         last = (at, one)
-
-
-def _machine(one: Measurement, first: Measurement) -> Iterator[Doubt]:
-    for fact, kind in _MACHINE.items():
-        here, there = one.host_facts.get(fact), first.host_facts.get(fact)
-        if here and there and here != there:
-            text = f"{_name(one)} was made with the {fact} `{here}`, {_name(first)} with `{there}`"
-            yield Doubt(kind=kind, text=text)
 
 
 def _time(text: str) -> datetime | None:
@@ -261,17 +243,14 @@ def _time(text: str) -> datetime | None:
     return None if at.tzinfo is None else at
 
 
-def _kernels(results: Results) -> Iterator[Doubt]:
+def _machines(results: Results) -> Iterator[tuple[DoubtKind, str]]:
     """Yield launches that were made below another kernel, or on another machine, than was said."""
     for fact, kind in _MACHINE.items():
         said = {one.host_facts[fact]: one for one in _ours(results) if one.host_facts.get(fact)}
         wanted = results.spec.host.get(fact)
         if said and isinstance(wanted, str) and wanted and wanted not in said:
             (text, one), *_ = said.items()
-            yield Doubt(
-                kind=kind,
-                text=f"the specification has the {fact} `{wanted}`, and {_name(one)} `{text}`",
-            )
+            yield kind, f"the specification has the {fact} `{wanted}`, and {_name(one)} `{text}`"
 
 
 def machine_words(results: Results) -> list[str]:
@@ -293,7 +272,7 @@ def _many(ones: Sequence[Measurement]) -> str:
     return f"{_name(ones[0])} and {len(ones) - 1} more were made"
 
 
-def _libraries(results: Results) -> Iterator[Doubt]:
+def _libraries(results: Results) -> Iterator[str]:
     """Yield launches of an arm that another MPI answered in than in its others, or than planned.
 
     The null arm is the baseline once more, so one library answers in both.
@@ -318,11 +297,8 @@ def _libraries(results: Results) -> Iterator[Doubt]:
             if known:
                 is_other |= not launch_checks.is_release(text, family, version)
             if is_other:
-                yield Doubt(
-                    kind=DoubtKind.LIBRARY,
-                    text=f"{_many(launches)} with `{text.splitlines()[0]}`, and the MPI of {arm} "
-                    f"is {planned}",
-                )
+                here = text.splitlines()[0]
+                yield f"{_many(launches)} with `{here}`, and the MPI of {arm} is {planned}"
 
 
 def _variables(one: Measurement) -> dict[str, str]:
@@ -330,7 +306,7 @@ def _variables(one: Measurement) -> dict[str, str]:
     return {**one.env, **one.case.env}
 
 
-def _environments(results: Results) -> Iterator[Doubt]:
+def _environments(results: Results) -> Iterator[str]:
     """Yield launches of an arm whose variables are not those of its other launches."""
     groups: dict[tuple[str, str, str, str], list[Measurement]] = defaultdict(list)
     for one in results.measurements:
@@ -345,18 +321,15 @@ def _environments(results: Results) -> Iterator[Doubt]:
         (usual, _), *others = sorted(seen.items(), key=lambda item: -len(item[1]))
         for variables, ones in others:
             names = sorted({name for name, _ in {*usual} ^ {*variables}})
-            yield Doubt(
-                kind=DoubtKind.ENVIRONMENT,
-                text=f"{_many(ones)} with another environment than the other launches of "
-                f"{ones[0].arm}: {', '.join(names)}",
+            yield (
+                f"{_many(ones)} with another environment than the other launches of "
+                f"{ones[0].arm}: {', '.join(names)}"
             )
     for arm, planned in results.spec.arms.items():
         ones = [one for one in results.measurements if one.arm == arm and _variables(one)]
         for name, value in planned.env.items():
             other = [one for one in ones if _variables(one).get(name) != value]
             if other:
-                yield Doubt(
-                    kind=DoubtKind.ENVIRONMENT,
-                    text=f"{_many(other)} without {name}={value}, which the specification sets "
-                    f"for {arm}",
+                yield (
+                    f"{_many(other)} without {name}={value}, which the specification sets for {arm}"
                 )

@@ -105,18 +105,18 @@ def judge(
     """
     text = (completed.stdout + b"\n" + completed.stderr).decode(errors="replace")
     return (
-        _nodes(output, case, text),
-        _ended(output, case, completed, text),
-        _output(output, completed),
-        _world(output, case, text),
-        _placement(output, case, text),
-        *((_memory(output, case),) if case.memory else ()),
-        _validation(output, case),
-        _mpi(output, mpi_family, mpi_version),
+        _named("nodes", _nodes(output, case, text)),
+        _named("end", _ended(output, case, completed, text)),
+        _named("output", _output(output, completed)),
+        _named("world", _world(output, case, text)),
+        _named("placement", _placement(output, case, text)),
+        *((_named("memory", _memory(output, case)),) if case.memory else ()),
+        _named("validation", _validation(output, case)),
+        _named("mpi", _mpi(output, mpi_family, mpi_version)),
         *_loaded(output, loader or {}, text),
         transports.get(case.transport).check(output, case),
         *((clock_check(output),) if any(one.clock for one in output.ranks) else ()),
-        _results(output, case),
+        _named("results", _results(output, case)),
     )
 
 
@@ -139,48 +139,54 @@ def _rank(check: Check) -> int:
     return ORDER.index(check.reason) if check.reason in ORDER else len(ORDER)
 
 
-def _ok(name: str, evidence: str) -> Check:
-    return Check(name=name, state=State.OK, evidence=evidence)
+_Answer = tuple[State, str, str]
+"""State, reason where it is BAD, and evidence."""
 
 
-def _bad(name: str, reason: Reason, evidence: str) -> Check:
-    return Check(name=name, state=State.BAD, reason=reason.value, evidence=evidence)
+def _ok(evidence: str) -> _Answer:
+    return State.OK, "", evidence
 
 
-def _unknown(name: str, evidence: str) -> Check:
-    return Check(name=name, state=State.UNKNOWN, evidence=evidence)
+def _bad(reason: Reason, evidence: str) -> _Answer:
+    return State.BAD, reason.value, evidence
+
+
+def _unknown(evidence: str) -> _Answer:
+    return State.UNKNOWN, "", evidence
+
+
+def _named(name: str, answer: _Answer) -> Check:
+    state, reason, evidence = answer
+    return Check(name=name, state=state, reason=reason, evidence=evidence)
 
 
 def _spoke(output: Output) -> bool:
     return bool(output.worlds or output.world_size or output.ranks or output.series)
 
 
-def _nodes(output: Output, case: Case, text: str) -> Check:
+def _nodes(output: Output, case: Case, text: str) -> _Answer:
     said = messages.unreachable(text)
     if said:
-        return _bad("nodes", Reason.NODE_UNREACHABLE, f"a node could not be reached: {said}")
+        return _bad(Reason.NODE_UNREACHABLE, f"a node could not be reached: {said}")
     heard = {rank.host for rank in output.ranks}
     if len(heard) >= len(case.placement.nodes):
-        return _ok("nodes", f"heard from {', '.join(sorted(heard))}")
-    return _unknown("nodes", "no launcher complained, but not every node was heard from")
+        return _ok(f"heard from {', '.join(sorted(heard))}")
+    return _unknown("no launcher complained, but not every node was heard from")
 
 
-def _ended(output: Output, case: Case, completed: Completed, text: str) -> Check:
-    name = "end"
+def _ended(output: Output, case: Case, completed: Completed, text: str) -> _Answer:
     if completed.timed_out:
         since = "after its ranks had started" if _spoke(output) else "and no rank had spoken"
-        return _bad(
-            name, Reason.JOB_TIMEOUT, f"the job did not end within {case.timeout_s:g} s, {since}"
-        )
+        return _bad(Reason.JOB_TIMEOUT, f"the job did not end within {case.timeout_s:g} s, {since}")
     if completed.returncode == 0:
-        return _ok(name, "the launcher exited with 0")
+        return _ok("the launcher exited with 0")
     how = (
         f"the launcher was killed by signal {-completed.returncode}"
         if completed.returncode < 0
         else f"the launcher exited with {completed.returncode}"
     )
     reason, what = _why(output, completed.returncode, text)
-    return _bad(name, reason, f"{what}; {how}")
+    return _bad(reason, f"{what}; {how}")
 
 
 def _why(output: Output, code: int, text: str) -> tuple[Reason, str]:
@@ -214,78 +220,68 @@ def _stranger(text: str) -> str:
     return found[0] if found else ""
 
 
-def _output(output: Output, completed: Completed) -> Check:
-    name = "output"
+def _output(output: Output, completed: Completed) -> _Answer:
     noise = f"; {len(output.garbage)} foreign lines" if output.garbage else ""
     unread = [text for reason, text in output.refused.items() if reason not in _REFUSED]
     if unread:
-        return _bad(name, Reason.GARBAGE_OUTPUT, f"{'; '.join(unread)}{noise}")
+        return _bad(Reason.GARBAGE_OUTPUT, f"{'; '.join(unread)}{noise}")
     if not _spoke(output) and not output.complete:
         if completed.stdout.strip():
             quoted = "`, `".join(output.garbage[:_QUOTE_LINES]) or repr(completed.stdout[:80])
-            return _bad(
-                name, Reason.GARBAGE_OUTPUT, f"nothing printed is the program's: `{quoted}`"
-            )
-        return _bad(name, Reason.TRUNCATED_OUTPUT, "the program printed nothing")
+            return _bad(Reason.GARBAGE_OUTPUT, f"nothing printed is the program's: `{quoted}`")
+        return _bad(Reason.TRUNCATED_OUTPUT, "the program printed nothing")
     if not output.complete:
         return _bad(
-            name,
             Reason.TRUNCATED_OUTPUT,
             f"the output stops after {len(output.series)} series, before its end{noise}",
         )
-    return _ok(name, f"{len(output.series)} series, complete{noise}")
+    return _ok(f"{len(output.series)} series, complete{noise}")
 
 
-def _world(output: Output, case: Case, text: str) -> Check:
-    name, asked = "world", len(case.placement.ranks)
+def _world(output: Output, case: Case, text: str) -> _Answer:
+    asked = len(case.placement.ranks)
     alone = _ALONE.search(text)
     if output.worlds > 1:
         ranks = f" of {output.world_size}" if output.world_size else ""
         return _bad(
-            name,
             Reason.SINGLETONS,
             f"{output.worlds} programs ran as rank 0{ranks}, asked for one of {asked}",
         )
     if not output.world_size and alone:
         return _bad(
-            name,
             Reason.SINGLETONS,
             f"the program says that it is alone, asked for {asked} ranks: `{alone[0]}`",
         )
     if not output.world_size:
-        return _unknown(name, "the program did not tell how many ranks it has")
+        return _unknown("the program did not tell how many ranks it has")
     if output.world_size != asked:
-        return _bad(
-            name, Reason.SINGLETONS, f"the program has {output.world_size} ranks, not {asked}"
-        )
-    return _ok(name, f"one program of {asked} ranks")
+        return _bad(Reason.SINGLETONS, f"the program has {output.world_size} ranks, not {asked}")
+    return _ok(f"one program of {asked} ranks")
 
 
-def _placement(output: Output, case: Case, text: str) -> Check:
-    name = "placement"
+def _placement(output: Output, case: Case, text: str) -> _Answer:
     refused = messages.no_cpu(text)
     if refused:
-        return _bad(name, Reason.WRONG_PLACEMENT, f"a rank could not be pinned: {refused}")
+        return _bad(Reason.WRONG_PLACEMENT, f"a rank could not be pinned: {refused}")
     if not output.ranks:
-        return _unknown(name, "no rank told where it ran")
+        return _unknown("no rank told where it ran")
     asked = case.placement.ranks
     wrong = [fault for facts in output.ranks for fault in rank_places.faults(facts, case)]
     pinned = {number for number, rank in enumerate(asked) if rank.cpu is not None}
     told = sum(bool(facts.cpus) or facts.rank not in pinned for facts in output.ranks)
     if wrong:
-        return _bad(name, Reason.WRONG_PLACEMENT, "; ".join(wrong))
+        return _bad(Reason.WRONG_PLACEMENT, "; ".join(wrong))
     if told < len(asked):
-        return _unknown(name, f"{told} of {len(asked)} ranks told where they ran")
-    return _ok(name, "; ".join(_where(facts.host, facts.cpus) for facts in output.ranks))
+        return _unknown(f"{told} of {len(asked)} ranks told where they ran")
+    return _ok("; ".join(_where(facts.host, facts.cpus) for facts in output.ranks))
 
 
 def _where(host: str, cpus: tuple[int, ...]) -> str:
     return f"{host} CPU {','.join(map(str, cpus))}" if cpus else host
 
 
-def _memory(output: Output, case: Case) -> Check:
+def _memory(output: Output, case: Case) -> _Answer:
     """Return whether each rank's buffers lay where the case wants them."""
-    name = "memory"
     told = [(one.rank, one.memory) for one in output.ranks if one.memory is not None]
     wrong = [
         f"rank {rank} had {memory.kind} memory, not {wanted}"
@@ -293,48 +289,46 @@ def _memory(output: Output, case: Case) -> Check:
         if memory.kind != (wanted := case.memory[min(rank, len(case.memory) - 1)])
     ]
     if wrong:
-        return _bad(name, Reason.JOB_FAILED, "; ".join(wrong))
+        return _bad(Reason.JOB_FAILED, "; ".join(wrong))
     if len(told) < len(case.placement.ranks):
-        return _unknown(name, "not every rank told where its buffers lay")
-    return _ok(name, "; ".join(f"rank {rank}: {memory.text}" for rank, memory in told))
+        return _unknown("not every rank told where its buffers lay")
+    return _ok("; ".join(f"rank {rank}: {memory.text}" for rank, memory in told))
 
 
-def _validation(output: Output, case: Case) -> Check:
-    name = "validation"
+def _validation(output: Output, case: Case) -> _Answer:
     if _PHYSICS in output.refused:
-        return _bad(name, Reason.VALIDATION_FAILED, output.refused[_PHYSICS])
+        return _bad(Reason.VALIDATION_FAILED, output.refused[_PHYSICS])
     if output.validation_errors:
         shown = "; ".join(wrong.text for wrong in output.wrong[:_QUOTE_LINES])
         more = len(output.wrong) - _QUOTE_LINES
         rest = f"; and {more} more" if more > 0 else ""
         count = f"{output.validation_errors} received bytes were wrong"
         evidence = f"{count}: {shown}{rest}" if shown else count
-        return _bad(name, Reason.VALIDATION_FAILED, evidence)
+        return _bad(Reason.VALIDATION_FAILED, evidence)
     # OSU's programs look by an option of their own; ours does where the case asks for it.
     by_itself = any(s.validated is not None and s.printed for s in output.series)
     if not (case.validate or case.spot_check or by_itself):
-        return _unknown(name, f"no byte that {case.program} received was looked at")
+        return _unknown(f"no byte that {case.program} received was looked at")
     unchecked = [s for s in output.series if s.validated is None]
     if unchecked or not output.series:
-        return _unknown(name, f"{len(unchecked)} series were not validated")
+        return _unknown(f"{len(unchecked)} series were not validated")
     total = sum(series.validated or 0 for series in output.series)
     took = sum(series.check_s or 0.0 for series in output.series)
     what = f"{total} received bytes" + ("" if case.validate else ", a sample,")
-    return _ok(name, f"{what} were right; to look at them took {took:.2g} s beside what is timed")
+    return _ok(f"{what} were right; to look at them took {took:.2g} s beside what is timed")
 
 
-def _mpi(output: Output, family: str, version: str) -> Check:
-    name = "mpi"
+def _mpi(output: Output, family: str, version: str) -> _Answer:
     text = output.mpi_library.strip()
     if not text:
-        return _unknown(name, "the program did not tell its MPI library")
+        return _unknown("the program did not tell its MPI library")
     if not family:
-        return _unknown(name, "nothing says which release of an MPI is meant")
+        return _unknown("nothing says which release of an MPI is meant")
     first = text.splitlines()[0]
     wanted = f"{families.get(family).title} {version}"
     if not is_release(text, family, version):
-        return _bad(name, Reason.WRONG_MPI, f"`{first}` answered, not {wanted}")
-    return _ok(name, f"{wanted} answered: `{first}`")
+        return _bad(Reason.WRONG_MPI, f"`{first}` answered, not {wanted}")
+    return _ok(f"{wanted} answered: `{first}`")
 
 
 def is_release(text: str, family: str, version: str) -> bool:
@@ -354,23 +348,22 @@ def _loaded(output: Output, loader: Mapping[str, str], text: str) -> Iterator[Ch
         rank, file = gone[0]
         where = f"rank {rank.rank} on {rank.host} runs without `{file}`, which LD_PRELOAD names: "
         how = "its loader could not open it" if file in (rank.preloads or {}) else "it was unset"
-        yield _bad(name, Reason.NOT_LOADED, f"{where}{how} there")
+        yield _named(name, _bad(Reason.NOT_LOADED, f"{where}{how} there"))
     elif refused and not ranks:
         text = f"the loader of a rank ignored `{refused[0]}`, which LD_PRELOAD names"
-        yield _bad(name, Reason.NOT_LOADED, text)
+        yield _named(name, _bad(Reason.NOT_LOADED, text))
     elif files and ranks:
-        yield _ok(name, f"every rank has {', '.join(files)}")
+        yield _named(name, _ok(f"every rank has {', '.join(files)}"))
     elif files:
-        yield _unknown(name, "no rank tells whether it has what LD_PRELOAD names")
+        yield _named(name, _unknown("no rank tells whether it has what LD_PRELOAD names"))
     path = loader.get("LD_LIBRARY_PATH", "")
     for rank in output.ranks if path else ():
         if rank.folders is not None and not any(rank.folders.values()):
-            yield _bad(
-                "library path",
-                Reason.NOT_LOADED,
+            text = (
                 f"rank {rank.rank} on {rank.host} has no library from LD_LIBRARY_PATH={path}: the "
-                "folders are not there, or the program's own run path comes first",
+                "folders are not there, or the program's own run path comes first"
             )
+            yield _named("library path", _bad(Reason.NOT_LOADED, text))
             return
 
 
@@ -399,17 +392,18 @@ def clock_check(output: Output) -> Check:
     ]
     if wrong:
         more = f"; and {len(wrong) - _QUOTE_LINES} more" if len(wrong) > _QUOTE_LINES else ""
-        return _bad(name, Reason.CLOCK_JUMPED, "; ".join(wrong[:_QUOTE_LINES]) + more)
+        text = "; ".join(wrong[:_QUOTE_LINES]) + more
+        return _named(name, _bad(Reason.CLOCK_JUMPED, text))
     bound = max((clock.moved_bound_us for _, clock in told), default=0.0)
-    return _ok(name, f"no clock jumped; a change of {_microseconds(bound)} would have shown")
+    text = f"no clock jumped; a change of {_microseconds(bound)} would have shown"
+    return _named(name, _ok(text))
 
 
 def _microseconds(value: float) -> str:
     return f"{abs(value):.3g} µs" if abs(value) < 1e3 else f"{abs(value) / 1e3:.3g} ms"
 
 
-def _results(output: Output, case: Case) -> Check:
-    name = "results"
+def _results(output: Output, case: Case) -> _Answer:
     found = {(series.benchmark, series.size) for series in output.series if series.values}
     missing = [
         f"{benchmark} {size}"
@@ -422,9 +416,9 @@ def _results(output: Output, case: Case) -> Check:
     lost = [key for key in missing if key not in left_out]
     if lost:
         few = ", ".join(lost[:_QUOTE_LINES]) + (", …" if len(lost) > _QUOTE_LINES else "")
-        return _bad(name, Reason.NO_RESULTS, f"{len(lost)} results are missing: {few}")
+        return _bad(Reason.NO_RESULTS, f"{len(lost)} results are missing: {few}")
     note = f"; left out as not measurable: {', '.join(left_out)}" if left_out else ""
-    return _ok(name, f"every series asked for is there{note}")
+    return _ok(f"every series asked for is there{note}")
 
 
 def _may_skip(key: str, output: Output, measured: set[str]) -> bool:

@@ -167,20 +167,7 @@ def _concerned(key: Key, arm: str, out: Sequence[Disturbed], spec: ResultsSpec) 
 def _without(table: Table, hurt: Sequence[Disturbed]) -> Table:
     """Return the observations of launches in which nothing else was at work."""
     out = {(one.placement, one.program, one.arm, one.block) for one in hurt}
-    return {
-        (placement, program, benchmark): {
-            arm: {
-                size: {
-                    block: value
-                    for block, value in by_block.items()
-                    if (placement, program, arm, block) not in out
-                }
-                for size, by_block in observations.items()
-            }
-            for arm, observations in by_arm.items()
-        }
-        for (placement, program, benchmark), by_arm in table.items()
-    }
+    return sequential.kept(table, lambda key, arm, block: (*key[:2], arm, block) not in out)
 
 
 def _judged(

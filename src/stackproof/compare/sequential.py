@@ -3,16 +3,26 @@
 Each look is taken again on the launches that were there at the time, at the level that `looks`
 gives it. What a look decided stays decided: launches that were made later, for the sake of others,
 do not change it.
+
+Whoever looks six times takes six chances to be wrong. So all looks that were planned test at one
+stricter level, chosen so that together they err as seldom as one test would (S. J. Pocock, Group
+Sequential Methods in the Design and Analysis of Clinical Trials, Biometrika 64, 1977). Intervals
+of that level hold the truth at all looks together as often as one would (C. Jennison and B. W.
+Turnbull, Interim Analyses: the Repeated Confidence Interval Approach, J. R. Stat. Soc. B 51, 1989),
+so it does not matter why somebody stopped.
 """
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from statistics import NormalDist
 
+import numpy as np
 from msgspec import field
 
-from stackproof.compare import look_levels, looks
+from stackproof.compare import looks
 from stackproof.compare.judge import MEDIAN, Observations, Open, Part, Rules
 from stackproof.compare.model import (
     NULL_FAMILY_ERROR,
@@ -22,6 +32,7 @@ from stackproof.compare.model import (
     Tail,
     Verdict,
 )
+from stackproof.compare.resampling import Floats
 from stackproof.core.value import Value, replace
 
 Key = tuple[str, str, str]
@@ -67,13 +78,13 @@ def parts_of(judgement: ArmJudgement) -> Iterator[tuple[Part, Cell | Tail]]:
 
 def rules_of_looks(rules: Rules, plan: tuple[int, ...]) -> Rules:
     """Return the rules of one look of several: at the level at which all make no more errors."""
-    tail = look_levels.level(plan, rules.tail)
+    tail = level_of_looks(plan, rules.tail)
     return replace(
         rules,
         confidence=1 - 2 * tail,
-        family_error=look_levels.level(plan, rules.family_error),
-        null_family_error=look_levels.level(plan, NULL_FAMILY_ERROR),
-        tail_error=look_levels.level(plan, TAIL_ERROR),
+        family_error=level_of_looks(plan, rules.family_error),
+        null_family_error=level_of_looks(plan, NULL_FAMILY_ERROR),
+        tail_error=level_of_looks(plan, TAIL_ERROR),
         # With fewer pairs than that no interval is as sure as it must be.
         minimum_launches=math.ceil(-math.log2(tail)),
     )
@@ -105,10 +116,17 @@ def _blocks(observations: Observations) -> set[int]:
 
 def until(table: Table, look: int) -> Table:
     """Return the observations of the blocks up to a look."""
+    return kept(table, lambda _, __, block: block <= look)
+
+
+def kept(table: Table, is_kept: Callable[[Key, str, int], bool]) -> Table:
+    """Return the observations of the launches that are kept: by curve, arm and block."""
     return {
         key: {
             arm: {
-                size: {block: value for block, value in by_block.items() if block <= look}
+                size: {
+                    block: value for block, value in by_block.items() if is_kept(key, arm, block)
+                }
                 for size, by_block in observations.items()
             }
             for arm, observations in by_arm.items()
@@ -133,3 +151,45 @@ def _kept(earlier: Cell | None, later: Cell) -> Cell:
     tails = {**{tail.statistic: tail for tail in later.tails}, **decided}
     cell = later if earlier.verdict is Verdict.INCONCLUSIVE else earlier
     return replace(cell, tails=tuple(tails.values()))
+
+
+# --- levels of looks ------------------------------------------------------------------------
+
+_GRID = 200
+_FARTHEST = 8.0  # standard deviations; what lies beyond is nothing
+_HALVINGS = 22
+_POINTS = np.linspace(-40.0, 40.0, 16001)
+_BEYOND = np.array([math.erfc(point / math.sqrt(2)) / 2 for point in _POINTS.tolist()])
+
+
+@functools.lru_cache(maxsize=64)
+def level_of_looks(looks: tuple[int, ...], error: float) -> float:
+    """Return the one-sided level of every look, so that all together make `error`."""
+    low, high = 0.0, _FARTHEST
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _crossing(looks, middle) > error else (low, middle)
+    return 1 - NormalDist().cdf(high)
+
+
+def _crossing(looks: Sequence[int], boundary: float) -> float:
+    """Return the chance that a statistic without a cause exceeds the boundary at some look.
+
+    Statistics of two looks have the launches of the first in common: they are sums of as many
+    normal variables, and their distribution is integrated from look to look (P. Armitage, C. K.
+    McPherson and B. C. Rowe, Repeated Significance Tests on Accumulating Data, J. R. Stat. Soc. A
+    132, 1969).
+    """
+    sums, weights, before, crossed = np.zeros(1), np.ones(1), 0, 0.0
+    for look in looks:
+        step, root = math.sqrt(look - before), math.sqrt(look)
+        crossed += float(weights @ _beyond((boundary * root - sums) / step))
+        edges = np.linspace(-_FARTHEST * root, boundary * root, _GRID + 1)
+        weights = -np.diff(_beyond((edges[:, None] - sums) / step), axis=0) @ weights
+        sums, before = (edges[:-1] + edges[1:]) / 2, look
+    return crossed
+
+
+def _beyond(values: Floats) -> Floats:
+    """Return the chance of a normal variable to exceed each value."""
+    return np.asarray(np.interp(values, _POINTS, _BEYOND), dtype=np.float64)

@@ -21,7 +21,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from stackproof.compare import exceedance, resampling
+from stackproof.compare import resampling
 from stackproof.compare.collect import SHARES, STATISTICS, LaunchSamples
 from stackproof.compare.judge import (
     ALL_OPEN,
@@ -216,7 +216,7 @@ def _sum_ratio(size: int, contest: Contest, samples: tuple[Samples, Samples]) ->
 
 
 def _samples(cells: Sequence[Cell], contest: Contest, samples: tuple[Samples, Samples]) -> Floats:
-    """Return all samples of complete pairs as `exceedance` takes them."""
+    """Return all samples of complete pairs as `resampling.slow_scores` takes them."""
     curve, base, other = contest
     blocks = _blocks(contest)
     pairs = [
@@ -290,7 +290,7 @@ def _surely_better(
     for mine, share in _percentiles(rows, samples):
         here = mine[asks[mine]]
         if here.size:
-            scores = exceedance.scores(samples[:, rows.at[here]], -rows.limits[here], share)
+            scores = resampling.slow_scores(samples[:, rows.at[here]], -rows.limits[here], share)
             found[here] = resampling.above_zero(-scores, level)
     return found
 
@@ -309,7 +309,7 @@ def _centers(rows: _Rows, samples: Floats) -> Floats:
     """Return the log ratios: of means the typical one, of percentiles that of all samples."""
     found = resampling.centers(rows.ratios)
     for here, share in _percentiles(rows, samples):
-        found[here] = exceedance.log_ratios(samples[:, rows.at[here]], share)
+        found[here] = resampling.percentile_ratios(samples[:, rows.at[here]], share)
     return found
 
 
@@ -329,7 +329,9 @@ def _p_values(
         for mine, share in _percentiles(rows, samples):
             here = mine[enough[mine]]
             owner.append(here)
-            scores.append(exceedance.scores(arms[:, rows.at[here]], -rows.farther[here], share))
+            scores.append(
+                resampling.slow_scores(arms[:, rows.at[here]], -rows.farther[here], share)
+            )
     p_values = resampling.stepdown(np.vstack(scores))
     found = np.full(len(rows.ratios), np.inf)
     np.minimum.at(found, np.concatenate(owner), p_values)

@@ -40,27 +40,18 @@ def load_results(folder: os.PathLike[str] | str, *, probes: bool = False) -> Res
     place = Path(folder)
     specification = place / SPECIFICATION
     documents.refuse_other_kind(os.fspath(place), "results")
-    if not place.exists():
-        raise fail(
+    for is_fault, reason, message, where in (
+        (not place.exists(), Reason.FILE_MISSING, f"there is no results folder `{place}`", place),
+        (not place.is_dir(), Reason.INVALID_VALUE, f"`{place}` is not a results folder", place),
+        (
+            not specification.exists(),
             Reason.FILE_MISSING,
-            f"there is no results folder `{os.fspath(place)}`",
-            hint=_FOLDER_HINT,
-            where=Location(file=os.fspath(place)),
-        )
-    if not place.is_dir():
-        raise fail(
-            Reason.INVALID_VALUE,
-            f"`{os.fspath(place)}` is not a results folder",
-            hint=_FOLDER_HINT,
-            where=Location(file=os.fspath(place)),
-        )
-    if not specification.exists():
-        raise fail(
-            Reason.FILE_MISSING,
-            f"`{os.fspath(place)}` holds no `{SPECIFICATION}`",
-            hint=_FOLDER_HINT,
-            where=Location(file=os.fspath(specification)),
-        )
+            f"`{place}` holds no `{SPECIFICATION}`",
+            specification,
+        ),
+    ):
+        if is_fault:
+            raise fail(reason, message, hint=_FOLDER_HINT, where=Location(file=str(where)))
     spec = noun.from_json(ResultsSpec, _read(specification), file=os.fspath(specification))
     records, digests, problems = _records(place / LAUNCHES)
     paths, unread = load_paths(place)
