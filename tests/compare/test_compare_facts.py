@@ -2,7 +2,7 @@
 
 import pytest
 
-from experiments import FAST, SLOW_SMALL, cells, experiment, with_spec
+from experiments import FAST, SLOW_SMALL, cells, changed, experiment, of_program, times, with_spec
 from stackproof.compare.compare import compare
 from stackproof.compare.model import Comparison, Why
 from stackproof.core import noun
@@ -20,14 +20,14 @@ def test_comparison_round_trips():
 def test_the_same_image_twice_is_called_out():
     results = experiment()
     arms = {**results.spec.arms, "mpich": results.spec.arms["impi"]}
-    texts = [n.text for n in compare(with_spec(results, arms=arms), FAST).notes]
-    assert any("same image" in text for text in texts)
     slower = {**arms, "mpich": replace(arms["impi"], rate="1gbit")}
-    texts = [n.text for n in compare(with_spec(results, arms=slower), FAST).notes]
-    assert not any("same image" in text for text in texts)
-    unknown = {name: ComparedArm() for name in arms}
-    texts = [n.text for n in compare(with_spec(results, arms=unknown), FAST).notes]
-    assert not any("same image" in text for text in texts)
+    for changes, is_same in (
+        (arms, True),
+        (slower, False),
+        (dict.fromkeys(arms, ComparedArm()), False),
+    ):
+        notes = compare(with_spec(results, arms=changes), FAST).notes
+        assert any("same image" in note.text for note in notes) is is_same
 
 
 def test_percent_of_limit_counts_both_directions():
@@ -111,16 +111,8 @@ def test_launches_needed_shrinks_with_the_distance():
 
 
 def test_outliers_are_reported_and_stay():
-    results = experiment()
-
-    def slow(m):
-        if m.arm != "mpich" or m.block != 6:
-            return m
-        series = tuple(replace(s, values=tuple(v * 3 for v in s.values)) for s in m.output.series)
-        return replace(m, output=replace(m.output, series=series))
-
-    spoiled = replace(results, measurements=tuple(map(slow, results.measurements)))
-    comparison = compare(spoiled, FAST)
+    hit = changed(experiment(), times(3), lambda m: (m.arm, m.block) == ("mpich", 6))
+    comparison = compare(hit, FAST)
     point = comparison.panels[0].points("mpich")[1024]
     assert 6 in point.outliers
     assert 6 in point.blocks
@@ -130,11 +122,7 @@ def test_outliers_are_reported_and_stay():
 
 def test_programs_with_the_same_benchmark_are_judged_apart():
     results = experiment(placements=(INTRA,))
-    other = tuple(
-        replace(m, case=replace(m.case, program="imb"), order=m.order + 500)
-        for m in results.measurements
-        if m.arm != "impi again"
-    )
+    other = tuple(of_program(m, "imb") for m in results.measurements if m.arm != "impi again")
     comparison = compare(
         Results(spec=results.spec, measurements=(*results.measurements, *other)), FAST
     )
@@ -147,11 +135,8 @@ def test_programs_with_the_same_benchmark_are_judged_apart():
 
 def test_launches_tell_how_to_repeat():
     comparison = compare(experiment(), FAST)
-    launch = next(
-        entry
-        for entry in comparison.launches
-        if (entry.arm, entry.placement) == ("mpich", "inter-node")
-    )
+    by_place = {(entry.arm, entry.placement): entry for entry in comparison.launches}
+    launch = by_place["mpich", "inter-node"]
     assert launch.count == 11
     assert launch.argv[0] == "mpiexec"
     assert launch.env["FI_PROVIDER"] == "tcp"
@@ -163,16 +148,11 @@ def test_launches_tell_how_to_repeat():
 def test_two_programs_that_measure_the_same_are_both_named():
     slow = {"mpich": {("inter-node", "latency"): dict.fromkeys(SIZES, 2.0)}}
     results = experiment(slower=slow)
-    other = [
-        replace(
-            one,
-            order=one.order + 10_000,
-            case=replace(one.case, program="IMB-MPI1"),
-            output=replace(one.output, program="IMB-MPI1"),
-        )
-        for one in experiment(seed=2, slower=slow).measurements
-    ]
-    both = replace(results, measurements=(*results.measurements, *other))
+    other = experiment(seed=2, slower=slow).measurements
+    both = replace(
+        results,
+        measurements=(*results.measurements, *(of_program(one, "IMB-MPI1") for one in other)),
+    )
     sentence = compare(both, FAST).verdict_of("mpich").sentence
     assert "latency inter-node with IMB-MPI1" in sentence
     assert "latency inter-node with stackproof-bench" in sentence

@@ -2,7 +2,7 @@
 
 import pytest
 
-from experiments import FAST, cells, experiment, keep, with_spec
+from experiments import FAST, cells, changed, experiment, keep, series, times, with_spec
 from stackproof.compare.compare import compare
 from stackproof.compare.model import Verdict, Why
 from stackproof.core.errors import Problem, Reason, StackproofError
@@ -33,14 +33,8 @@ def test_a_bad_baseline_launch_costs_every_challenger_the_block():
 @pytest.mark.battery
 def test_sizes_with_different_blocks_are_judged_each_by_its_own():
     results = experiment(blocks=12)
-
-    def shortened(m):
-        if m.arm != "mpich" or m.block != 5:
-            return m
-        series = tuple(s for s in m.output.series if s.size < 65536)
-        return replace(m, output=replace(m.output, series=series))
-
-    cut = replace(results, measurements=tuple(map(shortened, results.measurements)))
+    shortened = series(lambda s: s if s.size < 65536 else None)
+    cut = changed(results, shortened, lambda m: (m.arm, m.block) == ("mpich", 5))
     comparison = compare(cut, FAST)
     for cell in cells(comparison, "mpich"):
         assert cell.blocks == (12 if cell.size < 65536 else 11)
@@ -52,30 +46,12 @@ def test_sizes_with_different_blocks_are_judged_each_by_its_own():
     assert len(names) == 3  # the ranges that lost a block are summarised over the shared blocks
 
 
-def test_the_warm_up_does_not_count():
+def test_neither_the_warm_up_nor_the_order_of_files_counts():
     results = experiment()
-    spoiled = replace(
-        results,
-        measurements=tuple(
-            replace(
-                m,
-                output=replace(
-                    m.output,
-                    series=tuple(replace(s, values=(1e9,)) for s in m.output.series),
-                ),
-            )
-            if m.block == 0
-            else m
-            for m in results.measurements
-        ),
-    )
-    assert compare(spoiled, FAST) == compare(results, FAST)
-
-
-def test_order_of_the_files_does_not_matter():
-    results = experiment()
+    expected = compare(results, FAST)
+    assert compare(changed(results, times(1e9), lambda m: m.block == 0), FAST) == expected
     turned = replace(results, measurements=results.measurements[::-1])
-    assert compare(turned, FAST) == compare(results, FAST)
+    assert compare(turned, FAST) == expected
 
 
 @pytest.mark.parametrize(
@@ -113,19 +89,8 @@ def test_a_challenger_whose_launches_all_failed_is_told_from_one_that_never_ran(
 
 
 def test_a_size_that_only_one_arm_has_is_inconclusive():
-    results = experiment()
-    cut = replace(
-        results,
-        measurements=tuple(
-            replace(
-                m,
-                output=replace(m.output, series=tuple(s for s in m.output.series if s.size != 8)),
-            )
-            if m.arm == "mpich"
-            else m
-            for m in results.measurements
-        ),
-    )
+    without = series(lambda s: s if s.size != 8 else None)
+    cut = changed(experiment(), without, lambda m: m.arm == "mpich")
     (cell,) = (c for c in cells(compare(cut, FAST), "mpich") if c.size == 8)
     assert (cell.verdict, cell.why, cell.blocks) == (Verdict.INCONCLUSIVE, Why.NO_PAIRS, 0)
     assert cell.ratio is cell.low is cell.high is cell.p is None
@@ -134,20 +99,11 @@ def test_a_size_that_only_one_arm_has_is_inconclusive():
 def test_a_later_launch_of_a_block_replaces_the_earlier_and_it_is_said():
     results = experiment()
     first = next(m for m in results.measurements if m.arm == "mpich" and m.block == 1)
-    series = tuple(
-        replace(one, values=tuple(1.001 * value for value in one.values))
-        for one in first.output.series
-    )
-    output = replace(first.output, series=series)
-    later = replace(first, order=10_000, output=output)
-    doubled = replace(
-        results,
-        measurements=(*results.measurements, later),
-    )
+    later = replace(times(1.001)(first), order=10_000)
+    doubled = replace(results, measurements=(*results.measurements, later))
     comparison = compare(doubled, FAST)
     assert [entry.what for entry in comparison.discarded] == ["superseded launch"]
-    alone = [one for one in doubled.measurements if one is not first]
-    expected = compare(replace(results, measurements=tuple(alone)), FAST)
+    expected = compare(keep(doubled, lambda one: one is not first), FAST)
     assert cells(comparison, "mpich") == cells(expected, "mpich")
 
 
@@ -162,19 +118,14 @@ def test_a_later_launch_of_a_block_replaces_the_earlier_and_it_is_said():
     ],
 )
 def test_series_that_are_no_measurement_are_discarded(change):
-    results = experiment(blocks=11)
-
-    def spoiled(m):
-        if m.arm != "mpich" or m.block != 4 or m.case.placement != INTER:
-            return m
-        series = tuple(
-            replace(s, **change) if (s.benchmark, s.size) == ("latency", 8) else s
-            for s in m.output.series
-        )
-        return replace(m, output=replace(m.output, series=series))
-
+    spoil = series(lambda s: replace(s, **change) if (s.benchmark, s.size) == ("latency", 8) else s)
     comparison = compare(
-        replace(results, measurements=tuple(map(spoiled, results.measurements))), FAST
+        changed(
+            experiment(blocks=11),
+            spoil,
+            lambda m: (m.arm, m.block, m.case.placement) == ("mpich", 4, INTER),
+        ),
+        FAST,
     )
     assert [(d.arm, d.block, d.reason) for d in comparison.discarded] == [
         ("mpich", 4, "garbage-output")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from experiments import FAST, cells, experiment
+from experiments import FAST, cells, changed, experiment, times
 from stackproof.compare.compare import compare, panels_of
 from stackproof.compare.model import Verdict, Why
 from stackproof.core.value import replace
@@ -87,13 +87,9 @@ def test_the_null_arm_is_the_same_only_where_it_is_neither_slower_nor_faster(fac
     comparison = compare(experiment(slower=off), FAST)
     null = comparison.verdict_of("impi again")
     assert null.verdict is Verdict.FAIL
-    (panel,) = [
-        panel for panel in comparison.panels
-        if (panel.curve.placement, panel.curve.benchmark) == ("inter-node", "latency")
-    ]  # fmt: skip
-    cells = {cell.size: cell for cell in panel.judgement("impi again").cells}
-    assert cells[8].verdict is Verdict.FAIL
-    assert cells[8].ratio == pytest.approx(1 / factor, rel=0.1)
+    (cell,) = (one for one in cells(comparison, "impi again") if one.size == 8)
+    assert cell.verdict is Verdict.FAIL
+    assert cell.ratio == pytest.approx(1 / factor, rel=0.1)
     assert f"ratio {1 / factor:.1f}"[:-1] in null.sentence
     assert "differs from itself at 1" in null.sentence
     assert comparison.verdict_of("mpich").unproven <= comparison.verdict_of("mpich").inconclusive
@@ -101,25 +97,12 @@ def test_the_null_arm_is_the_same_only_where_it_is_neither_slower_nor_faster(fac
 
 def test_a_null_arm_that_may_be_faster_is_not_the_same():
     """Faster in half of the launches: the interval reaches far above 1."""
-    results = experiment(slower={})
-    swayed = []
-    for one in results.measurements:
-        output = one.output
-        if one.arm == "impi again" and one.case.placement.name == "inter-node" and one.block % 2:
-            series = tuple(
-                replace(s, values=tuple(v / 3 for v in s.values))
-                if (s.benchmark, s.size) == ("latency", 8) else s
-                for s in one.output.series
-            )  # fmt: skip
-            output = replace(output, series=series)
-        swayed.append(replace(one, output=output))
-    comparison = compare(replace(results, measurements=tuple(swayed)), FAST)
-    cells = {
-        cell.size: cell
-        for panel in comparison.panels
-        if (panel.curve.placement, panel.curve.benchmark) == ("inter-node", "latency")
-        for cell in panel.judgement("impi again").cells
-    }
-    assert cells[8].high > 2
-    assert cells[8].verdict is Verdict.INCONCLUSIVE
-    assert cells[8].why is not None
+    swayed = changed(
+        experiment(slower={}),
+        times(1 / 3, lambda s: (s.benchmark, s.size) == ("latency", 8)),
+        lambda one: one.arm == "impi again" and one.case.placement == INTER and one.block % 2,
+    )
+    (cell,) = (one for one in cells(compare(swayed, FAST), "impi again") if one.size == 8)
+    assert cell.high > 2
+    assert cell.verdict is Verdict.INCONCLUSIVE
+    assert cell.why is not None

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pytest
 
+from experiments import changed, output, until
 from stackproof.compare import halo
 from stackproof.compare.compare import compare
 from stackproof.compare.model import Comparison, Verdict
@@ -33,7 +34,7 @@ def solved(
     random = np.random.default_rng(7)
     plan = Plan(challengers=("mpich",), placements=(INTRA,), null=null, sizes=(8,), samples=1)
 
-    def changed(one: Measurement) -> Measurement:
+    def solve(one: Measurement) -> Measurement:
         indexed, packed = 10.0 * np.exp(random.normal(0, 0.03, 2))
         values = {"halo_pack": packed, "halo_indexed": indexed * (slower or {}).get(one.arm, 1.0)}
         found = tuple(
@@ -46,8 +47,7 @@ def solved(
         case = replace(one.case, program="stackproof-solver", benchmarks=tuple(values))
         return replace(one, case=case, output=replace(one.output, series=found))
 
-    results = simulate(plan, 3)
-    return replace(results, measurements=tuple(map(changed, results.measurements)))
+    return changed(simulate(plan, 3), solve)
 
 
 def said(comparison: Comparison, arm: str) -> tuple[str, str]:
@@ -80,25 +80,21 @@ def test_launches_that_something_disturbed_make_no_warning() -> None:
     results = solved({"mpich": 3.0})
 
     def disturbed(one: Measurement) -> Measurement:
-        first = replace(
-            one.output.ranks[0], disturbance=Disturbance(wall_s=1.0, run_queue_wait_s=0.5)
-        )
-        return replace(one, output=replace(one.output, ranks=(first, *one.output.ranks[1:])))
+        first, *others = one.output.ranks
+        busy = Disturbance(wall_s=1.0, run_queue_wait_s=0.5)
+        return output(ranks=(replace(first, disturbance=busy), *others))(one)
 
     for blocks, level in ((range(1, 5), "warning"), (range(1, 9), "note")):
-        measurements = tuple(
-            disturbed(one) if one.arm == "mpich" and one.block in blocks else one
-            for one in results.measurements
-        )
-        got, text = said(compare(replace(results, measurements=measurements)), "mpich")
+        here = {("mpich", block) for block in blocks}
+        hit = changed(results, disturbed, lambda one, here=here: (one.arm, one.block) in here)
+        got, text = said(compare(hit), "mpich")
         assert got == level
         assert ("not borne out by launches that nothing disturbed" in text) is (level == "note")
 
 
 def test_few_launches_have_no_interval() -> None:
     results = solved({"mpich": 3.0})
-    few = tuple(one for one in results.measurements if one.block < 4)
-    level, text = said(compare(replace(results, measurements=few)), "mpich")
+    level, text = said(compare(until(results, 3)), "mpich")
     assert level == "note"
     assert "interval" not in text
 

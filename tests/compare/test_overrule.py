@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from experiments import changed, output
 from stackproof.compare import overrule
 from stackproof.compare.compare import compare
 from stackproof.compare.model import CompareOptions, Verdict
@@ -20,11 +21,6 @@ WRONG = "3 received bytes were wrong: latency of 8 B, in sample 1: rank 1 receiv
 def experiment(**plan):
     noise = Noise(launch=0.004, size=0.004, block=0.05)
     return simulate(Plan(**{"noise": noise, "challengers": ("mpich", "openmpi"), **plan}), 1)
-
-
-def dropped(results, wanted):
-    kept = tuple(one for one in results.measurements if wanted(one))
-    return replace(results, measurements=kept)
 
 
 @pytest.mark.parametrize("blocks", [(0,), (4,), tuple(range(1, 11))])
@@ -46,13 +42,8 @@ def test_wrong_bytes_are_not_made_good_by_a_second_launch():
     results = experiment()
     other = simulate(Plan(challengers=("mpich",), null=None, blocks=1), 7)
     first = next(one for one in other.measurements if (one.arm, one.block) == ("mpich", 0))
-    bad = fault(
-        replace(results, measurements=(first,)),
-        "mpich",
-        [0],
-        "validation-failed",
-        WRONG,
-    )
+    alone = replace(results, measurements=(first,))
+    bad = fault(alone, "mpich", [0], "validation-failed", WRONG)
     both = replace(results, measurements=(*bad.measurements, *results.measurements))
     assert compare(results, FAST).verdict is not Verdict.FAIL
     assert compare(both, FAST).verdict_of("mpich").verdict is Verdict.FAIL
@@ -79,13 +70,8 @@ def test_what_may_have_taken_time_still_takes_its_block_along(reason):
     """A launch that did not end, and one that took too long, with wrong bytes or without."""
     results = fault(experiment(blocks=5), "mpich", [2], reason or "validation-failed", WRONG)
     if not reason:
-        cut = [
-            replace(one, output=replace(one.output, complete=False))
-            if (one.arm, one.block) == ("mpich", 2)
-            else one
-            for one in results.measurements
-        ]
-        results = replace(results, measurements=tuple(cut))
+        cut = output(complete=False)
+        results = changed(results, cut, lambda one: (one.arm, one.block) == ("mpich", 2))
     assert not any(map(overrule.is_corrupt, results.measurements))
     assert {one.what for one in compare(results, FAST).discarded} == {"launch", "block"}
 

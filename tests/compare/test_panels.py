@@ -2,7 +2,7 @@
 
 import pytest
 
-from experiments import experiment, sampled, with_spec
+from experiments import experiment, sampled, until, with_spec
 from stackproof.compare import sequential
 from stackproof.compare.collect import collect
 from stackproof.compare.disturbance import Disturbed, doubtful
@@ -10,7 +10,6 @@ from stackproof.compare.judge import MEDIAN, Open, Rules
 from stackproof.compare.model import DEFAULT_MARGINS, ArmJudgement, Cell, Tail, Verdict, Why
 from stackproof.compare.panels import judged_panels
 from stackproof.compare.sequential import Look, parts_of, replayed
-from stackproof.core.value import replace
 from synthetic import INTER, Noise
 
 KEY = ("inter-node", "stackproof-bench", "latency")
@@ -29,11 +28,6 @@ def cell(size, verdict=OPEN, tails=(), ratio=1.0):
 
 def judgement(*cells):
     return {(KEY, "x"): ArmJudgement(arm="x", cells=cells)}
-
-
-def until(results, block):
-    seen = tuple(one for one in results.measurements if one.block <= block)
-    return replace(results, measurements=seen)
 
 
 def by_part(results):

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from experiments import FAST, QUIET, experiment, sampled, with_spec
+from experiments import FAST, QUIET, changed, experiment, output, sampled, series, times, with_spec
 from reportsamples import Page
 from stackproof.compare.compare import compare
 from stackproof.compare.model import Verdict
@@ -30,29 +30,6 @@ def by(factor):
     return dict.fromkeys(SIZES, factor)
 
 
-def changed(results, change, wanted=lambda _: True):
-    """Return the results with every launch changed that is wanted."""
-    return replace(
-        results,
-        measurements=tuple(change(m) if wanted(m) else m for m in results.measurements),
-    )
-
-
-def times(factor):
-    def change(one):
-        series = tuple(
-            replace(s, values=tuple(factor * value for value in s.values))
-            for s in one.output.series
-        )
-        return replace(one, output=replace(one.output, series=series))
-
-    return change
-
-
-def output(**changes):
-    return lambda one: replace(one, output=replace(one.output, **changes))
-
-
 def halved():
     """A link that loses most of its rate halfway, for all arms."""
     return changed(measured(), times(3.0), lambda one: one.block > 6)
@@ -66,10 +43,13 @@ def some_launches_slow():
 def one_rank_slow():
     """A collective waits for its slowest rank."""
     slower = {"mpich": {("inter-node", "allreduce"): by(1.5)}}
-    results = experiment(
-        blocks=12, slower=slower, benchmarks=("allreduce",), placements=(INTER,), sizes=SIZES
+    return sampled(small(slower, "allreduce"))
+
+
+def small(slower, benchmark):
+    return experiment(
+        blocks=12, slower=slower, benchmarks=(benchmark,), placements=(INTER,), sizes=SIZES
     )
-    return sampled(results)
 
 
 def fallen_back():
@@ -79,18 +59,6 @@ def fallen_back():
     return changed(measured(), change, lambda one: one.arm == "mpich" and one.block % 2)
 
 
-def singletons():
-    return changed(measured(), output(world_size=1, worlds=2), lambda one: one.arm == "mpich")
-
-
-def smaller_world():
-    return changed(measured(), output(world_size=1), lambda one: one.arm == "mpich")
-
-
-def empty_runs():
-    return changed(measured(), output(series=()), lambda one: one.arm == "mpich")
-
-
 def of_arm(one):
     return one.arm == "mpich"
 
@@ -98,23 +66,19 @@ def of_arm(one):
 def crowded():
     def change(one):
         ranks = tuple(replace(rank, cpus=(0,)) for rank in one.output.ranks)
-        return replace(one, output=replace(one.output, ranks=ranks))
+        return output(ranks=ranks)(one)
 
     return changed(measured(placements=(INTRA,)), change, of_arm)
 
 
-def unseen(one):
-    series = tuple(replace(s, validated=None) for s in one.output.series)
-    return replace(one, output=replace(one.output, series=series))
+def said_by(**changes):
+    """Return a plant: what the challenger's launches say instead."""
+    return lambda: changed(measured(), output(**changes), of_arm)
 
 
 def noisy_null(factor=1.1, arm=1.0):
     slower = {"impi again": {LATENCY: by(factor)}, "mpich": {LATENCY: by(arm)}}
-    return sampled(
-        experiment(
-            blocks=12, slower=slower, benchmarks=("latency",), placements=(INTER,), sizes=SIZES
-        )
-    )
+    return sampled(small(slower, "latency"))
 
 
 def lost(results, blocks, arm="mpich"):
@@ -152,8 +116,8 @@ PLANTED = {
         "times slower from block 7 on: the machine or its network changed",
     ),
     "fall-back": (fallen_back, OPEN, [OPEN, OPEN], "launches by different paths are never put"),
-    "singletons": (singletons, OPEN, [], "2 ranks were asked for, and there were 2 worlds"),
-    "smaller world": (smaller_world, OPEN, [], "2 ranks were asked for, and there were 1 worlds"),
+    "singletons": (said_by(world_size=1, worlds=2), OPEN, [], "2 ranks were asked for, and there were 2 worlds"),
+    "smaller world": (said_by(world_size=1), OPEN, [], "2 ranks were asked for, and there were 1 worlds"),
     "noisy null arm": (lambda: noisy_null(1.2), OPEN, [OPEN, OPEN], NOISY),
     "null arm too fast": (lambda: noisy_null(0.8), OPEN, [OPEN, OPEN], NOISY),
     "noisy, and slower": (lambda: noisy_null(1.2, 1.5), OPEN, [OPEN, OPEN], NOISY),
@@ -162,15 +126,14 @@ PLANTED = {
         "what is left may be a selection, so nothing is judged",
     ),
     "output cut off": (
-        lambda: changed(measured(), output(complete=False), of_arm), OPEN, [],
-        "its output ends before the program did",
+        said_by(complete=False), OPEN, [], "its output ends before the program did",
     ),
     "ranks on one CPU": (crowded, OPEN, [], "rank 0 and rank 1 shared CPU 0 of n0"),
     "nothing looked at": (
-        lambda: changed(measured(), unseen, of_arm), PASS, [PASS, PASS],
+        lambda: changed(measured(), series(lambda s: replace(s, validated=None)), of_arm), PASS, [PASS, PASS],
         "nobody looked whether bytes arrived unchanged at mpich",
     ),
-    "empty runs": (empty_runs, OPEN, [], "it measured nothing"),
+    "empty runs": (said_by(series=()), OPEN, [], "it measured nothing"),
 }  # fmt: skip
 
 

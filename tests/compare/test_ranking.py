@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from experiments import changed, keep
 from stackproof.compare.compare import compare
 from stackproof.compare.model import (
     ArmCurve,
@@ -20,7 +21,7 @@ from stackproof.core import noun
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.core.value import replace
 from stackproof.results.measurement import Check, Measurement, State
-from stackproof.results.model import Results, ResultsSpec
+from stackproof.results.model import Results
 from synthetic import INTER, INTRA, Noise, Plan, simulate
 
 SIZES = (8, 1024, 65536)
@@ -31,13 +32,11 @@ OPTIONS = CompareOptions()
 
 def by_paths(results: Results, paths: dict[str, str]) -> Results:
     """Return results whose arms took the paths named; all others took tcp."""
-    return replace(
-        results,
-        measurements=tuple(
-            replace(one, case=replace(one.case, transport=paths.get(one.arm, "tcp")))
-            for one in results.measurements
-        ),
-    )
+    return changed(results, lambda one: on_path(one, paths.get(one.arm, "tcp")))
+
+
+def on_path(one: Measurement, transport: str) -> Measurement:
+    return replace(one, case=replace(one.case, transport=transport))
 
 
 def compared(
@@ -76,14 +75,16 @@ def test_the_baseline_can_be_best() -> None:
         assert ranking.open_points == 0
 
 
-def test_two_equally_good_arms_leave_it_open() -> None:
-    both = {"lnx": FASTER["lnx"], "ofi": FASTER["lnx"]}
-    assert all(one.best == () for one in compared(slower=both).rankings)
-
-
-def test_noise_as_large_as_the_difference_leaves_it_open() -> None:
-    noisy = Noise(launch=0.5, size=0.2, block=0.1)
-    assert all(one.best == () for one in compared(slower=FASTER, noise=noisy).rankings)
+@pytest.mark.parametrize(
+    ("slower", "noise"),
+    [
+        ({"lnx": FASTER["lnx"], "ofi": FASTER["lnx"]}, QUIET),
+        (FASTER, Noise(launch=0.5, size=0.2, block=0.1)),
+    ],
+    ids=["two as good", "as much noise"],
+)
+def test_what_nobody_can_tell_is_left_open(slower: dict[str, object], noise: Noise) -> None:
+    assert all(one.best == () for one in compared(slower=slower, noise=noise).rankings)
 
 
 def judged(low: float, ratio: float, high: float, floor: float | None) -> Panel:
@@ -134,11 +135,8 @@ def test_too_few_launches_are_said() -> None:
 def test_one_arm_alone_at_a_placement_is_said() -> None:
     wish = Plan(challengers=("shm",), sizes=SIZES, noise=QUIET, null=None)
     results = by_paths(simulate(wish), {"shm": "shm"})
-    kept = [
-        one for one in results.measurements
-        if one.arm != "shm" or one.case.placement.name == "intra-node"
-    ]  # fmt: skip
-    comparison = compare(replace(results, measurements=tuple(kept)), OPTIONS)
+    kept = keep(results, lambda one: one.arm != "shm" or one.case.placement == INTRA)
+    comparison = compare(kept, OPTIONS)
     inter = next(one for one in comparison.rankings if one.placement == "inter-node")
     assert inter.sentence == "At inter-node only one path was measured."
     assert any("shm was not measured at inter-node" in note.text for note in comparison.notes)
@@ -146,11 +144,8 @@ def test_one_arm_alone_at_a_placement_is_said() -> None:
 
 def test_a_placement_without_the_baseline_is_said() -> None:
     results = by_paths(simulate(Plan(challengers=("shm",), sizes=SIZES, null=None)), {"shm": "shm"})
-    kept = [
-        one for one in results.measurements
-        if one.arm == "shm" or one.case.placement.name == "inter-node"
-    ]  # fmt: skip
-    comparison = compare(replace(results, measurements=tuple(kept)), OPTIONS)
+    kept = keep(results, lambda one: one.arm == "shm" or one.case.placement == INTER)
+    comparison = compare(kept, OPTIONS)
     assert {panel.curve.placement for panel in comparison.panels} == {"inter-node"}
     said = [note.text for note in comparison.notes if "no usable launch at intra-node" in note.text]
     assert len(said) == 1
@@ -159,13 +154,11 @@ def test_a_placement_without_the_baseline_is_said() -> None:
 
 def test_launches_by_another_path_never_enter() -> None:
     results = by_paths(simulate(Plan(challengers=("ours",), sizes=SIZES, noise=QUIET)), {})
-    mixed = [
-        replace(one, case=replace(one.case, transport="shm"))
-        if one.arm in {"ours", "impi again"} and one.block > 5
-        else one
-        for one in results.measurements
-    ]
-    comparison = compare(replace(results, measurements=tuple(mixed)), OPTIONS)
+    others = {"ours", "impi again"}
+    mixed = changed(
+        results, lambda one: on_path(one, "shm"), lambda one: one.arm in others and one.block > 5
+    )
+    comparison = compare(mixed, OPTIONS)
     found = [one for one in comparison.discarded if one.reason == Reason.WRONG_TRANSPORT.value]
     assert {(one.arm, one.block) for one in found} == {
         (arm, block) for arm in ("ours", "impi again") for block in range(6, 11)
@@ -203,10 +196,8 @@ def test_what_was_only_validated_is_shown_and_never_compared() -> None:
 
 def test_results_that_were_only_validated_compare_nothing() -> None:
     results = simulate(Plan(challengers=("ours",), sizes=SIZES, blocks=1))
-    spec: ResultsSpec = results.spec
-    only = tuple(untimed(one) for one in results.measurements)
     with pytest.raises(StackproofError) as caught:
-        compare(Results(spec=spec, measurements=only), OPTIONS)
+        compare(changed(results, untimed), OPTIONS)
     assert caught.value.reason is Reason.NO_RESULTS
 
 
