@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from inprocess import stackproof
 from knowing import KNOWLEDGE
-from stackproof import cli
 from stackproof.core.errors import ExitCode, Reason
 from stackproof.doctor.answer import MOST_LINES, fitting_commands, text_of
 from stackproof.doctor.diagnosis import Diagnosis
@@ -122,9 +122,7 @@ def test_quotes_are_no_part_of_a_value(name: str, value: str, quoted: bool) -> N
 def test_the_exit_code_tells_a_cause_from_none(name: str, code: int, tmp_path: Path) -> None:
     log = tmp_path / "job.log"
     log.write_text(LOGS.get(name, ""))
-    with pytest.raises(SystemExit) as ended:
-        cli.main(["doctor", "--log", str(log), "--site", "frontier"])
-    assert (ended.value.code or 0) == code
+    assert stackproof("doctor", "--log", log, "--site", "frontier").returncode == code
 
 
 def test_a_launcher_in_a_launcher_is_seen_in_the_line_that_was_typed(tmp_path: Path) -> None:
@@ -141,18 +139,14 @@ def test_a_launcher_in_a_launcher_is_seen_in_the_line_that_was_typed(tmp_path: P
 
 
 @pytest.mark.parametrize("site", ["lumi-c", "lumi-g", "helios-cpu", "adastra"])
-def test_a_site_whose_slurm_lacks_pmix_is_not_told_to_use_it(
-    site: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_site_whose_slurm_lacks_pmix_is_not_told_to_use_it(site: str, tmp_path: Path) -> None:
     log = tmp_path / "job.log"
     log.write_text(
         "No PMIx server was reachable, but a PMI1/2 was detected.\n"
         "If srun is being used to launch application,  4 singletons will be started.\n"
     )
     for name, advised in ((site, False), ("alps-gh200", True)):
-        with pytest.raises(SystemExit):
-            cli.main(["doctor", "--log", str(log), "--site", name])
-        text = capsys.readouterr().out
+        text = stackproof("doctor", "--log", log, "--site", name).stdout
         assert "every rank thinks that it is alone" in text
         assert ("$ srun --mpi=pmix" in text) is advised
         assert ("$ mpirun" in text) is not advised

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from doctoring import told
+from inprocess import stackproof
 from knowing import KNOWLEDGE
-from stackproof import cli
 from stackproof.compare import launch_checks
 from stackproof.core import noun
 from stackproof.core.errors import Reason
@@ -20,7 +20,7 @@ from stackproof.knowledge.evidence import Evidence
 from stackproof.results.measurement import Check, Disturbance, State
 from stackproof.results.model import Results
 from stackproof.results.path import MessagePaths
-from synthetic import Plan, simulate
+from synthetic import Plan, simulate, write_results
 
 PLAIN = simulate(Plan(challengers=("mpich",), benchmarks=("latency",), sizes=(8, 1024), blocks=3))
 LARGE = simulate(Plan(challengers=("mpich",), benchmarks=("latency",), blocks=2))
@@ -63,11 +63,8 @@ def faulty(*checks: Check, **output: Any) -> Results:
 
 
 def written(results: Results, folder: Path) -> Path:
-    (folder / "launches").mkdir(parents=True)
+    write_results(results, folder)
     (folder / "logs").mkdir()
-    (folder / "bench.json").write_text(noun.to_json(results.spec))
-    for number, one in enumerate(results.measurements):
-        (folder / "launches" / f"{number:04}.json").write_text(noun.to_json(one))
     return folder
 
 
@@ -77,16 +74,15 @@ def printed(folder: Path, results: Results, text: str) -> None:
     (folder / "logs" / f"{number:04}-1.log").write_text(f"$ mpiexec -n 2 x\n# stderr\n{text}")
 
 
-def first_cause(folder: Path, capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    with pytest.raises(SystemExit):
-        cli.main(["doctor", "--results", str(folder), *words])
-    said = " ".join(capsys.readouterr().out.split())
+def first_cause(folder: Path) -> str:
+    said = " ".join(stackproof("doctor", "--results", folder).stdout.split())
     match = re.search(r"Most likely cause: (.*?)(?: seen | cause | remedy |$)", said)
     return match[1] if match else said
 
 
 END, CUT = "end", "the output stops after 3 series, before its end"
 FAULTS = {
+    "a busy machine, and nothing failed": (faulty(), "", "ranks share their core"),
     "wrong bytes": (
         faulty(bad("validation", Reason.VALIDATION_FAILED, "6 received bytes were wrong"),
                validation_errors=6), "", "messages arrive changed"),
@@ -151,41 +147,28 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_planted_fault_is_the_first_cause(
-    fault: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_planted_fault_is_the_first_cause(fault: str, tmp_path: Path) -> None:
     results, text, cause = FAULTS[fault]
     folder = written(results, tmp_path / "r")
     if text:
         printed(folder, results, text)
-    assert first_cause(folder, capsys).startswith(cause)
-
-
-def test_a_busy_machine_is_a_cause_where_nothing_failed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = written(faulty(), tmp_path / "r")
-    assert first_cause(folder, capsys).startswith("ranks share their core")
+    assert first_cause(folder).startswith(cause)
 
 
 @pytest.mark.parametrize("content", ['{"schema": "x', "[]", "", "\0"])
-def test_a_launch_file_that_cannot_be_read_is_said_first(
-    content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_launch_file_that_cannot_be_read_is_said_first(content: str, tmp_path: Path) -> None:
     results, _, _ = FAULTS["clock"]
     folder = written(results, tmp_path / "r")
     (folder / "launches" / "0002.json").write_text(content)
-    assert first_cause(folder, capsys).startswith("these results are not what they say")
+    assert first_cause(folder).startswith("these results are not what they say")
 
 
-def test_results_that_hold_a_launch_twice_are_said_first(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_results_that_hold_a_launch_twice_are_said_first(tmp_path: Path) -> None:
     first, *_, last = (one for one in LARGE.measurements if one.arm == "mpich")
     copied = replace(last, output=first.output)
     rest = tuple(one for one in LARGE.measurements if one is not last)
     folder = written(replace(LARGE, measurements=(*rest, copied)), tmp_path / "r")
-    assert first_cause(folder, capsys).startswith("these results are not what they say")
+    assert first_cause(folder).startswith("these results are not what they say")
 
 
 # --- results that ended at the probe -------------------------------------------------------------
@@ -225,34 +208,27 @@ PROBES = {
 
 
 @pytest.mark.parametrize("fault", PROBES)
-def test_what_ended_a_probe_is_the_first_cause(
-    fault: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_ended_a_probe_is_the_first_cause(fault: str, tmp_path: Path) -> None:
     log, check, cause = PROBES[fault]
-    said = first_cause(probed(tmp_path / "r", log, check), capsys)
+    said = first_cause(probed(tmp_path / "r", log, check))
     assert said.startswith(cause)
     assert "No known problem" not in said
 
 
-def test_the_error_of_bench_names_its_variable(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_error_of_bench_names_its_variable(tmp_path: Path) -> None:
     check = bad(END, Reason.JOB_FAILED, "the MPI could not start; exited with 15")
     folder = probed(tmp_path / "r", NO_PROVIDER, check)
-    with pytest.raises(SystemExit):
-        cli.main(["doctor", "--results", str(folder), "--json"])
-    answer = json.loads(capsys.readouterr().out)
+    answer = told("--results", folder)
     assert answer["evidence"]["variables"]["FI_TCP_IFACE"] == "hsn0"
     assert "set is FI_TCP_IFACE=hsn0" in answer["evidence"]["origins"]["fact discarded"]
     assert answer["evidence"]["facts"]["discarded"] == ["job-failed"]
 
 
-def test_other_verbs_lead_to_doctor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_verbs_lead_to_doctor(tmp_path: Path) -> None:
     folder = probed(tmp_path / "r", "", bad(END, Reason.JOB_FAILED, "x"))
-    with pytest.raises(SystemExit) as ended:
-        cli.main(["compare", str(folder)])
-    assert ended.value.code == Reason.NO_RESULTS.exit_code
-    assert f"doctor --results {folder}" in capsys.readouterr().err
+    done = stackproof("compare", folder)
+    assert done.returncode == Reason.NO_RESULTS.exit_code
+    assert f"doctor --results {folder}" in done.stderr
 
 
 # --- the rules themselves -------------------------------------------------------------------------

@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 from msgspec import field
 
+from doctoring import fired
+from experiments import changed, keep, output
+from inprocess import stackproof
 from knowing import KNOWLEDGE
 from stackproof import cli
 from stackproof.compare import path_words
 from stackproof.core import noun
-from stackproof.core.errors import ExitCode
 from stackproof.core.value import Value, replace
 from stackproof.doctor.answer import text_of
 from stackproof.doctor.conditions import Answer
@@ -26,6 +28,7 @@ from stackproof.doctor.rules import diagnose
 from stackproof.knowledge.evidence import merged
 from stackproof.results.measurement import Check, Disturbance, Measurement, State
 from stackproof.results.model import Results, ResultsSpec
+from synthetic import write_results
 
 CAPTURES = Path(__file__).parents[1] / "captures" / "doctor"
 SITE = ("--site", "lumi-g")
@@ -105,45 +108,37 @@ PLANTED: dict[str, tuple[str, Asked]] = {
 
 
 @pytest.fixture
-def fired(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Any:
+def asked(tmp_path: Path) -> Any:
     def ask(asked: Asked) -> list[dict[str, Any]]:
-        words = list(asked.words)
-        env = tmp_path / "job.env"
+        env, log = tmp_path / "job.env", tmp_path / "job.log"
         env.write_text("".join(f"{k}={v}\n" for k, v in {"HOME": "/h", **asked.env}.items()))
-        words += ["--env", str(env)]
-        if asked.log:
-            (tmp_path / "job.log").write_text(asked.log)
-            words += ["--log", str(tmp_path / "job.log")]
-        with pytest.raises(SystemExit) as stop:
-            cli.main(["doctor", *words, "--json"])
-        assert stop.value.code in {0, ExitCode.UNKNOWN}
-        found = json.loads(capsys.readouterr().out)["findings"]
-        return [one for one in found if one["answer"] == "fires"]
+        log.write_text(asked.log)
+        return fired(*asked.words, "--env", env, *(("--log", log) if asked.log else ()))
 
     return ask
 
 
 @pytest.mark.parametrize("name", PLANTED)
-def test_the_right_cause_is_first(name: str, fired: Any) -> None:
-    first, asked = PLANTED[name]
-    assert [one["rule"] for one in fired(asked)][:1] == [first]
+def test_the_right_cause_is_first(name: str, asked: Any) -> None:
+    first, planted = PLANTED[name]
+    assert [one["rule"] for one in asked(planted)][:1] == [first]
 
 
 @pytest.mark.parametrize("mpi", ["mpich", "openmpi", "intel-mpi"])
-def test_a_tiny_dev_shm_is_told_by_what_each_mpi_printed(mpi: str, fired: Any) -> None:
+def test_a_tiny_dev_shm_is_told_by_what_each_mpi_printed(mpi: str, asked: Any) -> None:
     """Printed with 64 KiB in /dev/shm: MPICH and Intel MPI die by SIGBUS, Open MPI says it."""
     log = (CAPTURES / f"shm-small-{mpi}.log").read_text()
     wanted = "K81" if mpi == "openmpi" else "K122"
-    assert next(one["rule"] for one in fired(Asked((), {}, log))) == wanted
+    assert next(one["rule"] for one in asked(Asked((), {}, log))) == wanted
 
 
-def test_a_program_that_ends_with_7_has_no_bus_error(fired: Any) -> None:
+def test_a_program_that_ends_with_7_has_no_bus_error(asked: Any) -> None:
     log = "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n=   EXIT CODE: 7\n"
-    assert "K81" not in [one["rule"] for one in fired(Asked((), {}, log))]
+    assert "K81" not in [one["rule"] for one in asked(Asked((), {}, log))]
 
 
-def test_a_misspelt_name_is_shown_with_the_one_that_was_meant(fired: Any) -> None:
-    (found,) = [one for one in fired(PLANTED["pmll"][1]) if one["rule"] == "K77"]
+def test_a_misspelt_name_is_shown_with_the_one_that_was_meant(asked: Any) -> None:
+    (found,) = [one for one in asked(PLANTED["pmll"][1]) if one["rule"] == "K77"]
     assert "OMPI_MCA_pml?" in found["evidence"][0]
 
 
@@ -172,9 +167,9 @@ HEALTHY = {
 
 
 @pytest.mark.parametrize("name", HEALTHY)
-def test_a_healthy_environment_raises_no_alarm(name: str, fired: Any) -> None:
+def test_a_healthy_environment_raises_no_alarm(name: str, asked: Any) -> None:
     words, env = HEALTHY[name]
-    assert [one["rule"] for one in fired(Asked(words, env))] == []
+    assert [one["rule"] for one in asked(Asked(words, env))] == []
 
 
 def demo() -> Results:
@@ -209,33 +204,24 @@ def test_arms_on_different_paths_are_said_to_be_and_why_one_is_slow() -> None:
     assert "openmpi-ofi took tcp" in intra
     assert "times slower than intel-mpi at 8 B, since tcp is not shm" in intra
     assert "openmpi-lnx took lnx" in inter
-    alone = replace(
-        DEMO, measurements=tuple(m for m in DEMO.measurements if m.case.transport == "shm")
-    )
-    assert path_words.differences(alone) == ()
+    assert path_words.differences(keep(DEMO, lambda m: m.case.transport == "shm")) == ()
 
 
 def test_arms_over_different_interfaces_are_said_to_be() -> None:
     """Nobody asked for it: one of two arms on a path sends over another interface."""
-    apart = changed(DEMO, "mpich", tx_bytes={"lo": 10**9, "eth0": 10**5, "hsn0": 10**9})
-    alone = replace(
-        apart, measurements=tuple(m for m in apart.measurements if m.case.transport == "tcp")
-    )
-    said = " ".join(path_words.differences(alone))
+    apart = seen(DEMO, "mpich", tx_bytes={"lo": 10**9, "eth0": 10**5, "hsn0": 10**9})
+    said = " ".join(path_words.differences(keep(apart, lambda m: m.case.transport == "tcp")))
     assert "the same path over different interfaces of the nodes: " in said
     assert "mpich over hsn0" in said
     assert "mpich over eth0" not in said
 
 
 def test_launches_that_fell_back_are_named_first() -> None:
-    def fell_back(one: Measurement) -> Measurement:
-        wrong = Check(
-            name="path", state=State.BAD, reason="wrong-transport", evidence="tcp, not shm"
-        )
-        return replace(one, checks=(wrong,)) if one.arm == "mpich" else one
-
+    wrong = Check(name="path", state=State.BAD, reason="wrong-transport", evidence="tcp, not shm")
     assert fallbacks(DEMO) == ()
-    results = replace(DEMO, measurements=tuple(map(fell_back, DEMO.measurements)))
+    results = changed(
+        DEMO, lambda one: replace(one, checks=(wrong,)), lambda one: one.arm == "mpich"
+    )
     said = fallbacks(results)
     assert {text.partition(",")[0] for text in said} == {"mpich"}
     assert all("took another path than they were told to" in text for text in said)
@@ -248,61 +234,48 @@ def test_launches_that_fell_back_are_named_first() -> None:
 # --- what nodes tell ------------------------------------------------------------------------
 
 
-def changed(results: Results, arm: str, **rank: Any) -> Results:
+def seen(results: Results, arm: str, **rank: Any) -> Results:
+    """Return results whose ranks of an arm say something else of themselves."""
+
     def of(one: Measurement) -> Measurement:
-        if one.arm != arm:
-            return one
-        ranks = tuple(replace(other, **rank) for other in one.output.ranks)
-        return replace(one, output=replace(one.output, ranks=ranks))
+        return output(ranks=tuple(replace(other, **rank) for other in one.output.ranks))(one)
 
-    return replace(results, measurements=tuple(map(of, results.measurements)))
+    return changed(results, of, lambda one: one.arm == arm)
 
 
-def named(results: Results, arm: str, interface: str) -> Results:
-    measurements = tuple(
-        replace(one, env={**one.env, "FI_TCP_IFACE": interface}) if one.arm == arm else one
-        for one in results.measurements
-    )
-    return replace(results, measurements=measurements)
+def named(results: Results) -> Results:
+    return changed(results, lambda one: replace(one, env={**one.env, "FI_TCP_IFACE": "hsn0"}))
 
 
 def test_an_interface_of_the_nodes_is_there_whatever_this_machine_has() -> None:
     """The traffic used hsn0 of the nodes; the machine that asks has none."""
-    seen = changed(DEMO, "mpich", tx_bytes={"lo": 1, "eth0": 1, "hsn0": 10**9})
-    assert "K66" not in rules_of(named(seen, "mpich", "hsn0"), "mpich")
-    assert rules_of(named(DEMO, "mpich", "hsn0"), "mpich") == ["K66"]
+    sent = seen(DEMO, "mpich", tx_bytes={"lo": 1, "eth0": 1, "hsn0": 10**9})
+    assert "K66" not in rules_of(named(sent), "mpich")
+    assert rules_of(named(DEMO), "mpich") == ["K66"]
 
 
 def test_a_core_that_others_use_is_the_first_finding() -> None:
-    busy = changed(DEMO, "mpich", disturbance=Disturbance(wall_s=1.0, other_load=0.5))
+    busy = seen(DEMO, "mpich", disturbance=Disturbance(wall_s=1.0, other_load=0.5))
     assert rules_of(busy, "mpich")[0] == "K83"
     assert "so they did of" not in of_cores(busy, "mpich").origins["fact core-shared"]
     base = DEMO.spec.baseline
-    both = changed(busy, base, disturbance=Disturbance(wall_s=1.0, other_load=0.6))
+    both = seen(busy, base, disturbance=Disturbance(wall_s=1.0, other_load=0.6))
     assert f"so they did of {base}" in of_cores(both, "mpich").origins["fact core-shared"]
     assert "so they did of" not in of_cores(both, base).origins["fact core-shared"]
-    quiet = changed(DEMO, "mpich", disturbance=Disturbance(wall_s=1.0, other_load=0.02))
+    quiet = seen(DEMO, "mpich", disturbance=Disturbance(wall_s=1.0, other_load=0.02))
     assert "K83" not in rules_of(quiet, "mpich")
 
 
 def test_doctor_keeps_to_the_width_of_the_terminal(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = tmp_path / "results"
-    (folder / "launches").mkdir(parents=True)
-    (folder / "bench.json").write_text(noun.to_json(DEMO.spec))
-    for number, one in enumerate(DEMO.measurements):
-        (folder / "launches" / f"{number:04}.json").write_text(noun.to_json(one))
+    folder = write_results(DEMO, tmp_path / "results")
+    assert "Arms took different paths" in stackproof("doctor", "--results", folder).stdout
     monkeypatch.setenv("COLUMNS", "70")
-
-    def said() -> str:
-        with pytest.raises(SystemExit):
-            cli.main(["doctor", "--results", str(folder)])
-        return capsys.readouterr().out
-
-    assert "Arms took different paths" in said()
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    assert max(len(line) for line in said().splitlines()) <= 70
+    with pytest.raises(SystemExit):
+        cli.main(["doctor", "--results", str(folder)])
+    assert max(len(line) for line in capsys.readouterr().out.splitlines()) <= 70
 
 
 # --- spelling -------------------------------------------------------------------------------

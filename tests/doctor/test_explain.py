@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
-from stackproof import cli
+from inprocess import stackproof
 
 COVERS = (
     "doctor/cli/explain.py",
@@ -15,33 +13,25 @@ COVERS = (
 )
 
 
-def run(*argv: str) -> int:
-    with pytest.raises(SystemExit) as stop:
-        cli.main([*argv])
-    return int(stop.value.code or 0)
-
-
-def test_a_problem_is_explained_with_remedy_and_source(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("explain", "K01") == 0
-    text = capsys.readouterr().out
+def test_a_problem_is_explained_with_remedy_and_source() -> None:
+    text = stackproof("explain", "K01").stdout
     assert "export OMPI_MCA_opal_common_ofi_provider_include=lnx" in text
     assert "https://github.com/ofiwg/libfabric/issues/11392" in text
 
 
-def test_a_variable_is_explained_for_each_component(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("explain", "fi_cxi_rdzv_threshold", "--json") == 0
-    data = json.loads(capsys.readouterr().out)
+def test_a_variable_is_explained_for_each_component() -> None:
+    data = json.loads(stackproof("explain", "fi_cxi_rdzv_threshold", "--json").stdout)
     assert [entry["component"] for entry in data] == ["cray-mpich", "libfabric"]
     assert data[1]["defaults"][0] == {"value": "2048", "versions": ":2.1"}
 
 
-def test_without_a_name_everything_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("explain") == 0
-    text = capsys.readouterr().out
+def test_without_a_name_everything_is_listed() -> None:
+    text = stackproof("explain").stdout
     assert all(f"  {one}  " in text for one in ("K01", "K59"))
     assert "FI_LNX_PROV_LINKS" in text
 
 
-def test_an_unknown_name_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("explain", "K999") == 2
-    assert "error: nothing is known of `K999`" in capsys.readouterr().err
+def test_an_unknown_name_is_wrong_usage() -> None:
+    done = stackproof("explain", "K999")
+    assert done.returncode == 2
+    assert "error: nothing is known of `K999`" in done.stderr

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+import doctoring
 from elflab import Lab
 from images import MOUNT, env_json
 from need import need
-from stackproof import cli
 from stackproof.core import limits
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.doctor.effects import machine, stacks
@@ -106,36 +106,34 @@ def test_a_libfabric_in_front_lacks_what_is_asked_for(stack: Stack, tmp_path: Pa
 
 
 def test_cxi_and_xpmem_show_in_what_is_loaded(stack: Stack) -> None:
+    """XPMEM may be inside of a library, or a plug-in."""
     stack.lab.library("lib/openmpi/libcxi.so.1", defines=("cxi",))
     stack.libfabric(needs=("lib/openmpi/libcxi.so.1",))
-    stack.lab.library("lib/openmpi/mca_smsc_xpmem.so", defines=("xpmem",))
+    pal = stack.lab.library("lib/libopen-pal.so.80", defines=("opal",), texts=("/dev/xpmem",))
     facts = told(stack.image())
     assert (facts["cxi-provider"], facts["xpmem-built"]) == (True, True)
-
-
-def test_xpmem_may_be_inside_of_a_library(stack: Stack) -> None:
-    stack.lab.library("lib/libopen-pal.so.80", defines=("opal",), texts=("/dev/xpmem",))
+    os.unlink(pal)
+    stack.lab.library("lib/libopen-pal.so.80", defines=("opal",))
+    assert told(stack.image())["xpmem-built"] is False
+    stack.lab.library("lib/openmpi/mca_smsc_xpmem.so", defines=("xpmem",))
     assert told(stack.image())["xpmem-built"] is True
 
 
-def test_a_library_that_is_nowhere_is_named(stack: Stack) -> None:
-    nowhere = stack.lab.library("lib/libnowhere.so.7", defines=("no",))
-    stack.lab.library("lib/libopen-pal.so.80", defines=("opal",), needs=("lib/libnowhere.so.7",))
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("libnowhere.so.7", "libnowhere.so.7, which libopen-pal.so.80 needs"),
+        ("libcuda.so.1", f"what {PREFIX}/lib/libmpi.so.40 loads"),  # a login node may lack it
+    ],
+)
+def test_a_library_that_is_nowhere_is_named(stack: Stack, name: str, said: str) -> None:
+    nowhere = stack.lab.library(f"lib/{name}", defines=("no",))
+    stack.lab.library("lib/libopen-pal.so.80", defines=("opal",), needs=(f"lib/{name}",))
     os.unlink(nowhere)
     image = stack.image()
     found = stacks.of_image(image, load_image(image), ())
-    assert found.facts["libraries-missing"] is True
-    assert (
-        found.origin("fact", "libraries-missing")
-        == "libnowhere.so.7, which libopen-pal.so.80 needs"
-    )
-
-
-def test_libraries_of_drivers_may_be_missing_on_a_login_node(stack: Stack) -> None:
-    cuda = stack.lab.library("lib/libcuda.so.1", defines=("cu",))
-    stack.libfabric(needs=("lib/libcuda.so.1",))
-    os.unlink(cuda)
-    assert told(stack.image())["libraries-missing"] is False
+    assert found.facts["libraries-missing"] is (name != "libcuda.so.1")
+    assert found.origin("fact", "libraries-missing") == said
 
 
 def test_damage_and_absence_tell_nothing(stack: Stack) -> None:
@@ -216,9 +214,7 @@ def test_a_program_tells_which_functions_it_calls(stack: Stack) -> None:
     assert found.partial == ("fact uses",)
 
 
-def test_images_that_a_job_had_mounted_are_where_it_had_them(
-    stack: Stack, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_images_that_a_job_had_mounted_are_where_it_had_them(stack: Stack) -> None:
     """Once the job is over nothing is mounted; its environment says what was."""
     # The machine may have an Open MPI of its own, but not the library beside this one.
     stack.lab.library("lib/libbeside.so.1", defines=("beside",))
@@ -229,12 +225,8 @@ def test_images_that_a_job_had_mounted_are_where_it_had_them(
     def facts(*lines: str) -> dict[str, object]:
         env = stack.folder / "job.env"
         env.write_text("\n".join((f"LD_LIBRARY_PATH={PREFIX}/lib", *lines, "")))
-        with pytest.raises(SystemExit) as ended:
-            cli.main(["doctor", "--program", program, "--env", str(env), "--json"])
-        data = json.loads(capsys.readouterr().out)
-        assert ended.value.code == 0
-        found: dict[str, object] = data["evidence"]["facts"]
-        return found
+        found: dict[str, object] = doctoring.told("--program", program, "--env", env)["evidence"]
+        return found["facts"]  # type: ignore[return-value]
 
     assert facts(f"{MARKER}={image}:{MOUNT}")["libraries-missing"] is False
     assert facts()["libraries-missing"] is True

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from stackproof import cli
+from doctoring import fired
+from inprocess import stackproof
 from stackproof.doctor.conditions import Answer, evaluate
 from stackproof.doctor.evidence.variables import mpi_on_path, of_another_host
 from stackproof.knowledge.evidence import Evidence
@@ -22,19 +21,6 @@ ELSEWHERE = (
     "PATH=/user-environment/openmpi-5.0.6/bin:/usr/bin\nOMPI_MCA_btl_tcp_if_include=hsn0\n"
     "SLURM_JOB_NODELIST=nid[001234-001235]\n"
 )
-
-
-def doctor(capsys: pytest.CaptureFixture[str], *argv: object) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as stop:
-        cli.main(["doctor", *map(str, argv)])
-    caught = capsys.readouterr()
-    return int(stop.value.code or 0), caught.out, caught.err
-
-
-def fired(capsys: pytest.CaptureFixture[str], *argv: object) -> list[dict[str, Any]]:
-    code, out, _ = doctor(capsys, *argv, "--json")
-    assert code == 0
-    return [one for one in json.loads(out)["findings"] if one["answer"] == "fires"]
 
 
 def written(folder: Path, **texts: str) -> list[Path]:
@@ -51,38 +37,33 @@ def written(folder: Path, **texts: str) -> list[Path]:
         "[n:7] mtl_ofi_component.c:362: mtl:ofi:prov: tcp;ofi_rxm\n",
         "[n:7] mca: bml: Using tcp btl for send to [[1,1],1] on node n2\n",
         "libfabric provider: tcp;ofi_rxm - hsn0\n",
+        # A hole, as a file system leaves it of a writer whose node was lost.
+        "\0" * 70_000 + "\n[n:7] mtl_ofi_component.c:362: mtl:ofi:prov: tcp\n",
     ],
+    ids=["ob1", "mtl", "btl", "provider", "behind a hole"],
 )
-def test_tcp_on_slingshot_is_the_first_finding(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], line: str
-) -> None:
+def test_tcp_on_slingshot_is_the_first_finding(tmp_path: Path, line: str) -> None:
     (log,) = written(tmp_path, job_log=line + RAN)
-    first, *_ = fired(capsys, "--log", log, "--site", "lumi-c")
+    first, *_ = fired("--log", log, "--site", "lumi-c")
     assert first["rule"] == "K203"
 
 
-def test_settings_for_tcp_are_found_without_a_log(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_settings_for_tcp_are_found_without_a_log(tmp_path: Path) -> None:
     (env,) = written(tmp_path, job_env="OMPI_MCA_pml=ob1\nOMPI_MCA_btl=self,vader,tcp\n")
-    first, *_ = fired(capsys, "--env", env, "--site", "lumi-c")
+    first, *_ = fired("--env", env, "--site", "lumi-c")
     assert first["rule"] == "K203"
 
 
-def test_a_job_of_another_host_is_not_held_against_this_machine(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_job_of_another_host_is_not_held_against_this_machine(tmp_path: Path) -> None:
     log, env = written(tmp_path, job_log=OB1 + RAN, job_env=ELSEWHERE)
-    assert fired(capsys, "--log", log, "--env", env) == []
-    _, out, _ = doctor(capsys, "--log", log, "--env", env)
+    assert fired("--log", log, "--env", env) == []
+    out = stackproof("doctor", "--log", log, "--env", env).stdout
     assert "what joins the nodes: a site" in out.replace("\n      ", " ")
 
 
-def test_the_mpi_on_the_path_is_believed_before_the_sites(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_mpi_on_the_path_is_believed_before_the_sites(tmp_path: Path) -> None:
     (env,) = written(tmp_path, job_env=ELSEWHERE + "FI_PROVIDER=tcp\nOMPI_MCA_pml=cm\n")
-    findings = fired(capsys, "--env", env, "--site", "lumi-c")
+    findings = fired("--env", env, "--site", "lumi-c")
     assert findings[0]["rule"] == "K79"
     assert "names-not-read" not in {one["name"] for one in findings}
 
@@ -120,13 +101,11 @@ def test_whether_a_job_ran_on_another_host(variables: dict[str, str], elsewhere:
     assert of_another_host(variables, "me") is elsewhere
 
 
-def test_ranks_that_are_alone_by_a_setting_of_slurm(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_ranks_that_are_alone_by_a_setting_of_slurm(tmp_path: Path) -> None:
     log, env = written(
         tmp_path, job_log="x\n" + "rank 0 of 1\n" * 3, job_env="SLURM_MPI_TYPE=none\n"
     )
-    first, second, *_ = fired(capsys, "--log", log, "--env", env)
+    first, second, *_ = fired("--log", log, "--env", env)
     assert [first["rule"], second["rule"]] == ["K204", "K25"]
     assert first["line"] == second["line"] == 2
 
@@ -140,24 +119,12 @@ def test_ranks_that_are_alone_by_a_setting_of_slurm(
         (bytes(range(256)) * 20, "is not text"),
     ],
 )
-def test_a_log_that_says_nothing_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes, words: str
-) -> None:
+def test_a_log_that_says_nothing_is_refused(tmp_path: Path, content: bytes, words: str) -> None:
     log = tmp_path / "job.log"
     log.write_bytes(content)
-    code, out, err = doctor(capsys, "--log", log)
-    assert (code, out) == (3, "")
-    assert words in err
-
-
-def test_a_log_with_a_hole_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """As a file system leaves it of a writer whose node was lost."""
-    log = tmp_path / "job.log"
-    log.write_bytes(
-        bytes(70_000) + b"\n[n:7] mtl_ofi_component.c:362: mtl:ofi:prov: tcp\n" + RAN.encode()
-    )
-    first, *_ = fired(capsys, "--log", log, "--site", "lumi-c")
-    assert first["rule"] == "K203"
+    done = stackproof("doctor", "--log", log)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert words in done.stderr
 
 
 @pytest.mark.parametrize("line", ["²", "9" * 5000, "-1", "", "x"])
@@ -180,15 +147,8 @@ def test_a_long_path_takes_no_long_time() -> None:
     assert time.process_time() - begin < 2
 
 
-def test_a_log_in_the_place_of_an_image_is_told_its_option(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_log_in_the_place_of_an_image_is_told_its_option(tmp_path: Path) -> None:
     (log,) = written(tmp_path, job_log=RAN)
-    code, _, err = doctor(capsys, log)
-    assert code == 6
-    assert f"--log {log}" in err
-
-
-def test_a_word_without_a_value_gets_an_example(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "--have openmpi=" in doctor(capsys, "--have", "openmpi")[2]
-    assert "--fact transport=" in doctor(capsys, "--fact", "transport")[2]
+    done = stackproof("doctor", log)
+    assert done.returncode == 6
+    assert f"--log {log}" in done.stderr
