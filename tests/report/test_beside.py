@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from inprocess import stackproof
 from reportsamples import SLOW, comparison_of
-from stackproof.cli import main
 from stackproof.compare.model import Comparison
 from stackproof.core.errors import StackproofError
 from stackproof.core.value import replace
@@ -63,27 +63,15 @@ def test_what_they_have_not_in_common_is_told(slow: Comparison, fast: Comparison
         rows_of(slow, replace(fast, panels=()))
 
 
-def ended(*words: str) -> int:
-    """Return the exit code of a command line."""
-    with pytest.raises(SystemExit) as caught:
-        main(list(words))
-    return int(caught.value.code or 0)
-
-
-def test_the_command_ends_as_the_worse_of_both(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_ends_as_the_worse_of_both(tmp_path: Path) -> None:
     plan = Plan(challengers=("mpich",), benchmarks=("latency",), sizes=(8,), blocks=11)
-    write_results(simulate(plan), tmp_path / "one")
-    write_results(simulate(replace(plan, slower=SLOW)), tmp_path / "two")
-    one, two = str(tmp_path / "one"), str(tmp_path / "two")
-    codes = [ended("compare", name) for name in (one, two)]
-    assert codes[0] != codes[1]
-    assert codes[1] == 8
-    capsys.readouterr()
-    assert ended("compare", one, "--beside", two) == 8
-    assert ended("compare", two, "--beside", one) == 8
-    assert "latency" in capsys.readouterr().out
-    assert ended("compare", one, "--beside", two, "--json") == 2
-    assert "exclude each other" in capsys.readouterr().err
-    assert ended("compare", one, "--beside", str(tmp_path / "gone")) != 0
+    one = write_results(simulate(plan), tmp_path / "one")
+    two = write_results(simulate(replace(plan, slower=SLOW)), tmp_path / "two")
+    for first, *beside in ((two,), (one, "--beside", two), (two, "--beside", one)):
+        done = stackproof("compare", first, *beside)
+        assert done.returncode == 8
+        assert "latency" in done.stdout
+    assert stackproof("compare", one).returncode != 8
+    done = stackproof("compare", one, "--beside", two, "--json")
+    assert (done.returncode, "exclude each other" in done.stderr) == (2, True)
+    assert stackproof("compare", one, "--beside", tmp_path / "gone").returncode != 0

@@ -31,35 +31,23 @@ def worse(tmp_path_factory):
     return write_results(results, tmp_path_factory.mktemp("worse") / "results")
 
 
-def test_as_fast_ends_with_0(same):
-    done = stackproof("compare", same)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "mpich against impi: PASS, no tail measured" in done.stdout
-    assert done.stdout.endswith("verdict: PASS, no tail measured\n")
-    assert "\x1b" not in done.stdout
-
-
-def test_worse_ends_with_8(worse):
-    done = stackproof("compare", worse)
-    assert done.returncode == 8
-    assert "0.67 FAIL" in done.stdout
-    assert done.stdout.endswith("verdict: FAIL\n")
-
-
-def test_no_line_of_a_comparison_is_wider_than_a_page(worse):
-    lines = stackproof("compare", worse).stdout.splitlines()
-    assert max(map(len, lines)) <= 100
-
-
-def test_undecided_ends_with_9_and_is_not_good_enough_where_a_pass_is_required(
-    same, worse, tmp_path
-):
-    few = write_results(simulate(Plan(**{**SMALL, "blocks": 6})), tmp_path / "results")
-    done = stackproof("compare", few)
-    assert done.stdout.endswith("verdict: INCONCLUSIVE\n")
-    assert done.returncode == 9
-    codes = [stackproof("compare", one, "--require-pass").returncode for one in (same, worse, few)]
-    assert codes == [0, 8, 8]
+def test_the_exit_code_is_the_verdict(same, worse, tmp_path):
+    few = write_results(simulate(Plan(**{**SMALL, "blocks": 6})), tmp_path / "few")
+    noisy = write_results(simulate(Plan(**SMALL, slower={"impi again": SLOW})), tmp_path / "noisy")
+    for folder, code, required, words, said in (
+        (same, 0, 0, "PASS, no tail measured", "mpich against impi: PASS, no tail measured"),
+        (worse, 8, 8, "FAIL", "0.67 FAIL"),
+        (few, 9, 8, "INCONCLUSIVE", "too few launches"),
+        (noisy, 9, 8, "INCONCLUSIVE", "warning: the null arm FAILS"),
+    ):
+        done = stackproof("compare", folder)
+        assert (done.returncode, done.stderr) == (code, "")
+        assert done.stdout.endswith(f"verdict: {words}\n")
+        assert said in done.stdout
+        assert "\x1b" not in done.stdout
+        assert max(map(len, done.stdout.splitlines())) <= 100
+        assert stackproof("compare", folder, "--require-pass").returncode == required
+    assert "as fast as" not in done.stdout
 
 
 def test_json_goes_to_standard_output(worse):
@@ -87,15 +75,6 @@ def test_margins_that_are():
         "latency": 0.3,
         "rate": pytest.approx(0.07),
     }
-
-
-def test_a_noisy_null_arm_is_no_slow_mpi(tmp_path):
-    results = simulate(Plan(**SMALL, slower={"impi again": SLOW}))
-    done = stackproof("compare", write_results(results, tmp_path / "results"))
-    assert done.returncode == 9
-    assert "warning: the null arm FAILS" in done.stdout
-    assert done.stdout.endswith("verdict: INCONCLUSIVE\n")
-    assert "as fast as" not in done.stdout
 
 
 def test_broken_launches_are_warned_of_and_the_rest_is_judged(tmp_path):

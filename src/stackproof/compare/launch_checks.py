@@ -48,15 +48,6 @@ _ELEMENT = 4
 _SIGNALLED = 128
 _FAULTS = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 11: "SIGSEGV"}
 
-# Which failure explains the others: a node that was not there before the crash it caused.
-ORDER = (
-    Reason.UNSUPPORTED, Reason.INVALID_VALUE, Reason.NO_GPU, Reason.NODE_UNREACHABLE,
-    Reason.SINGLETONS, Reason.WRONG_PLACEMENT, Reason.COMMAND_NOT_FOUND,
-    Reason.JOB_TIMEOUT, Reason.VALIDATION_FAILED, Reason.RANK_CRASHED, Reason.JOB_FAILED,
-    Reason.GARBAGE_OUTPUT, Reason.TRUNCATED_OUTPUT, Reason.NOT_LOADED, Reason.WRONG_MPI,
-    Reason.WRONG_TRANSPORT, Reason.CLOCK_JUMPED, Reason.NO_RESULTS,
-)  # fmt: skip
-
 HINTS: Mapping[Reason, str] = {
     Reason.UNSUPPORTED: "build the image again with this stackproof: the benchmark in it is of "
     "another version",
@@ -77,16 +68,22 @@ HINTS: Mapping[Reason, str] = {
     "by intention, `auto` leaves the choice to the MPI",
     Reason.GARBAGE_OUTPUT: "check that the program is the one that the case names",
     Reason.TRUNCATED_OUTPUT: "the program ended before its end; read its messages below",
-    Reason.WRONG_MPI: "look for another MPI in LD_LIBRARY_PATH or in the program's run path",
     Reason.NOT_LOADED: "put the file into the image, or into a folder that every node has (/tmp is "
     "often each node's own), or take the variable out of the arm's `env`",
+    Reason.WRONG_MPI: "look for another MPI in LD_LIBRARY_PATH or in the program's run path",
     Reason.WRONG_TRANSPORT: "the MPI took another path than it was told to; the evidence shows "
     "which interfaces sent the messages",
     Reason.CLOCK_JUMPED: "look whether something sets clocks on the nodes, and whether their clock "
     "source is stable (/sys/devices/system/clocksource/clocksource0/current_clocksource)",
     Reason.NO_RESULTS: "ask for benchmarks and sizes that the program measures",
 }
-"""The remedy for each reason for which a launch is discarded."""
+"""The remedy for each reason for which a launch is discarded.
+
+They stand in the order in which they explain each other: a node that was not there comes before the
+crash that it caused.
+"""
+
+ORDER = tuple(HINTS)
 
 
 def judge(

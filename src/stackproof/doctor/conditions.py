@@ -321,37 +321,37 @@ _FIELD = re.compile(r"\s*(?:[A-Z#][\w #]{1,22}|[a-z]+_[a-z_]+): {1,12}\S")
 
 
 _PARTS: Mapping[str, Callable[[Any, _Asked], list[Outcome]]] = {
-    "version": lambda asked, of: [
-        _version(name, text, of.evidence, of.newest.get(name)) for name, text in asked.items()
+    "version": lambda part, of: [
+        _version(name, text, of.evidence, of.newest.get(name)) for name, text in part.items()
     ],
-    "set": lambda asked, of: [_variable(of.evidence, name, _is_set) for name in asked],
-    "unset": lambda asked, of: [_variable(of.evidence, name, _is_unset) for name in asked],
-    "named": lambda asked, of: _named(asked, of.evidence),
-    "equals": lambda asked, of: [
+    "set": lambda part, of: [_variable(of.evidence, name, _is_set) for name in part],
+    "unset": lambda part, of: [_variable(of.evidence, name, _is_unset) for name in part],
+    "named": lambda part, of: _named(part, of.evidence),
+    "equals": lambda part, of: [
         _variable(of.evidence, name, functools.partial(_same, value))
-        for name, value in asked.items()
+        for name, value in part.items()
     ],
-    "matches": lambda asked, of: [
+    "matches": lambda part, of: [
         _variable(of.evidence, name, functools.partial(_found, pattern))
-        for name, pattern in asked.items()
+        for name, pattern in part.items()
     ],
-    "fact": lambda asked, of: [
+    "fact": lambda part, of: [
         _fact(of.evidence, name, tuple(value) if isinstance(value, list) else (value,))
-        for name, value in asked.items()
+        for name, value in part.items()
     ],
-    "above": lambda asked, of: [
+    "above": lambda part, of: [
         _number(of.evidence, name, functools.partial(operator.lt, limit))
-        for name, limit in asked.items()
+        for name, limit in part.items()
     ],
-    "below": lambda asked, of: [
+    "below": lambda part, of: [
         _number(of.evidence, name, functools.partial(operator.gt, limit))
-        for name, limit in asked.items()
+        for name, limit in part.items()
     ],
-    "log": lambda asked, of: [_log(asked, of.condition.get("not-by", ()), of.evidence)],
+    "log": lambda part, of: [_log(part, of.condition.get("not-by", ()), of.evidence)],
     "not-by": lambda *_: [],
-    "speaker": lambda asked, of: [_speaker(asked, of.condition.get("stage", ()), of.evidence)],
+    "speaker": lambda part, of: [_speaker(part, of.condition.get("stage", ()), of.evidence)],
     "stage": lambda *_: [],
     "all": lambda _, of: [_all(of.inner("all"))],
     "any": lambda _, of: [_any(of.inner("any"))],
-    "not": lambda asked, of: [_not(evaluate(asked, of.evidence, of.newest))],
+    "not": lambda part, of: [_not(evaluate(part, of.evidence, of.newest))],
 }

@@ -114,7 +114,7 @@ def diagnose(knowledge: Knowledge, evidence: Evidence) -> tuple[RuleFinding, ...
     Then comes what shows in results or logs, the worst of it first, then what is known best; what
     another one explains comes after it.
     """
-    found = []
+    findings = []
     went_on = evidence.facts.get("went-on") is True
     last_words = story_of(evidence).last_words
     for rule in (*knowledge.rules, *rules_of_launches(evidence)):
@@ -126,13 +126,13 @@ def diagnose(knowledge: Knowledge, evidence: Evidence) -> tuple[RuleFinding, ...
         support = None
         if rule.supported_by is not None and outcome.answer is Answer.YES:
             support = evaluate(rule.supported_by, evidence, knowledge.newest)
-        found.append(RuleFinding(rule=rule, outcome=outcome, support=support))
-    fired = [one for one in found if one.outcome.answer is Answer.YES]
+        findings.append(RuleFinding(rule=rule, outcome=outcome, support=support))
+    fired = [finding for finding in findings if finding.outcome.answer is Answer.YES]
     hushed = {
         identifier
-        for one in fired
-        if one.rule.severity is Severity.HARMLESS
-        for identifier in one.rule.outranks
+        for finding in fired
+        if finding.rule.severity is Severity.HARMLESS
+        for identifier in finding.rule.outranks
     }
     speakers = {
         finding.rule.id for finding in fired if finding.outcome.certainty is Certainty.SPEAKER
@@ -140,10 +140,10 @@ def diagnose(knowledge: Knowledge, evidence: Evidence) -> tuple[RuleFinding, ...
     rest = [finding.rule for finding in fired if finding.rule.id not in speakers | hushed]
     if any(_stops(rule) or rule.severity in _NAMED_ANYWAY for rule in rest):
         hushed |= speakers
-    found = [_silent(one) if one.rule.id in hushed else one for one in found]
-    later = {identifier for one in fired for identifier in one.rule.outranks}
+    findings = [_silent(each) if each.rule.id in hushed else each for each in findings]
+    later = {identifier for finding in fired for identifier in finding.rule.outranks}
     failed = evidence.facts.get("failed") is True
-    return tuple(sorted(found, key=lambda one: _order(one, later, failed=failed)))
+    return tuple(sorted(findings, key=lambda each: _order(each, later, failed=failed)))
 
 
 _NAMED_ANYWAY = frozenset({Severity.WRONG, Severity.HARMLESS})
