@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 from stackproof.core import limits
 from stackproof.core.effects import documents, files
-from stackproof.core.errors import Location, Reason, fail
+from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.doctor.evidence import log
 from stackproof.doctor.log.extract import LogExtract, LogReader
 from stackproof.knowledge.evidence import Evidence, merged, redacted
@@ -26,47 +27,34 @@ def evidence_of(path: str, name: str) -> Evidence:
 def logs_of(path: str) -> LogExtract:
     """Return the kept lines of a log that was named; raises `StackproofError` (FILE_MISSING, …)."""
     documents.refuse_other_kind(path, "log", texts=False)
-    reader = LogReader()
-    empty = True
-    if not os.path.isfile(path):  # a pipe, whose writer may be slow
-        piece = files.read_bounded(path, limits.LOG_PIPE, hint=_LOG_HINT)
-        _refuse_nothing(path, empty=not piece.strip(_BLANKS))
+    reader, empty = LogReader(), True
+    for piece in _pieces(path):
+        if empty and is_binary(piece[: limits.KIND.bytes]):
+            raise _refused(path, Reason.INVALID_VALUE, "is not text", "give what the job printed")
+        empty = empty and not piece.strip(_BLANKS)
         reader.feed(piece)
-        return reader.extract()
-    try:
-        with open(path, "rb") as stream:
-            if os.fstat(stream.fileno()).st_size > limits.LOG.bytes:
-                raise fail(
-                    Reason.TOO_LARGE,
-                    f"`{path}` has more than {limits.LOG.bytes} bytes",
-                    where=Location(file=path),
-                    hint=_LOG_HINT,
-                )
-            for piece in iter(lambda: stream.read(_PIECE), b""):
-                if empty and is_binary(piece[: limits.KIND.bytes]):
-                    raise fail(
-                        Reason.INVALID_VALUE,
-                        f"`{path}` is not text",
-                        where=Location(file=path),
-                        hint="give what the job printed",
-                    )
-                empty = empty and not piece.strip(_BLANKS)
-                reader.feed(piece)
-    except OSError as error:
-        raise files.translate(error, path) from error
-    _refuse_nothing(path, empty=empty)
+    if empty:  # nothing can be concluded from it
+        hint = "standard error belongs to it: srun … >job.log 2>&1"
+        raise _refused(path, Reason.INVALID_VALUE, "is empty", hint)
     return reader.extract()
 
 
-def _refuse_nothing(path: str, *, empty: bool) -> None:
-    """Raise `StackproofError` for a log without a word: nothing can be concluded from it."""
-    if empty:
-        raise fail(
-            Reason.INVALID_VALUE,
-            f"`{path}` is empty",
-            where=Location(file=path),
-            hint="standard error belongs to it: srun … >job.log 2>&1",
-        )
+def _pieces(path: str) -> Iterator[bytes]:
+    if not os.path.isfile(path):  # a pipe, whose writer may be slow
+        yield files.read_bounded(path, limits.LOG_PIPE, hint=_LOG_HINT)
+        return
+    try:
+        with open(path, "rb") as stream:
+            if os.fstat(stream.fileno()).st_size > limits.LOG.bytes:
+                text = f"has more than {limits.LOG.bytes} bytes"
+                raise _refused(path, Reason.TOO_LARGE, text, _LOG_HINT)
+            yield from iter(lambda: stream.read(_PIECE), b"")
+    except OSError as error:
+        raise files.translate(error, path) from error
+
+
+def _refused(path: str, reason: Reason, text: str, hint: str) -> StackproofError:
+    return fail(reason, f"`{path}` {text}", where=Location(file=path), hint=hint)
 
 
 def is_binary(head: bytes) -> bool:
