@@ -41,18 +41,18 @@ _MOST = 12
 def look(results: Results) -> Integrity:
     """Return whether results can be trusted, with everything that speaks against it."""
     by_digests = results.digests or Integrity()
-    said = (
+    texts = (
         *_of(DoubtKind.SPECIFICATION, _struck(results)),
         *_of(DoubtKind.MISSING, _shortened(_unprobed(results))),
         *_of(DoubtKind.MISSING, _shortened(_unchecked(results))),
         *_of(DoubtKind.SWAPPED, _shortened(_swapped(results))),
         *_of(DoubtKind.DOUBLED, _shortened(_doubled(results))),
-        *(one for group in _blocks(results.measurements) for one in _of_block(group)),
+        *(doubt for group in _blocks(results.measurements) for doubt in _of_block(group)),
         *_machines(results),
         *_of(DoubtKind.ENVIRONMENT, _environments(results)),
         *_of(DoubtKind.LIBRARY, _libraries(results)),
     )
-    doubts = (*by_digests.doubts, *(Doubt(kind=kind, text=text) for kind, text in said))
+    doubts = (*by_digests.doubts, *(Doubt(kind=kind, text=text) for kind, text in texts))
     return replace(by_digests, doubts=tuple(dict.fromkeys(doubts)))
 
 

@@ -116,7 +116,7 @@ def _wrapped(text: str, width: int, first: str = "  ", most: int = 10**6) -> lis
 
 
 def _results(diagnosis: Diagnosis, width: int, *, every: bool) -> Iterator[str]:
-    """Yield what results show: where arms took other paths, and how fast they are."""
+    """Yield what results show: launches that fell back, and arms on different paths."""
     for title, texts in (
         ("Launches did not take the path that was asked for", diagnosis.fallbacks),
         ("Arms took different paths", diagnosis.paths),

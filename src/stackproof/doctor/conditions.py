@@ -108,7 +108,7 @@ def _not(part: Outcome) -> Outcome:
 
 
 def _together(answer: Answer, parts: list[Outcome]) -> Outcome:
-    """Return what parts rest on together: the first line, and what is most certain."""
+    """Return the outcome of parts together: their first line, and their most certain words."""
     known = [part.certainty for part in parts if part.certainty is not None]
     return Outcome(
         answer=answer,
@@ -276,7 +276,7 @@ _NO_WHOLE_LOG = "everything that the job printed: `--log FILE`"
 
 
 def _speaker(names: Iterable[str], stages: Iterable[str], evidence: Evidence) -> Outcome:
-    """Return whether one of these was the first to say that something failed, at such a stage."""
+    """Return the answer to `speaker` and `stage`: who said first that something failed."""
     if not evidence.logs or "logs" in evidence.partial:
         return _unknown(_NO_WHOLE_LOG if evidence.logs else _NO_LOG)
     story = story_of(evidence)

@@ -1,4 +1,4 @@
-"""What this machine tells by its devices, files and programs."""
+"""Evidence of this machine: its devices, files and programs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NOT_FOUND = 127
 
 
 def machine() -> Evidence:
-    """Return which devices for messages this machine has, and in a job what it may lock."""
+    """Return the devices for messages of this machine, and in a job the memory that it may lock."""
     pieces = Pieces(fabric.CXI)
     pieces.fact("xpmem-device", os.path.exists(_XPMEM), _XPMEM)
     _, nics = fabric.of_this_machine()
@@ -50,7 +50,7 @@ def interfaces() -> tuple[str, ...]:
 
 
 def slurm_pmix() -> Evidence:
-    """Return which PMIx this machine's Slurm has, and whether its plug-in finds it.
+    """Return the PMIx of this machine's Slurm, and whether its plug-in finds the library.
 
     That is not told where the plug-in does not say which library it opens.
     """

@@ -22,7 +22,7 @@ _LOGS_READ = 3
 
 
 class Measured(Value):
-    """What results show of an arm, and the paths that arms took."""
+    """Evidence of one arm of results, and the paths that arms took."""
 
     results: Results
     evidence: Evidence
@@ -31,7 +31,7 @@ class Measured(Value):
 
 
 def examine(folder: str, arm: str | None) -> Measured:
-    """Return what a folder of results shows; raises `StackproofError` as `load_results` does."""
+    """Return the evidence of a folder of results; raises as `load_results`."""
     results = load_results(Path(folder), probes=True)
     return Measured(
         results=results,
@@ -57,7 +57,7 @@ def _chosen(results: Results, name: str | None) -> str:
 
 
 def _of_arm(results: Results, arm: str, folder: str) -> Evidence:
-    """Return what the probes and the launches of an arm tell."""
+    """Return the evidence of the probes and the launches of an arm."""
     pieces = (
         *(path_verdict.evidence_of_run(path) for path in results.paths if path.arm == arm),
         *_of_logs(Path(folder), results, arm),

@@ -40,7 +40,7 @@ Mounted = Sequence[tuple[str, str]]
 
 
 class Stack(Value):
-    """What an image says of itself, and what it or a program loads."""
+    """Evidence of an image by its own words, and of the files that it or a program loads."""
 
     described: Evidence
     loaded: Evidence

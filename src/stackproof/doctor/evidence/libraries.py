@@ -87,7 +87,7 @@ def uses_of(closure: Closure) -> Evidence:
 
 
 def of_program(closure: Closure, variables: Mapping[str, str]) -> Evidence:
-    """Return what only a program tells: Cray's library for GPUs, and which release is loaded."""
+    """Return the evidence that only a program has: Cray's library for GPUs, and its release."""
     cray = next((one for one in closure.objects if _CRAY.match(one.file.path)), None)
     pieces = Pieces(f"what {closure.program.path} loads")
     if cray is not None:

@@ -114,7 +114,7 @@ def _betrayed(text: str, pieces: Pieces) -> dict[str, FactValue | None]:
     }
 
 
-def killed(text: str) -> bool:
+def is_killed(text: str) -> bool:
     """Return whether words of a launcher say that signal 9 ended a rank, and nothing before it."""
     said = messages.crashed(text)
     if said:
@@ -180,7 +180,7 @@ def _ended(records: _Records, text: str) -> str:
     how = story.ended_by(text)
     if how in {"node-lost", "killed"}:
         return how
-    if killed(text):
+    if is_killed(text):
         return "killed"
     if _OVER_TIME.search(text):
         return "hang"
