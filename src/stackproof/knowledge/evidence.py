@@ -104,6 +104,7 @@ class FactKind(Value):
 
 NUMBER = "a number, such as 2"
 NUMBERS = "whole numbers with commas between, such as 9,11"
+_MPIS = ("openmpi", "mpich", "intel-mpi", "cray-mpich", "mvapich")
 _TRUTH = "true false"
 _ANY = ""
 
@@ -117,7 +118,7 @@ def _fact_kind(name: str, kind: str, description: str, told_by: str) -> FactKind
 FACTS: Mapping[str, FactKind] = {
     row[0]: _fact_kind(*row)
     for row in (
-        ("mpi", "openmpi mpich intel-mpi cray-mpich mvapich", "family of the MPI",
+        ("mpi", " ".join(_MPIS), "family of the MPI",
          "an image, or `--fact mpi=openmpi`"),
         ("transport", "auto cxi lnx shm tcp ofi ucx verbs psm2 psm3",
          "transport that was asked for", "results, or `--fact transport=lnx`"),

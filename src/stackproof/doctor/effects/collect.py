@@ -24,8 +24,8 @@ from stackproof.site.effects import probe
 from stackproof.site.model import Site
 
 if TYPE_CHECKING:
-    from stackproof.doctor.effects.measured import Measured
-    from stackproof.doctor.effects.stacks import Mounted, Stack
+    from stackproof.doctor.effects.measured import ResultsEvidence
+    from stackproof.doctor.effects.stacks import Mounted, StackEvidence
 
 
 class Collected(Value):
@@ -84,7 +84,7 @@ def collect(options: DoctorOptions, knowledge: Knowledge) -> Collected:
     )
 
 
-def _measured(options: DoctorOptions) -> Measured | None:
+def _measured(options: DoctorOptions) -> ResultsEvidence | None:
     if not options.results:
         return None
     from stackproof.doctor.effects import measured  # noqa: PLC0415 - a log needs no results
@@ -92,7 +92,7 @@ def _measured(options: DoctorOptions) -> Measured | None:
     return measured.examine(options.results, options.arm)
 
 
-def _stack(options: DoctorOptions, variables: Mapping[str, str]) -> Stack | None:
+def _stack(options: DoctorOptions, variables: Mapping[str, str]) -> StackEvidence | None:
     mounted = _mounted(variables) if options.site is None else ()
     if not (options.image or options.program or mounted):
         return None

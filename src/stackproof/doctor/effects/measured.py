@@ -21,7 +21,7 @@ _LOGS_READ = 3
 """Logs of discarded launches that are read; the others mostly say the same."""
 
 
-class Measured(Value):
+class ResultsEvidence(Value):
     """Evidence of one arm of results, and the paths that arms took."""
 
     results: Results
@@ -30,10 +30,10 @@ class Measured(Value):
     fallbacks: tuple[str, ...] = ()
 
 
-def examine(folder: str, arm: str | None) -> Measured:
+def examine(folder: str, arm: str | None) -> ResultsEvidence:
     """Return the evidence of a folder of results; raises as `load_results`."""
     results = load_results(Path(folder), probes=True)
-    return Measured(
+    return ResultsEvidence(
         results=results,
         evidence=_of_arm(results, _chosen(results, arm), folder),
         paths=path_words.differences(results),

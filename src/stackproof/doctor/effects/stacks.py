@@ -39,14 +39,16 @@ Mounted = Sequence[tuple[str, str]]
 """Images of a job with their mount points, the one in question first."""
 
 
-class Stack(Value):
+class StackEvidence(Value):
     """Evidence of an image by its own words, and of the files that it or a program loads."""
 
     described: Evidence
     loaded: Evidence
 
 
-def examine(options: DoctorOptions, variables: Mapping[str, str], mounted: Mounted) -> Stack | None:
+def examine(
+    options: DoctorOptions, variables: Mapping[str, str], mounted: Mounted
+) -> StackEvidence | None:
     """Return the evidence of an image, or of that of a job with the MPI, and of a program.
 
     None where there is neither. `mounted` are the images of the job that are here. Raises
@@ -64,7 +66,7 @@ def examine(options: DoctorOptions, variables: Mapping[str, str], mounted: Mount
     elif options.program is None:
         return None
     loaded = _loaded(options, (path, image), variables, mounted)
-    return Stack(described=described, loaded=loaded)
+    return StackEvidence(described=described, loaded=loaded)
 
 
 def _named(label: str) -> str:
