@@ -70,7 +70,7 @@ def measured(tree: Tree, *, starter: Tree | None = None, env: dict[str, str]) ->
 
 
 def first_finding(results: Results, more: Evidence | None = None) -> tuple[str, Evidence]:
-    evidence = merged(of_results(results, "a", KNOWLEDGE), more or Evidence())
+    evidence = merged(of_results(results, "a"), more or Evidence())
     finding = diagnose(KNOWLEDGE, evidence)[0]
     assert finding.outcome.answer is Answer.YES
     return finding.rule.id, evidence
@@ -99,6 +99,6 @@ def test_settings_for_infiniband_on_slingshot(trees: Trees) -> None:
 
 
 def test_a_good_launch_has_no_finding(trees: Trees) -> None:
-    evidence = of_results(measured(trees["mpich"], env={}), "a", KNOWLEDGE)
+    evidence = of_results(measured(trees["mpich"], env={}), "a")
     answers = {finding.outcome.answer for finding in diagnose(KNOWLEDGE, evidence)}
     assert Answer.YES not in answers
