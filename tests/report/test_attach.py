@@ -231,7 +231,8 @@ def test_more_verdicts_than_anybody_made_are_refused(
     for number in range(count):
         with (user.attached / f"verdict-{number:08x}.json").open("wb") as stream:
             stream.truncate(size)
-    for argv in (("inspect", user.image), ("sign", user.image, "--key", user.signer.key)):
+    sign = ("sign", user.image, "--label", LABEL, "--key", user.signer.key)
+    for argv in (("inspect", user.image), sign):
         code, _, err = user.call(*argv)
         assert code == 3
         assert "has more than 256 verdicts" in err
