@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from reportsamples import comparison_of
-from stackproof.bench.effects import host_facts
+from stackproof.bench.effects import planning
 from stackproof.bench.effects.nodes import LaunchNodes
 from stackproof.core.value import replace
 from stackproof.mpi.effects import fabric
@@ -42,7 +42,7 @@ def test_a_bench_keeps_the_fabric_and_the_first_screen_has_it(
     shown: str | None,
 ) -> None:  # fmt: skip
     machine(tmp_path, monkeypatch, cxi=cxi, link=link)
-    host = host_facts.facts_of(HERE)
+    host = planning.facts_of(HERE)
     assert host.get("fabric") == said
     made = comparison_of()
     facts = str(list_facts(replace(made, spec=replace(made.spec, host=host))))
@@ -57,4 +57,4 @@ def test_nodes_of_one_machine_have_none_of_its_nics(
     class Namespaces(LaunchNodes):
         one_machine = True
 
-    assert "fabric" not in host_facts.facts_of(Namespaces(nodes={}))
+    assert "fabric" not in planning.facts_of(Namespaces(nodes={}))
