@@ -120,10 +120,13 @@ def missing_findings(case: InjectionAttempt) -> Iterator[Finding]:
             remedy="try it: `inject prove`",
         )
     at_start = {loaded.path for loaded in case.after.objects}
+    users = [user for user in calling.own if calling.looks_up or user.path not in at_start]
+    if not users:
+        return
     defined = {name for loaded in calling.closure.objects for name in loaded.elf.exports}
     before = {name for loaded in case.before.objects for name in loaded.elf.exports}
     by_text = {name.lower(): name for name in before if _OF_MPI.match(name)}
-    for user in calling.own:
+    for user in users:
         asked = set[str]()
         if user.path not in at_start:
             asked = {
