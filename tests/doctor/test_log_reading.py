@@ -67,6 +67,19 @@ def test_the_first_end_is_told_with_its_rank_and_the_bottom_of_its_stack() -> No
     assert story.first_failed == first
 
 
+def test_a_call_after_the_start_is_told_with_the_rank_that_made_it() -> None:
+    """Its frames may have `init` in their names, and the sender is named as well."""
+    text = (
+        "Abort(336762382) on node 1 (rank 1 in comm 0): Fatal error in internal_Recv: Message "
+        "truncated, error stack:\nMPIDIG_recv_type_init(74): Message from rank 0 and tag 0 "
+        "truncated; 80 bytes received but buffer size is 8000\n"
+    )
+    story = story_of(Evidence(logs={"job.out": text}))
+    assert story.stage == "run"
+    assert [event.rank for event in story.events] == [1, None]
+    assert story_of(Evidence(logs={"job.out": text.replace("_Recv", "_Init")})).stage == "start"
+
+
 @pytest.mark.parametrize(
     ("line", "mpi"),
     [

@@ -134,6 +134,26 @@ def test_what_is_known_decides(condition: Any, data: Any, answer: Answer) -> Non
     assert bool(found.missing) is (answer is UNKNOWN)
 
 
+@pytest.mark.parametrize(
+    ("mpi", "name", "answer"),
+    [
+        ("mpich", "OMPI_MCA_bml_base_verbose", Answer.NO),
+        ("mpich", "OMPI_MCA_pml", Answer.YES),
+        ("openmpi", "MPIR_CVAR_DEBUG_SUMMARY", Answer.NO),
+        ("openmpi", "MPICH_OFI_VERBOSE", Answer.NO),
+        ("openmpi", "I_MPI_DEBUG", Answer.NO),
+        ("openmpi", "I_MPI_FABRICS", Answer.YES),
+        ("openmpi", "MPIR_CVAR_CH4_NETMOD", Answer.YES),
+        ("mvapich", "OMPI_MCA_btl_base_verbose", Answer.NO),
+    ],
+)
+def test_a_variable_that_only_makes_another_mpi_say_more_is_no_cause(
+    mpi: str, name: str, answer: Answer
+) -> None:
+    told = outcome(RULES["K72"].when, facts={"mpi": mpi}, variables={name: "100"})
+    assert told.answer is answer
+
+
 def test_a_fact_that_is_whole_says_what_is_not_there() -> None:
     said = merged(evidence(PROBES), evidence({"facts": {"uses": ["probe"]}}))
     assert said.partial == ()

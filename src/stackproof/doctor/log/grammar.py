@@ -170,6 +170,7 @@ EPILOGUE = re.compile(
 """Lines that stand at the end of any job that failed, whatever it died of."""
 
 STAGES: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("run", re.compile(r"Fatal error in (?:internal_|P?MPI_)(?!Init)\w")),
     (
         "step",
         re.compile(

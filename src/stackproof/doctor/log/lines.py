@@ -46,7 +46,7 @@ _LABELS = tuple(
     )
 )
 _RANK = re.compile(
-    r"\[Rank (?P<bracket>[0-9]{1,7})\]|\b[Rr]ank[: ]{1,2}(?P<word>[0-9]{1,7})\b"
+    r"\[Rank (?P<bracket>[0-9]{1,7})\]|(?<!from )\b[Rr]ank[: ]{1,2}(?P<word>[0-9]{1,7})\b"
     r"|\bPE (?P<pe>[0-9]{1,7}):"
     r"|\[PE_(?P<cray>[0-9]{1,7})\]|\btasks? (?P<task>[0-9]{1,7})\b"
     r"|\bprocess (?P<process>[0-9]{1,7})\b"
