@@ -30,19 +30,7 @@ PAGES = {
     for path in documented.pages()
 }
 IMAGES = ("mpich", "intel-mpi", "openmpi", "openmpi-5.0.8")
-HELLO = """#include <mpi.h>
-#include <stdio.h>
-int main(int argc, char **argv)
-{
-    int rank, size;
-    MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
-    printf("rank %d of %d\\n", rank, size);
-    MPI_Finalize();
-    return 0;
-}
-"""
+HELLO = (ROOT / "docs" / "tutorial" / "hello.c").read_text()
 VIEWS = "views: {default: {}, tools: {set: {TOOLS: 'yes'}}}\n"
 # Codes that say something of this machine's numbers, or of steps that a person takes.
 CODES = {"bench": {0, 8, 9}, "compare": {0, 8, 9}, "doctor": {0, 8, 9}, "inject check": {0, 10}}
