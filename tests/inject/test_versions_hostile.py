@@ -20,10 +20,13 @@ import pytest
 from eessilab import USES_MPICH, Eessi
 from need import need
 from packs import CALLS_ANSWER, Stack
+from refusing import refused
 from stackproof.core.effects import files
-from stackproof.core.errors import ExitCode, StackproofError
+from stackproof.core.errors import ExitCode, Reason, StackproofError
+from stackproof.inject.delivery import InjectionDelivery
 from stackproof.inject.effects import staging, versions
 from stackproof.inject.effects.staging import Injection
+from stackproof.linking.effects.view import RootView
 
 pytestmark = pytest.mark.battery
 
@@ -264,6 +267,22 @@ def test_what_is_copied_gives_no_rights(tmp_path: Path) -> None:
     os.mkfifo(source / "fifo")
     with pytest.raises(StackproofError):
         staging.copy_tree(str(source), str(tmp_path / "again"))
+
+
+def test_a_link_of_a_tree_is_not_taken_for_ours(tmp_path: Path) -> None:
+    """An artefact with a link where an alias goes is refused, but for one that says the same."""
+    (tmp_path / "elsewhere.so").write_text("x")
+    for name, text in (("same", "libmpi.so.12"), ("other", str(tmp_path / "elsewhere.so"))):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "libmpi.so.12").write_text("x")
+        (tmp_path / name / "libmpich.so.12").symlink_to(text)
+    links = {"lib/libmpich.so.12": "libmpi.so.12"}
+    delivery = InjectionDelivery(trees={"lib": str(tmp_path / "same")}, links=links)
+    staging.fill(delivery, str(tmp_path / "good"), RootView())
+    assert os.readlink(tmp_path / "good" / "lib" / "libmpich.so.12") == "libmpi.so.12"
+    delivery = InjectionDelivery(trees={"lib": str(tmp_path / "other")}, links=links)
+    with refused(Reason.INVALID_VALUE):
+        staging.fill(delivery, str(tmp_path / "bad"), RootView())
 
 
 @pytest.mark.guarantee(

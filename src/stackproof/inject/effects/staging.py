@@ -123,7 +123,8 @@ def _copy_plain(source: str, target: str) -> None:
 def _link(path: str, text: str) -> None:
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        if not os.path.islink(path):  # programs of one folder share links
+        # Programs of one folder share links; one of a tree that was copied is somebody else's.
+        if not (os.path.islink(path) and os.readlink(path) == text):
             os.symlink(text, path)
     except OSError as error:
         raise files.translate(error, path) from error
