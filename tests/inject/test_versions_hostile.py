@@ -17,13 +17,15 @@ from pathlib import Path
 
 import pytest
 
-from eessilab import USES_MPICH, Eessi
+from eessilab import EVERY, USES_MPICH, Eessi, inject
+from elflab import Lab
 from need import need
 from packs import CALLS_ANSWER, Stack
 from refusing import refused
 from stackproof.core.effects import files
 from stackproof.core.errors import ExitCode, Reason, StackproofError
-from stackproof.inject.delivery import InjectionDelivery
+from stackproof.core.value import replace
+from stackproof.inject.delivery import Copied, InjectionDelivery
 from stackproof.inject.effects import staging, versions
 from stackproof.inject.effects.staging import Injection
 from stackproof.linking.effects.view import RootView
@@ -269,6 +271,22 @@ def test_what_is_copied_gives_no_rights(tmp_path: Path) -> None:
         staging.copy_tree(str(source), str(tmp_path / "again"))
 
 
+@pytest.mark.parametrize("inside", ["lib/../../out", "{top}/out", "lib//out", "./out"])
+@pytest.mark.parametrize("kind", ["copies", "trees", "links", "scripts"])
+def test_nothing_is_filled_in_beside_the_folder(tmp_path: Path, inside: str, kind: str) -> None:
+    """A path may have the SONAME of a library in it, which is whatever its maker wrote."""
+    source, folder = tmp_path / "source", tmp_path / "folder"
+    source.mkdir()
+    folder.mkdir()
+    target = inside.format(top=tmp_path)
+    copied = Copied(source="/bin/sh", target=target, rpath="$ORIGIN")
+    content = (copied,) if kind == "copies" else {target: str(source)}
+    delivery = replace(InjectionDelivery(), **{kind: content})
+    with refused(Reason.INJECTION_FAILS):
+        staging.fill(delivery, str(folder), RootView())
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["folder", "source"]
+
+
 def test_a_link_of_a_tree_is_not_taken_for_ours(tmp_path: Path) -> None:
     """An artefact with a link where an alias goes is refused, but for one that says the same."""
     (tmp_path / "elsewhere.so").write_text("x")
@@ -283,6 +301,29 @@ def test_a_link_of_a_tree_is_not_taken_for_ours(tmp_path: Path) -> None:
     delivery = InjectionDelivery(trees={"lib": str(tmp_path / "other")}, links=links)
     with refused(Reason.INVALID_VALUE):
         staging.fill(delivery, str(tmp_path / "bad"), RootView())
+
+
+def test_a_soname_that_leads_out_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A library would be written wherever its maker wants: nothing of it is left anywhere."""
+    need("gcc", "patchelf")
+    lab = Lab(tmp_path)
+    lab.library("host/lib/libdeep.so.1", defines=["deep"])
+    lab.library(
+        "host/lib/libmpi.so.12",
+        defines=EVERY,
+        imports=["deep"],
+        needs=["host/lib/libdeep.so.1"],
+        flags=["-Wl,--enable-new-dtags,-rpath,$ORIGIN"],
+    )
+    deep = lab.path("host/lib/libdeep.so.1")
+    soname = "../" * 30 + f"{tmp_path}/out.so"[1:]
+    subprocess.run(["patchelf", "--set-soname", soname, deep], check=True)
+    before = sorted(tmp_path.rglob("*"))
+    code, _, said = inject(capsys, "artefact", lab.path("host"), "-o", tmp_path / "net")
+    assert (code, "lead out of its folder" in said) == (ExitCode.WORSE, True), said
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 @pytest.mark.guarantee(

@@ -65,8 +65,12 @@ def fill(delivery: InjectionDelivery, folder: str, view: RootView) -> Mapping[st
 
     The copies are read again: but for names that were asked for, their names, needs and exports
     must be those of the source, and the only search path a DT_RPATH. Raises `StackproofError`:
-    TOOL_MISSING without patchelf, BUILD_FAILED when it damaged a copy, and what files raise.
+    INJECTION_FAILS for what would lie elsewhere, TOOL_MISSING without patchelf, BUILD_FAILED when
+    it damaged a copy, and what files raise.
     """
+    copies = (one.target for one in delivery.copies)
+    for target in (*delivery.trees, *copies, *delivery.links, *delivery.scripts):
+        _check_inside(target)
     sources = {}
     for target, path in delivery.trees.items():
         copy_tree(real_path(view, path), os.path.join(folder, target))
@@ -84,6 +88,16 @@ def fill(delivery: InjectionDelivery, folder: str, view: RootView) -> Mapping[st
     for path, text in delivery.scripts.items():
         files.write(os.path.join(folder, path), text, mode=0o755)
     return sources
+
+
+def _check_inside(target: str) -> None:
+    """Raise `StackproofError` (INJECTION_FAILS) for a path that may lead out of its folder."""
+    if {"", ".", ".."} & {*target.split("/")}:
+        raise fail(
+            Reason.INJECTION_FAILS,
+            f"a file would be copied to `{target}`, which may lead out of its folder",
+            hint="the SONAME of a library has a `/`: look at it with `readelf -d`",
+        )
 
 
 def real_path(view: RootView, path: str) -> str:
