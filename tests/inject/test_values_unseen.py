@@ -130,7 +130,7 @@ PLAIN = {
 
 def mpi(lab: Lab, release: str) -> str:
     texts = [f'\\0""{release}', "PMI_FD"]
-    newer = () if release == "3.4.3" else ("MPI_Isendrecv",)
+    newer = () if release == "3.4.3" else ("MPI_Isendrecv", "MPIX_Stream_create")
     return lab.library(f"mpi-{release}/lib/libmpi.so.12", defines=(*EVERY, *newer), texts=texts)
 
 
@@ -245,6 +245,7 @@ def test_a_function_that_only_a_plug_in_calls(lab, name, verdict, mode):
     [
         ("MPI_Isendrecv", UNKNOWN),
         ("MPI_Recv", WORKS),
+        ("MPIX_Stream_create", WORKS),
         ("MPI_That_no_release_has", WORKS),
         ("calls MPI_Isendrecv here", WORKS),
     ],

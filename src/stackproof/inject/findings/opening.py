@@ -135,12 +135,19 @@ def missing_findings(case: InjectionAttempt) -> Iterator[Finding]:
             # Where its own MPI is not there, nothing is known of what that one defined.
             asked &= asked if case.before.missing else before
         texts = traces_of(case.view, user).looked_up if calling.looks_up else ()
-        asked |= {by_text[text] for text in texts if text in by_text}
-        if names := sorted(asked - defined):
+        named = {by_text[text] for text in texts if text in by_text}
+        # A name of an extension is looked up since an MPI may be without it.
+        optional = {name for name in named if name.startswith("MPIX_")} - asked
+        for effect, names in (
+            (Effect.CANNOT_TELL, sorted((asked | named) - optional - defined)),
+            (Effect.NOTE, sorted(optional - defined)),
+        ):
+            if not names:
+                continue
             shown = ", ".join(f"`{name}`" for name in names[:4]) + " and more" * bool(names[4:])
             yield Finding(
                 cause=Cause.SYMBOL_MISSING,
-                effect=Effect.CANNOT_TELL,
+                effect=effect,
                 message=f"while the program runs it may ask for {shown}, which nothing defines",
                 file=user.path,
                 provider=case.main.path,
