@@ -78,21 +78,18 @@ static const struct symbol hip_symbols[] = {
     {"hipMemcpy", &hip.copy},
 };
 
-/* Open the first library that there is, and find all that is needed in it. */
-static bool load(const char *const *names, const struct symbol *symbols, size_t count,
-                 struct gpu_fault *fault)
+/* Find all that is needed in a library; NULL is one that could not be opened, as dlerror says. The
+ * names of libraries stand at each dlopen, where `stackproof inject check` can read them. */
+static bool load(void *library, const struct symbol *symbols, size_t count, struct gpu_fault *fault)
 {
-    void *library = NULL;
     fault->reason = "no-driver";
-    for (; library == NULL && *names != NULL; names++) {
-        library = dlopen(*names, RTLD_NOW | RTLD_GLOBAL);
-        if (library == NULL) {
-            const char *why = dlerror();
-            (void)snprintf(fault->text, sizeof fault->text, "there is no driver: %s",
-                           why == NULL ? *names : why);
-        }
+    if (library == NULL) {
+        const char *why = dlerror();
+        (void)snprintf(fault->text, sizeof fault->text, "there is no driver: %s",
+                       why == NULL ? "it cannot be opened" : why);
+        return false;
     }
-    for (size_t i = 0; library != NULL && i < count; i++) {
+    for (size_t i = 0; i < count; i++) {
         void *found = dlsym(library, symbols[i].name);
         if (found == NULL) {
             (void)snprintf(fault->text, sizeof fault->text, "the driver lacks %s", symbols[i].name);
@@ -100,7 +97,7 @@ static bool load(const char *const *names, const struct symbol *symbols, size_t 
         }
         memcpy(symbols[i].to, &found, sizeof found); /* ISO C knows no other way to a function */
     }
-    return library != NULL;
+    return true;
 }
 
 /* Tell of a call that did not return 0; `hides` is the variable that can hide all GPUs. */
@@ -137,11 +134,11 @@ static bool cuda_good(int code, const char *call, const char *hides, struct gpu_
 
 static bool cuda_open(int local, struct gpu *gpu, struct gpu_fault *fault)
 {
-    static const char *const names[] = {"libcuda.so.1", NULL};
     static const char hides[] = "CUDA_VISIBLE_DEVICES";
     void *context = NULL;
     int device = 0;
-    if (!load(names, cuda_symbols, sizeof cuda_symbols / sizeof cuda_symbols[0], fault) ||
+    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
+    if (!load(library, cuda_symbols, sizeof cuda_symbols / sizeof cuda_symbols[0], fault) ||
         !cuda_good(cuda.init(0), "cuInit", hides, fault) ||
         !cuda_good(cuda.count(&gpu->devices), "cuDeviceGetCount", hides, fault)) {
         return false;
@@ -195,11 +192,19 @@ static bool hip_good(int code, const char *call, const char *hides, struct gpu_f
 static bool hip_open(int local, struct gpu *gpu, struct gpu_fault *fault)
 {
     /* The plain name is of the development package; releases 7, 6 and 5 have these. */
-    static const char *const names[] = {"libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6",
-                                        "libamdhip64.so.5", NULL};
+    void *library = dlopen("libamdhip64.so", RTLD_NOW | RTLD_GLOBAL);
+    if (library == NULL) {
+        library = dlopen("libamdhip64.so.7", RTLD_NOW | RTLD_GLOBAL);
+    }
+    if (library == NULL) {
+        library = dlopen("libamdhip64.so.6", RTLD_NOW | RTLD_GLOBAL);
+    }
+    if (library == NULL) {
+        library = dlopen("libamdhip64.so.5", RTLD_NOW | RTLD_GLOBAL);
+    }
     const char *hides =
         getenv("HIP_VISIBLE_DEVICES") != NULL ? "HIP_VISIBLE_DEVICES" : "ROCR_VISIBLE_DEVICES";
-    if (!load(names, hip_symbols, sizeof hip_symbols / sizeof hip_symbols[0], fault) ||
+    if (!load(library, hip_symbols, sizeof hip_symbols / sizeof hip_symbols[0], fault) ||
         !hip_good(hip.init(0), "hipInit", hides, fault) ||
         !hip_good(hip.count(&gpu->devices), "hipGetDeviceCount", hides, fault)) {
         return false;
