@@ -221,8 +221,8 @@ def not_found(site: Site, asking: Asking) -> tuple[str, ...]:
         )
     if asking.part is not Part.NODE and not site.launchers:
         found.append(
-            "a launcher: `srun --version` says nothing here; state `launchers: mpiexec` or "
-            "another one, with its version, if jobs have it"
+            "a launcher: `srun --version` says nothing here; if jobs have one, state "
+            "`launchers: {mpiexec: {version: VERSION}}`, or another name"
         )
     if asking.part is not Part.LOGIN:
         found += _not_found_of_nodes(site, asking.partition)
@@ -238,12 +238,12 @@ def _not_found_of_nodes(site: Site, partition: str) -> Iterator[str]:
         )
     if node is None or (node.gpu is None and node.gpus is None):
         yield (
-            f"GPUs: no driver shows one; state `partitions: {partition}: gpus: 0` if there is "
-            "none, or `gpu`, its maker's name"
+            f"GPUs: no driver shows one; state `gpus: 0` below `partitions: {partition}:` if there "
+            "is none, or `gpu`, its maker's name"
         )
     if site.fabric.limit_mb_s is None:
         yield (
-            "what a network card carries: state `fabric: limit-mb-s`, and reports compare "
+            "what a network card carries: state `limit-mb-s` below `fabric:`, and reports compare "
             "bandwidths with it"
         )
 

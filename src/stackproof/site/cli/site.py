@@ -115,8 +115,14 @@ def _show_missing(site_file: str, asked: SiteProbeOptions) -> int:
         stated, answer = _value(other.stated), _value(other.asked)
         line = f"differs: `{other.fact}` is `{stated}` there, and the machine says `{answer}`"
         print(line, file=sys.stderr)
-    for line in (*(f"not found: {one}" for one in found.not_found), f"next: {found.next}"):
-        print(line, file=sys.stderr)
+    for line in found.not_found:
+        print(f"not found: {line}", file=sys.stderr)
+    if found.not_found:
+        print(
+            "each needs a source, in `facts` and `sources`: docs/how-to/describe-a-site.md",
+            file=sys.stderr,
+        )
+    print(f"next: {found.next}", file=sys.stderr)
     return 0
 
 
