@@ -275,6 +275,8 @@ def test_a_launcher_stays_itself(job: Job, how: str) -> None:
     own = job(*start, "mpiexec", "-n", "2", ranks)  # found first: it is of what is injected
     assert "launcher other/lib/libprrte.so.3\n" in own.stdout
     assert answers(own) == {"other/lib/libmpi.so.40"}
+    place = job.mounter.folder / "other/bin/mpiexec"
+    assert own.stderr == f"note: `mpiexec` is that of the injected MPI: `{place}`\n"
 
 
 def test_a_launcher_whose_program_is_not_named_is_refused(job: Job) -> None:

@@ -150,17 +150,26 @@ def _by_itself(
     points = [item.mount_point or "" for item in mounted]
     changed, words = changed_environment(options, images, points, asked, os.environ, mounted=True)
     if asked.words and asked.words[0] in _OF_MPI and any(image.mpi for image in images):
-        _tell_of_others(asked, points, changed.get("PATH", ""))
+        injected = "" if asked.injected else options.mpi.inject or ""
+        _tell_of_others(asked, points, changed.get("PATH", ""), injected)
     environment = mount_exec.with_marker(mounted, changed)
     return Entered(images, environment[mount_exec.MARKER], environment, words)
 
 
-def _tell_of_others(asked: EntryRequest, points: Sequence[str], path: str) -> None:
-    """Tell of a compiler or launcher that no image has, and that PATH finds on this machine."""
+def _tell_of_others(asked: EntryRequest, points: Sequence[str], path: str, injected: str) -> None:
+    """Tell of a compiler or launcher that no image has, and that PATH finds on this machine.
+
+    `injected` is a folder or library that is injected, empty for none.
+    """
     name = asked.words[0]
     places = (f"{folder}/{name}" for folder in path.split(":"))
     found = next((place for place in places if os.access(place, os.X_OK)), "")
-    if found and not any(found.startswith(f"{point}/") for point in points):
+    home = os.path.abspath(injected) if injected else ""
+    if os.path.isfile(home):  # its library: PREFIX/lib/libmpi.so.12
+        home = home.rpartition("/lib/")[0] or home.rpartition("/lib64/")[0]
+    if home and found.startswith(f"{home}/"):
+        asked.say(f"`{name}` is that of the injected MPI: `{found}`")
+    elif found and not any(found.startswith(f"{point}/") for point in points):
         asked.say(
             f"`{name}` is `{found}` of this machine, as the image's MPI has none: it may be for "
             "another MPI, and `stackproof inject check` says what works with the image's"
