@@ -78,7 +78,7 @@ def test_an_artefact_is_made_of_it(lab, capsys, tmp_path):
 def test_a_job_gets_it(lab, tmp_path):
     injected = MountedImage(lab.path("sw"), lab.path("sw"))
     case = JobCase([], injected, {}, programs=[program(lab)])
-    job = job_judge.decide(case, str(tmp_path / "links"))
+    job = job_judge.examine(case, str(tmp_path / "links")).job
     assert job.env.prepend["LD_LIBRARY_PATH"] == (folder_of(lab),)
 
 

@@ -79,7 +79,7 @@ def test_every_variable_that_an_answer_is_made_from_is_in_its_key(
         lambda judged, mpi, environment, **more: plan(judged, mpi, watched(environment), **more),
     )  # fmt: skip
     monkeypatch.setattr(named, "setting_of", lambda environment: setting(watched(environment)))
-    job_judge.decide(case, "/links")
+    job_judge.examine(case, "/links")
     names = set().union(*(one.names for one in asked))
     assert names >= {"LD_LIBRARY_PATH", "LD_PRELOAD", "OPAL_PREFIX", "FI_PROVIDER_PATH"}
     for name in names:

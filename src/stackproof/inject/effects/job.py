@@ -1,8 +1,8 @@
 """Another MPI, or a libfabric, under the programs of one job: judged first, then mounted and set.
 
-What was judged is kept in the cache under all that the answer depends on, so that the second job
-with the same files reads one small file. This runs before commands of users: whatever only the
-first time needs is imported then.
+The answer is kept in the cache under the images, programs and variables of the job, with every
+place that was searched for it. The second job reads one small file, and looks at these places
+again. This runs before commands of users: whatever only the first time needs is imported then.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
+    from stackproof.inject.effects.job_judge import Examined
     from stackproof.inject.effects.job_key import JobCase, MountedImage
-    from stackproof.inject.job import JobInjection
     from stackproof.mpi.transports import Libfabric
 
 
@@ -55,13 +55,13 @@ def change(case: JobCase, *, accept_unknown: bool = False) -> JobChange:
     accepted, and what reading images and programs raises.
     """
     target = job_key.key_of(case)
-    found = _load(target)
+    found = _load(target, case)
     if found is None:
         from stackproof.inject.effects import job_judge  # noqa: PLC0415 - slow, and the first time alone
 
-        decided = job_judge.decide(case, _links_of(target))
-        _keep(target, decided)
-        found = _load(target) or _data(decided)
+        examined = job_judge.examine(case, _links_of(target))
+        found = _data(examined)
+        _keep(target, found)
     _refuse(found["problems"], accept_unknown=accept_unknown)
     return JobChange(_change(found["env"]), _change(found["ranks"]), found["started"])
 
@@ -108,49 +108,68 @@ def _links_of(target: str) -> str:
     return f"{target}.links"
 
 
-def _load(target: str) -> dict[str, Any] | None:
-    """Return what was kept, None when there is nothing or its links are gone."""
+def _load(target: str, case: JobCase) -> dict[str, Any] | None:
+    """Return the kept answer, None without one or if a place or link is not as it was."""
     try:
         with open(f"{target}.json", encoding="utf-8") as stream:
             data: dict[str, Any] = json.load(stream)
     except (OSError, ValueError):
         return None
     if data.get("schema") != job_key.SCHEMA or (
-        data["links"] and not os.path.isdir(_links_of(target))
+        data["links"] and _links_in(_links_of(target)) != data["links"]
     ):
         return None
+    points, folders = job_key.points_of(case), dict[str, str]()
+    for path, state in data["searched"].items():
+        if job_key.found_at(path, points, folders) != state:
+            return None
     return data
 
 
-def _data(decided: JobInjection) -> dict[str, Any]:
+def _data(examined: Examined) -> dict[str, Any]:
     from stackproof.core import noun  # noqa: PLC0415 - see above
 
-    return {**noun.to_data(decided), "schema": job_key.SCHEMA}
+    searched = examined.view.searched
+    return {**noun.to_data(examined.job), "schema": job_key.SCHEMA, "searched": searched}
 
 
-def _keep(target: str, decided: JobInjection) -> None:
+def _keep(target: str, data: Mapping[str, Any]) -> None:
     """Make the links, and write what was decided; a cache that cannot be written is none."""
     from stackproof.core.effects import files  # noqa: PLC0415
     from stackproof.core.errors import StackproofError  # noqa: PLC0415 - see above
 
-    if decided.links:
-        folder = _links_of(target)
-        temporary = f"{folder}.{os.getpid()}"
-        try:
-            os.makedirs(temporary)
-            for name, place in decided.links.items():
-                os.symlink(place, f"{temporary}/{name}")
-            os.rename(temporary, folder)
-        except OSError as error:
-            if not os.path.isdir(folder):
-                raise files.translate(error, folder) from error
-        finally:
-            files.remove(temporary)
+    if data["links"]:
+        _link(_links_of(target), data["links"])
     try:
         os.makedirs(os.path.dirname(target), exist_ok=True)
-        files.write(f"{target}.json", json.dumps(_data(decided)))
+        files.write(f"{target}.json", json.dumps(data))
     except (OSError, StackproofError):
         return
+
+
+def _link(folder: str, links: Mapping[str, str]) -> None:
+    """Make a folder hold these links alone; each is replaced at once, as other jobs use them."""
+    from stackproof.core.effects import files  # noqa: PLC0415 - see above
+
+    temporary = f"{folder}.{os.getpid()}"
+    try:
+        os.makedirs(folder, exist_ok=True)
+        for name in {*os.listdir(folder)} - {*links}:
+            files.remove(f"{folder}/{name}")
+        for name, place in links.items():
+            files.remove(temporary)
+            os.symlink(place, temporary)
+            os.replace(temporary, f"{folder}/{name}")
+    except OSError as error:
+        if _links_in(folder) != links:  # nobody else has made them
+            raise files.translate(error, folder) from error
+
+
+def _links_in(folder: str) -> dict[str, str]:
+    try:
+        return {name: os.readlink(f"{folder}/{name}") for name in os.listdir(folder)}
+    except OSError:
+        return {}
 
 
 def _refuse(problems: Sequence[Mapping[str, str]], *, accept_unknown: bool) -> None:

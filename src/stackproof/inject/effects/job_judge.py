@@ -13,7 +13,7 @@ from stackproof.image import activate, metadata
 from stackproof.image.effects.tree import relocated
 from stackproof.inject import job as inject_job
 from stackproof.inject.attempt import Question
-from stackproof.inject.effects import known_releases
+from stackproof.inject.effects import job_key, known_releases
 from stackproof.inject.effects import named as inject_named
 from stackproof.inject.effects.job_key import JobCase, MountedImage
 from stackproof.inject.effects.named import NamedPath
@@ -36,21 +36,53 @@ class Examined(Value):
     job: JobInjection
     judgements: tuple[Judgement, ...]
     replacement: Replacement
-    view: RootView
+    view: WatchedView
 
 
-def decide(case: JobCase, links: str) -> JobInjection:
-    """Judge every program on the files, and return what the job sets.
+class WatchedView(RootView):
+    """The files as a job sees them; `searched` keeps where anything was looked for, and its state.
+
+    What was looked for and is not there counts as well: it may come. The state is taken before
+    anything is read. Images are left out, as `job_key.key_of` has them.
+    """
+
+    def __init__(self, binds: Mapping[str, str], points: Sequence[str]) -> None:
+        super().__init__("/", binds)
+        self.searched: dict[str, list[object]] = {}
+        self._points = points
+
+    def look(self, path: str) -> File | None:
+        """See `RootView`."""
+        self._watch(path)
+        return super().look(path)
+
+    def listing(self, folder: str) -> tuple[str, ...]:
+        """See `RootView`."""
+        self._watch(folder, "/")
+        return super().listing(folder)
+
+    def _watch(self, path: str, end: str = "") -> None:
+        place = path.rstrip("/") + end
+        if job_key.is_below(path, self._points):  # a link of an image may lead out of it
+            inside, _ = self.resolve(path) or (path, "")
+            if job_key.is_below(inside, self._points):
+                return
+            place = inside + end
+        above = place.rpartition("/")[0]
+        while above and not os.path.isdir(above):
+            place, above = above, above.rpartition("/")[0]
+        if place not in self.searched:
+            self.searched[place] = job_key.found_at(place, self._points, {})
+
+
+def examine(case: JobCase, links: str) -> Examined:
+    """Judge every program on the files, and return what the job sets, and why.
 
     `links` is the folder that links will be in. Raises `StackproofError` as reading images and
     programs does.
     """
-    return examine(case, links).job
-
-
-def examine(case: JobCase, links: str) -> Examined:
-    """Return the same with all that it was decided from."""
-    view = RootView() if case.mounted else view_of((*case.parts, case.injected))
+    binds = {} if case.mounted else _binds_of((*case.parts, case.injected))
+    view = WatchedView(binds, job_key.points_of(case))
     replacement = require_use(find_replacement(view, _target(case, view)))
     own = _own_view(case.injected)
     if replacement.mains and not case.injected.described:
@@ -120,11 +152,15 @@ def _own_view(injected: MountedImage) -> EnvPatch:
 
 def view_of(parts: Sequence[MountedImage]) -> RootView:
     """Return the view that has images, unpacked, at their mount points."""
+    return RootView("/", _binds_of(parts))
+
+
+def _binds_of(parts: Sequence[MountedImage]) -> dict[str, str]:
     binds: dict[str, str] = {}
     for part in parts:
         if part.described:
             binds |= inject_named.load_place(f"{part.path}:{part.point}").binds
-    return RootView("/", binds)
+    return binds
 
 
 def _target(case: JobCase, view: RootView) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 
 from stackproof.core import mountlist
 from stackproof.mpi import requirement
@@ -19,13 +20,15 @@ if TYPE_CHECKING:
     from stackproof.core.mountlist import MountRequest
     from stackproof.image.described import Described
 
-SCHEMA = "stackproof/job-injection/2"
+SCHEMA = "stackproof/job-injection/3"
 _MAGIC = b"hsqs"
 # What the answer depends on besides files: where the loader looks, and what is put right.
 _DEPENDS = ("LD_LIBRARY_PATH", "LD_PRELOAD", "FI_PROVIDER_PATH", *requirement.OPEN_MPI)
 _JUDGING = ("inject", "linking", "mpi")
 _LOADER_CACHE = "/etc/ld.so.cache"
 _DEEPEST = 2
+_COMPILED = "__pycache__"
+"""The folder that Python writes into while an answer is made."""
 
 
 class MountedImage:
@@ -146,10 +149,44 @@ def identity(path: str) -> list[object]:
         for folder, folders, names in os.walk(path):
             if folder[len(path) :].count("/") >= _DEEPEST:
                 folders.clear()
-            # Python writes what it compiles while an answer is made.
-            folders[:] = sorted(set(folders) - {"__pycache__"})
+            folders[:] = sorted(set(folders) - {_COMPILED})
             found += [(name, state_of(f"{folder}/{name}")) for name in sorted(names)]
     return found
+
+
+def points_of(case: JobCase) -> tuple[str, ...]:
+    """Return the mount points of images: the state of an image is that of all in it."""
+    points = [part.point for part in (*case.parts, case.injected) if part.described]
+    return (*points, *map(os.path.realpath, points))
+
+
+def is_below(path: str, points: Sequence[str]) -> bool:
+    """Return True for a path at one of these places or below."""
+    return any(path == point or path.startswith(f"{point}/") for point in points)
+
+
+def found_at(path: str, points: Sequence[str], folders: dict[str, str]) -> list[object]:
+    """Return the real place of a path, and the state of a file there; a folder has no state.
+
+    A path that ends with `/` stands for the names in a folder. `folders` keeps the real paths of
+    folders between calls.
+    """
+    above, _, name = path.rpartition("/")
+    if above not in folders:
+        folders[above] = os.path.realpath(above or "/")
+    real = os.path.join(folders[above], name)
+    if is_below(real, points):
+        return [real]
+    try:
+        mode = os.lstat(real).st_mode
+        if stat.S_ISLNK(mode):
+            real = os.path.realpath(real)
+            mode = os.stat(real).st_mode
+        if not stat.S_ISDIR(mode):
+            return [real] if is_below(real, points) else [real, *state_of(real)]
+        return [real, "folder", *([] if name else sorted({*os.listdir(real)} - {_COMPILED}))]
+    except OSError:
+        return [real]
 
 
 def _processor() -> str:
