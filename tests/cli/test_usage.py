@@ -107,6 +107,11 @@ def test_in_words(capsys, argv, message):
     [
         (["start", "a.squashfs", "b.squashfs"], "several are one word, with commas: `IMAGE,IMAGE`"),
         (["start", "a.squashfs", "--", "true"], "`stackproof run IMAGE -- COMMAND`"),
+        (
+            ["start", "a.squashfs", "--no-view", "--", "ls", "-l"],
+            "`stackproof run IMAGE -- COMMAND`",
+        ),
+        (["run", "--", "mpiexec", "-n", "2", "./a"], "IMAGE stands before `--`"),
         (["activate", "a.squashfs", "b.squashfs"], "with commas: `IMAGE,IMAGE`"),
         (["cluster", "exec", "node1", "--", "true"], "cluster exec --on node1 -- …"),
     ],
@@ -116,6 +121,7 @@ def test_what_was_meant_is_said(capsys, argv, hint):
     assert code == ExitCode.USAGE
     assert hint in err.splitlines()[-1]
     assert "commas" not in run(capsys, "build", "a", "b")[2]  # that takes one
+    assert "commas" not in run(capsys, "bench", "a", "b")[2]  # lists are values of options there
 
 
 def test_a_program_named_like_no_node_is_a_command(capsys, tmp_path, monkeypatch):

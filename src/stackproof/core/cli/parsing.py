@@ -171,9 +171,12 @@ class Parser(argparse.ArgumentParser):
         """Return a message for words that nothing takes, and a hint."""
         from stackproof.core.errors import did_you_mean  # noqa: PLC0415 - for failures only
 
-        options = [word.partition("=")[0] for word in words if word.startswith("-") and word != "-"]
+        before = {*itertools.takewhile(lambda word: word != "--", self._given)}
+        left = (word for word in words if word in before and word.startswith("-") and word != "-")
+        options = [word.partition("=")[0] for word in left]
         if not options:
-            return f"`{words[0]}` is one argument too many", self._list_hint()
+            further = next((word for word in words if word != "--"), "--")
+            return f"`{further}` is one argument too many", self._list_hint()
         option = options[0]
         if option in BEFORE_THE_VERB:
             return f"`{option}` stands before the verb", f"write `stackproof {option} …`; "
@@ -182,7 +185,7 @@ class Parser(argparse.ArgumentParser):
 
     def _list_hint(self) -> str:
         """Return how a command is called that takes a list, where several words were given."""
-        if all("[," not in metavar_of(one) for one in self._actions):
+        if all("[," not in metavar_of(one) for one in self._actions if not one.option_strings):
             return ""
         if "--" in self._given:
             return "a command is run by `stackproof run IMAGE -- COMMAND`; "
@@ -372,6 +375,9 @@ def _take_between(args: argparse.Namespace, words: list[str]) -> list[str]:
 
     argparse cannot do this by itself: it takes away a `--` that belongs to the command.
     """
+    if "--" not in words and words[0] != "-h" and not words[0].startswith("--"):
+        hint = "IMAGE stands before `--`, and the command behind it; "
+        raise args.parser.wrong(f"unknown option `{words[0]}`", hint)
     at = words.index("--") if "--" in words else len(words)
     behind = Parser(prog=args.parser.prog, usage=args.parser.usage, add_help=False)
     behind.add_argument("-h", "--help", action="store_true")
