@@ -17,7 +17,6 @@ from stackproof.cluster.slurm import MUNGE_SOCKET
 COVERS = (
     "bench/effects/batch_job.py",
     "bench/effects/planning.py",
-    "image/effects/tree.py",
     "launch/effects/allocation.py",
     "launch/effects/scheduler.py",
     "launch/effects/task.py",
