@@ -18,7 +18,7 @@ ALLOWED = {
     ("core/effects/foreign/parser.py", "program"): "a parser of the system, behind walls",
     ("core/effects/run.py", "argv"): "where commands of all rooms are started",
     ("core/effects/sandbox.py", "argv"): "the sandbox itself",
-    ("doctor/effects/collect.py", "argv"): "a table of commands in the same file",
+    ("doctor/effects/machine.py", "argv"): "a table of commands in the same file",
     ("inject/effects/artefact.py", "superblock.pack_argv(folder, whole)"): "mksquashfs",
     ("pack/effects/entry_files.py", "argv"): "gcc, of an architecture from a list",
     ("pack/effects/deliver.py", "argv"): "zstd, or mksquashfs",
