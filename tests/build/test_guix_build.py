@@ -18,7 +18,7 @@ import pytest
 import documented
 import guixpacks
 from guixpacks import RECIPE, STORE, Store, name_of
-from inprocess import exit_code as run
+from inprocess import exit_code
 from mpitrees import Trees
 from need import need
 from stackproof.build.engines.guix.effects import builder, packs
@@ -60,7 +60,7 @@ def test_a_pack_becomes_an_image_in_which_ranks_run(
         "packages: [", "transports: [shm]\nbenchmarks: [stackproof-bench]\npackages: ["
     )
     Path("small.yaml").write_text(recipe)
-    assert run("build", "small.yaml", "--from", pack) == 0
+    assert exit_code("build", "small.yaml", "--from", pack) == 0
     lock = noun.from_json(GuixLock, Path("small.lock.json").read_bytes())
     needs = {one.name: one.needs for one in lock.items}
     mpich, libc = name_of(f"mpich-{trees['mpich'].version}"), name_of("glibc-2.36")
@@ -83,13 +83,13 @@ def test_a_pack_becomes_an_image_in_which_ranks_run(
     assert json.loads(lines[-1])["ok"]
 
     capfd.readouterr()
-    assert run("inspect", "small.squashfs") == 0
+    assert exit_code("inspect", "small.squashfs") == 0
     assert "glibc 2.36, hello-mpi 1.0, mpich" in capfd.readouterr().out
-    assert run("plan", "small.yaml", "--graph", "dot") == 0
+    assert exit_code("plan", "small.yaml", "--graph", "dot") == 0
     edge = f'"guix:{name_of("hello-mpi-1.0")}" -> "guix:{mpich}";'
     assert edge in capfd.readouterr().out
     prefix = trees["mpich"].prefix
-    assert run("inject", "check", "small.squashfs", "--with", prefix) == 0
+    assert exit_code("inject", "check", "small.squashfs", "--with", prefix) == 0
     assert f"/{name_of('hello-mpi-1.0')}/bin/hello in small.squashfs: works" in (
         capfd.readouterr().out
     )
@@ -98,12 +98,12 @@ def test_a_pack_becomes_an_image_in_which_ranks_run(
         "challengers: [{name: shm, image: small.squashfs, transports: {intra-node: shm}}]\n"
     )
     capfd.readouterr()
-    assert run("bench", "bench.yaml", "--dry-run") == 0
+    assert exit_code("bench", "bench.yaml", "--dry-run") == 0
     assert (
         f"challenger  shm          mpich {trees['mpich'].version}  intra-node: shm"
         in capfd.readouterr().out
     )
-    assert run("pack", "small.squashfs", "hello", "-o", "out") == 0
+    assert exit_code("pack", "small.squashfs", "hello", "-o", "out") == 0
     assert ended("out/bin/mpiexec", "-n", "2", "out/bin/hello") == "2 ranks\n"
 
     other = unpacked(store.squashfs(folder / "pack.squashfs"))[1]
@@ -121,12 +121,12 @@ def test_guix_is_asked_where_it_is(
     need("bubblewrap", "mksquashfs", "python")
     guix = guixpacks.guix(folder / "bin", pack)
     monkeypatch.setattr(builder, "_PLACES", (str(guix.folder),))
-    assert run("plan", "small.yaml") == 0
+    assert exit_code("plan", "small.yaml") == 0
     said = capfd.readouterr().out
     assert 'manifest.scm       (list "hello-mpi")))' in said
     assert "pack  guix time-machine --channels=channels.scm -- pack --format=tarball" in said
     assert not Path("small.guix").exists()
-    assert run("build", "small.yaml") == 0
+    assert exit_code("build", "small.yaml") == 0
     assert guix.said.read_text().splitlines() == [
         "time-machine", "--channels=small.guix/channels.scm", "--", "pack", "--format=tarball",
         f"--system={os.uname().machine}-linux", "--save-provenance",
@@ -136,9 +136,9 @@ def test_guix_is_asked_where_it_is(
         f"{STORE}/{name_of('mpich-4.2.1')}\n"
     )
     pack.write_bytes(b"another")  # of a build that is finished nothing is asked for again
-    assert run("build", "small.yaml") == 0
+    assert exit_code("build", "small.yaml") == 0
     shutil.rmtree(folder / "cache")
-    assert run("build", "small.yaml") == 5
+    assert exit_code("build", "small.yaml") == 5
     assert "`pack.tar.gz` is not the pack that was locked" in capfd.readouterr().err
 
 
@@ -156,15 +156,15 @@ def test_a_guix_that_makes_none(
     guix = guixpacks.guix(folder / "bin", folder)
     (guix.folder / "guix").write_text(f"#!/bin/sh\n{script}\n")
     monkeypatch.setattr(builder, "_PLACES", (str(guix.folder),))
-    assert run("build", "small.yaml") == code
+    assert exit_code("build", "small.yaml") == code
     assert said in capfd.readouterr().err
     assert not list(folder.glob("*.lock.json"))
 
 
 def test_without_guix_it_is_said_what_to_do(folder: Path, capfd: Said) -> None:
-    assert run("check", "small.yaml") == 0
+    assert exit_code("check", "small.yaml") == 0
     assert "takes the pack: --from PACK" in capfd.readouterr().err
-    assert run("build", "small.yaml") == 4
+    assert exit_code("build", "small.yaml") == 4
     said = capfd.readouterr().err
     assert "this machine has no `guix`: what it reads is written to `small.guix`" in said
     assert "--manifest=small.guix/manifest.scm`; then bring the file" in said
@@ -191,24 +191,24 @@ def test_without_guix_it_is_said_what_to_do(folder: Path, capfd: Said) -> None:
 def test_what_is_refused(
     words: tuple[str, ...], code: int, said: str, folder: Path, capfd: Said
 ) -> None:
-    assert run(*words) == code
+    assert exit_code(*words) == code
     assert said in capfd.readouterr().err
 
 
 def test_a_lock_that_pins_nothing_is_refused(folder: Path, pack: Path, capfd: Said) -> None:
-    assert run("build", "small.yaml", "--from", pack, "--stop-after", "lock") == 0
+    assert exit_code("build", "small.yaml", "--from", pack, "--stop-after", "lock") == 0
     lock = Path("small.lock.json")
     data = json.loads(lock.read_text())
     for channels, said in (([], "each at its commit"), ([{"name": "guix", "url": "x"}], "commit")):
         lock.write_text(json.dumps({**data, "channels": channels}))
-        assert run("build", "--locked", "small.yaml", "--from", pack) == 3
+        assert exit_code("build", "--locked", "small.yaml", "--from", pack) == 3
         assert said in capfd.readouterr().err
     lock.write_text(json.dumps(data))
-    assert run("build", "small.yaml", "--from", "small.yaml") == 5
+    assert exit_code("build", "small.yaml", "--from", "small.yaml") == 5
     assert "`small.yaml` is not the pack that was locked" in capfd.readouterr().err
     data["items"][0]["sha256"] = "ab" * 32
     lock.write_text(json.dumps(data))
-    assert run("build", "--locked", "small.yaml", "--from", pack) == 3
+    assert exit_code("build", "--locked", "small.yaml", "--from", pack) == 3
     assert "the lock names other items than the pack has" in capfd.readouterr().err
 
 
@@ -226,7 +226,10 @@ def test_every_form_of_a_pack_is_taken(folder: Path) -> None:
     locks = []
     for pack in sorted(folder.glob("pack.*")):
         assert (
-            run("build", "small.yaml", "--from", pack.name, "--stop-after", "lock", "--update") == 0
+            exit_code(
+                "build", "small.yaml", "--from", pack.name, "--stop-after", "lock", "--update"
+            )
+            == 0
         )
         locks.append(noun.from_json(GuixLock, Path("small.lock.json").read_bytes()))
     assert len(locks) == 5
@@ -253,7 +256,7 @@ def test_a_pack_for_another_machine(folder: Path, capfd: Said) -> None:
     library = store.store / name_of("mpich-4.2.1") / "lib" / "libmpi.so.12"
     library.chmod(0o644)
     library.write_bytes(guixpacks.header(other))
-    assert run("build", "small.yaml", "--from", store.tarball(folder / "p.tar.gz")) == 3
+    assert exit_code("build", "small.yaml", "--from", store.tarball(folder / "p.tar.gz")) == 3
     said = capfd.readouterr().err
     assert f"mpich-4.2.1` is for {other}, and the stack for {os.uname().machine}" in said
     assert not list(folder.glob("*.lock.json"))
@@ -382,4 +385,4 @@ def test_the_page_does_what_it_says(folder: Path, capfd: Said) -> None:
                 assert said == f"{STORE}/{name_of('mpich-ofi-4.2.1')}\n"
                 continue
             capfd.readouterr()
-            assert run(*changed) == code, (line.place, capfd.readouterr().err)
+            assert exit_code(*changed) == code, (line.place, capfd.readouterr().err)

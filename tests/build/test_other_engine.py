@@ -10,7 +10,7 @@ import pytest
 
 import documented
 import stackproof
-from inprocess import exit_code as run
+from inprocess import exit_code
 from need import need
 from stackproof.build.effects import builders
 from stackproof.core.cli.examples import OUTPUTS
@@ -113,19 +113,19 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_every_verb_on_recipes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("check", "toy.yaml") == 0
-    assert run("plan", "toy.yaml") == 0
+    assert exit_code("check", "toy.yaml") == 0
+    assert exit_code("plan", "toy.yaml") == 0
     assert "toy          hello" in capsys.readouterr().out
-    assert run("image", "containerfile", "toy.yaml", "--base", BASE) == 3
+    assert exit_code("image", "containerfile", "toy.yaml", "--base", BASE) == 3
     assert "--stop-after lock" in capsys.readouterr().err
-    assert run("build", "--locked", "--stop-after", "lock", "toy.yaml") == 3
-    assert run("build", "--stop-after", "lock", "toy.yaml") == 0
+    assert exit_code("build", "--locked", "--stop-after", "lock", "toy.yaml") == 3
+    assert exit_code("build", "--stop-after", "lock", "toy.yaml") == 0
     assert json.loads((folder / "toy.lock.json").read_text())["wants"] == "hello"
-    assert run("build", "--on", "slurm", "--stop-after", "lock", "toy.yaml") == 2
+    assert exit_code("build", "--on", "slurm", "--stop-after", "lock", "toy.yaml") == 2
     capsys.readouterr()
-    assert run("image", "containerfile", "toy.yaml", "--base", BASE) == 0
+    assert exit_code("image", "containerfile", "toy.yaml", "--base", BASE) == 0
     assert 'LABEL toy="hello"' in capsys.readouterr().out
-    assert run("mirror", "create", "sources", "toy.yaml") == 0
+    assert exit_code("mirror", "create", "sources", "toy.yaml") == 0
     assert (folder / "sources" / "toy.src").read_text() == "hello"
     shown = [
         line.replace("easybuild/libfabric_2.1.0.orig.tar.xz", "toy.src")
@@ -134,16 +134,16 @@ def test_every_verb_on_recipes(folder: Path, capsys: pytest.CaptureFixture[str])
     assert documented.is_like(shown, capsys.readouterr().out)
     (folder / "toy.yaml").write_text("engine: toy\nname: toy\ntext: bad\n")
     capsys.readouterr()
-    assert run("check", "toy.yaml") == 3
+    assert exit_code("check", "toy.yaml") == 3
     said = capsys.readouterr().err
     assert "toy.yaml:3" in said
     assert "another text" in said
-    assert run("build", "--stop-after", "lock", "toy.yaml") == 3
+    assert exit_code("build", "--stop-after", "lock", "toy.yaml") == 3
 
 
 def test_an_image(folder: Path) -> None:
     need("bubblewrap", "mksquashfs", "python")
-    assert run("build", "toy.yaml") == 0
+    assert exit_code("build", "toy.yaml") == 0
     assert (folder / "toy.squashfs").stat().st_size > 0
 
 

@@ -19,7 +19,7 @@ import pytest
 import crayrelease
 import documented
 from crayrelease import PE, Release
-from inprocess import exit_code as run
+from inprocess import exit_code
 from mpitrees import Trees
 from need import need
 from stackproof.build.effects import executor
@@ -66,7 +66,7 @@ def inside(image: str, *words: str | Path) -> str:
 
 
 def build(*words: str | Path) -> int:
-    return run("build", "cray-mpich.yaml", "--from", "rpms", "--fact", "gpu=none", *words)
+    return exit_code("build", "cray-mpich.yaml", "--from", "rpms", "--fact", "gpu=none", *words)
 
 
 def digest(path: str) -> str:
@@ -100,7 +100,7 @@ def test_one_command_and_two_ranks(
     arm = activate.deployment(image, name="baseline", permitted=())
     assert (arm.mpi.family, arm.mpi.version, image.redistribute) == ("cray-mpich", "8.1.30", False)
     capfd.readouterr()
-    assert run("inspect", "cray-mpich.squashfs") == 0
+    assert exit_code("inspect", "cray-mpich.squashfs") == 0
     assert "redistribute no" in " ".join(capfd.readouterr().out.split())
 
     arms = "transports: {intra-node: auto}"
@@ -108,7 +108,7 @@ def test_one_command_and_two_ranks(
         f"name: vendor\nbaseline: {{image: cray-mpich.squashfs, {arms}}}\n"
         f"challengers: [{{name: again, image: again.squashfs, {arms}}}]\nplacements: [intra-node]\n"
     )
-    assert run("bench", "bench.yaml", "--dry-run") == 0
+    assert exit_code("bench", "bench.yaml", "--dry-run") == 0
     assert "cray-mpich 8.1.30  intra-node: auto" in capfd.readouterr().out
 
     Path("hello.c").write_text(
@@ -151,7 +151,7 @@ def test_the_library_for_gpus_is_linked(
         with Path("cray-mpich.yaml").open("a") as text_of_recipe:
             text_of_recipe.write("benchmarks: []\n")
     recipe = ("cray-mpich.yaml", "--from", "rpms", "--fact", f"gpu={gpu}", "-o", out)
-    assert run("build", *recipe) == 0
+    assert exit_code("build", *recipe) == 0
     assert Path(f"cray-mpich.{os.uname().machine}-{gpu}.lock.json").is_file()
     script = f"ldd {program}; echo $MPICH_GPU_SUPPORT_ENABLED; ls /user-environment/cray-gtl-*/lib"
     said = inside(out, "sh", "-c", script)
@@ -190,12 +190,12 @@ def test_what_the_machine_lacks(folder: Path, made: Release, capfd: Said) -> Non
     recipe = Path("cray-mpich.yaml")
     recipe.write_text(recipe.read_text().replace(str(made.site), "/nowhere"))
     words = ("--from", "rpms", "--fact", "gpu=rocm")
-    assert run("build", "cray-mpich.yaml", *words) == 4
+    assert exit_code("build", "cray-mpich.yaml", *words) == 4
     said = capfd.readouterr().err
     assert "`libamdhip64.so.6`, which `libmpi_gtl_hsa.so.0` needs and no RPM" in said
     assert "is not on this machine; it is of ROCm" in said
     assert "`libraries: [DIR]` in the recipe" in said
-    assert run("check", "cray-mpich.yaml", *words) == 4
+    assert exit_code("check", "cray-mpich.yaml", *words) == 4
     capfd.readouterr()
     assert build("--site", "lumi-g", *words, "--stop-after", "lock") == 0
     assert "note: `libamdhip64.so.6`" in capfd.readouterr().err
@@ -224,7 +224,7 @@ def test_a_driver_is_only_on_nodes_with_a_gpu(
     recipe = Path("cray-mpich.yaml")
     recipe.write_text(recipe.read_text().replace(str(made.site), str(site)) + "benchmarks: []\n")
     words = ("--from", "rpms", "--fact", "gpu=cuda", "--stop-after", "lock")
-    assert run("build", "cray-mpich.yaml", *words) == 0
+    assert exit_code("build", "cray-mpich.yaml", *words) == 0
     said = capfd.readouterr().err
     assert "note: `libcuda.so.1`" in said
     assert "on nodes with a GPU" in said
@@ -295,7 +295,7 @@ def test_an_rpm_that_changed_after_it_was_locked(folder: Path, capfd: Said) -> N
     name.write_bytes(b"another")
     assert build() == 5
     assert "is not the file that was locked" in capfd.readouterr().err
-    assert run("build", "cray-mpich.yaml", "--fact", "gpu=none") == 3
+    assert exit_code("build", "cray-mpich.yaml", "--fact", "gpu=none") == 3
     assert "--from DIR, or `from` in the recipe" in capfd.readouterr().err
 
 
@@ -303,7 +303,7 @@ def test_an_rpm_that_changed_after_it_was_locked(folder: Path, capfd: Said) -> N
 def test_the_folder_may_stand_in_the_recipe(folder: Path, capfd: Said) -> None:
     recipe = Path("cray-mpich.yaml")
     recipe.write_text(recipe.read_text() + "from: rpms\n")
-    assert run("plan", "cray-mpich.yaml", "--fact", "gpu=none") == 0
+    assert exit_code("plan", "cray-mpich.yaml", "--fact", "gpu=none") == 0
     said = capfd.readouterr()
     assert "of the site  libfabric.so.1  for" in said.out
     assert "scripts of RPMs are not run: cray-mpich-8.1.30-gnu123" in said.err
@@ -337,7 +337,7 @@ def test_what_is_refused(
     (tmp_path / "cray-mpich.yaml").write_text(shipped.find("recipes", "cray-mpich").read_text())
     (tmp_path / "empty").mkdir()
     Package("other", {"/usr/bin/other": text("x")}).written(tmp_path / "sub")
-    assert run(*words) == code
+    assert exit_code(*words) == code
     assert said in capfd.readouterr().err
 
 
@@ -381,4 +381,4 @@ def test_the_page_does_what_it_says(folder: Path, capfd: Said) -> None:
                 assert "-lmpi_gnu_123" in inside(changed[1], *changed[3:])
                 continue
             capfd.readouterr()
-            assert run(*changed) == 0, (line.place, capfd.readouterr().err)
+            assert exit_code(*changed) == 0, (line.place, capfd.readouterr().err)

@@ -9,11 +9,11 @@ from stackproof.core import noun
 from stackproof.core.value import replace
 from stackproof.results.effects.record import Record, load_launch
 from stackproof.results.measurement import Disturbance, Measurement, RankClock
-from stackproof.results.model import LAUNCHES as LAUNCHES_FOLDER
+from stackproof.results.model import LAUNCHES
 from stackproof.results.record import read_record
 from synthetic import INTER, Plan, simulate
 
-LAUNCHES = simulate(
+MEASUREMENTS = simulate(
     Plan(challengers=("mpich",), placements=(INTER,), sizes=(8, 1024), blocks=2)
 ).measurements
 
@@ -30,7 +30,7 @@ def with_facts(one):
     return replace(one, output=replace(one.output, ranks=ranks))
 
 
-@pytest.mark.parametrize("one", [*LAUNCHES, *map(with_facts, LAUNCHES)])
+@pytest.mark.parametrize("one", [*MEASUREMENTS, *map(with_facts, MEASUREMENTS)])
 def test_a_launch_is_read_as_it_was_written(one):
     content = noun.to_json(one).encode()
     found = read_record(content, file="x.json")
@@ -41,7 +41,7 @@ def test_a_launch_is_read_as_it_was_written(one):
 def test_what_launches_have_alike_is_held_once():
     first, second = (
         read_record(noun.to_json(one).encode(), file="x.json")
-        for one in LAUNCHES
+        for one in MEASUREMENTS
         if one.arm == "mpich" and one.block
     )
     assert first.order != second.order
@@ -52,7 +52,7 @@ def test_what_launches_have_alike_is_held_once():
 
 
 def changed(change):
-    data = json.loads(noun.to_json(LAUNCHES[0]))
+    data = json.loads(noun.to_json(MEASUREMENTS[0]))
     change(data)
     return json.dumps(data)
 
@@ -87,10 +87,10 @@ def test_what_is_no_launch_is_refused_in_the_words_of_every_document(text):
 
 def test_keys_that_nobody_knows_are_left_out():
     content = changed(lambda data: data.update(later=1, SCHEMA="x")).encode()
-    assert read_record(content, file="x.json") == LAUNCHES[0]
+    assert read_record(content, file="x.json") == MEASUREMENTS[0]
 
 
 def test_a_launch_is_kept_as_it_was_where_there_are_no_digests(tmp_path):
-    (tmp_path / LAUNCHES_FOLDER).mkdir()
-    Record(tmp_path, None).keep("one.json", LAUNCHES[0])
-    assert load_launch(tmp_path / LAUNCHES_FOLDER / "one.json") == LAUNCHES[0]
+    (tmp_path / LAUNCHES).mkdir()
+    Record(tmp_path, None).keep("one.json", MEASUREMENTS[0])
+    assert load_launch(tmp_path / LAUNCHES / "one.json") == MEASUREMENTS[0]

@@ -35,11 +35,11 @@ def run_check(asked: InjectCheckOptions) -> int:
     if asked.upgrade:
         return _upgrade(of, asked.upgrade, question, as_json=asked.json)
     if inject_named.is_artefact(asked.replacement):
-        from stackproof.inject.cli import artefact as of_artefacts  # noqa: PLC0415 - few are artefacts
+        from stackproof.inject.cli import artefact as cli_artefact  # noqa: PLC0415 - few are artefacts
         from stackproof.inject.effects import artefact  # noqa: PLC0415
 
         ranked = artefact.ranked(asked.replacement, asked.shs, of, question)
-        return of_artefacts.show_levels(ranked, _reasons, as_json=asked.json)
+        return cli_artefact.show_levels(ranked, _reasons, as_json=asked.json)
     named = check.judge_named(of, asked.replacement, question, _note)
     if asked.json:
         verdict = worst(tuple(judgement.verdict for _, judgement in named))
