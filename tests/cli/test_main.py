@@ -271,6 +271,7 @@ def test_help_is_as_wide_as_the_terminal(capsys, monkeypatch):
         (["report", "none-of-these"], None),
         (["image", "rm", "stack.squash"], None),
         (["compare", "results/stack"], None),
+        (["compare", "bad.yam"], None),
     ],
 )
 def test_a_similar_file_is_named_where_a_path_leads_nowhere(
@@ -280,7 +281,7 @@ def test_a_similar_file_is_named_where_a_path_leads_nowhere(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    for name in ("stack.squashfs", "recipe.yaml"):
+    for name in ("stack.squashfs", "recipe.yaml", "bad.yaml\nhint: x", "bad.yaml\u202e"):
         (tmp_path / name).write_text("")
     (tmp_path / "results").mkdir()
     monkeypatch.chdir(tmp_path)

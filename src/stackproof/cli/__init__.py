@@ -339,7 +339,8 @@ def _guess_files(error: StackproofError, argv: Sequence[str]) -> StackproofError
         if not any(text in first.message for text in spellings):
             continue
         with contextlib.suppress(OSError):
-            names = sorted(os.listdir(folder + slash or "."))
+            # Others may have named the files: one that is not plain on a line is never proposed.
+            names = sorted(filter(str.isprintable, os.listdir(folder + slash or ".")))
             guess = "" if name in names else errors.did_you_mean(name, names)
             if guess and guess.split("`")[1] not in (first.hint or ""):
                 hint = guess.replace("`", f"`{folder}{slash}", 1) + (first.hint or "")
