@@ -19,6 +19,7 @@ import pytest
 import documented
 from documented import ROOT, Line
 from need import need
+from registries import OwnRegistry
 from stackproof.bench.spec import parse_bench
 from stackproof.core.cli.examples import OUTPUTS
 from stackproof.core.document import parse
@@ -73,18 +74,34 @@ def shelf(tmp_path_factory):
     found.run("stackproof cluster down", found.folder)
 
 
-# Those of `bench` and after it are about the results that it writes.
+# Each goes on where the one before it ended: those of `bench` and after it are about its results.
 BY_IMAGES = (
-    "build", "run", "inspect", "image ls", "inject check", "pack", "install", "doctor", "bench",
-    "compare", "report", "activate", "start", "import", "cluster up",
+    "build", "run", "inspect", "image ls", "inject check", "pack", "install", "inject container",
+    "inject apply", "inject undo", "inject artefact", "inject prove", "doctor", "bench", "compare",
+    "report", "activate", "start", "import", "cluster up", "cluster ls", "cluster status",
+    "cluster exec", "cluster kill", "cluster down",
+)  # fmt: skip
+BY_LABELS = (
+    "image add", "image inspect", "image sign", "image verify", "image fsck", "image prune",
+    "image attach", "image push", "image copy", "image find", "image history", "image rollback",
+    "image rm", "image pull", "image delete",
+)  # fmt: skip
+BY_QUICK_TESTS = (
+    "check", "plan", "recipe ls", "recipe show", "explain", "site ls", "site show", "site check",
+    "site probe", "site spack-config", "completion", "image containerfile", "image edf",
 )  # fmt: skip
 ELSEWHERE_SHOWN = {
-    "check": "cli/test_usage.py", "plan": "cli/test_usage.py", "recipe ls": "cli/test_usage.py",
-    "explain": "cli/test_usage.py", "site ls": "cli/test_usage.py",
-    "completion": "cli/test_usage.py", "shell": "build/test_shell.py",
-    "mirror create": "build/test_other_engine.py",
+    **dict.fromkeys(BY_QUICK_TESTS, "cli/test_usage.py"), "site place": "launch/test_places.py",
+    "shell": "build/test_shell.py", "mirror create": "build/test_other_engine.py",
 }  # fmt: skip
 """Outputs of commands that a test of their room compares, and where that is."""
+
+
+def compare_output(shelf, place, command, **env):
+    """Run the line that help shows with its output, and compare the two."""
+    line, *text = OUTPUTS[command]
+    told = shelf.run(f"{line.removeprefix('$ ')} 2>&1", place, CODES.get(command), **env)
+    assert documented.is_like(text, told), f"{line}\n{told}"
 
 
 def test_the_outputs_that_help_shows(shelf, tmp_path):
@@ -95,13 +112,37 @@ def test_the_outputs_that_help_shows(shelf, tmp_path):
     shutil.copytree(stackinator / "arbor-dev", tmp_path / "zen3")
     shutil.copy(stackinator / "sites" / "hohgant.yaml", tmp_path)
     for command in BY_IMAGES:
-        line, *text = OUTPUTS[command]
-        told = shelf.run(f"{line.removeprefix('$ ')} 2>&1", tmp_path, CODES.get(command))
-        assert documented.is_like(text, told), f"{line}\n{told}"
+        compare_output(shelf, tmp_path, command)
+
+
+def test_the_outputs_that_help_shows_of_labels(shelf, tmp_path):
+    """A cache, a repository, a key and a registry of its own."""
+    need("ssh-keygen")
+    label = "mpich/5.0.2:v1@daint%zen2"
+    shutil.copy(shelf.folder / "openmpi.squashfs", tmp_path)
+    with OwnRegistry() as server:
+        env = {
+            "HOME": str(tmp_path), "STACKPROOF_REPOSITORY": str(tmp_path / "repo"),
+            "STACKPROOF_CACHE": str(tmp_path / "cache"),
+            "STACKPROOF_REGISTRY": f"{server.address}/images",
+        }  # fmt: skip
+        for line in (
+            "stackproof build mpich",
+            OUTPUTS["bench"][0].removeprefix("$ ").replace("intel-mpi", "openmpi"),
+            "mkdir .ssh && ssh-keygen -q -t ed25519 -N '' -f .ssh/id_ed25519",
+            """echo 'anna@example.org namespaces="stackproof-image"' $(cat .ssh/*.pub) > s""",
+            "mv s .ssh/allowed_signers",
+        ):
+            shelf.run(line, tmp_path, **env)
+        for command in BY_LABELS:
+            if command == "image history":  # the label is given to another image
+                shelf.run("stackproof image add o/1:1@daint%zen2 openmpi.squashfs", tmp_path, **env)
+                shelf.run(f"stackproof image push o/1 deploy::{label} --force", tmp_path, **env)
+            compare_output(shelf, tmp_path, command, **env)
 
 
 def test_each_output_that_help_shows_is_compared():
-    assert {*BY_IMAGES, *ELSEWHERE_SHOWN} == set(OUTPUTS)
+    assert {*BY_IMAGES, *BY_LABELS, *ELSEWHERE_SHOWN} == set(OUTPUTS)
     for command, file in ELSEWHERE_SHOWN.items():
         assert f'"{command}"' in (ROOT / "tests" / file).read_text()
 

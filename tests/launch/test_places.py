@@ -12,10 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import documented
 from mpitrees import Trees
 from need import need
 from refusals import refusal
 from stackproof import cli
+from stackproof.core.cli.examples import OUTPUTS
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.launch import layout, places
 from stackproof.site.topology import Core, Topology
@@ -184,10 +186,17 @@ def test_what_is_refused(capsys: pytest.CaptureFixture[str], monkeypatch) -> Non
     assert (done.returncode, "/nothing/here" in done.stderr) == (127, True)
 
 
-def test_another_node_by_its_xml(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_another_node_by_its_xml(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its help shows this."""
     (tmp_path / "node.xml").write_text(node("lumi-g").xml())
+    monkeypatch.chdir(tmp_path)
+    line, *shown = OUTPUTS["site place"]
     with pytest.raises(SystemExit):
-        cli.main(["site", "place", "1x8-by-gpu-membind", "--topology", str(tmp_path / "node.xml")])
-    rows = capsys.readouterr().out.splitlines()
+        cli.main(line.split()[2:])
+    text = capsys.readouterr().out
+    assert documented.is_like(shown, text)
+    rows = text.splitlines()
     assert rows[0].split() == ["rank", "CPUs", "NUMA", "memory", "variables"]
     assert rows[1].split() == ["0", "48-55,112-119", "3", "3", "HIP_VISIBLE_DEVICES=0"]

@@ -96,10 +96,10 @@ class PlanOptions(Options, run="build.cli.plan:run"):
     )  # fmt: skip
     graph: str | None = option(
         ("dot",), "instead of the plan, a chart of what is built on what, as text for Graphviz: "
-        "`dot -Tsvg` makes a picture of it; left out: the plan", excludes="explain",
+        "`dot -Tsvg` makes a picture of it; default: the plan", excludes="explain",
     )  # fmt: skip
     output: str | None = option(
-        "FILE", "with --graph: the file of the chart; left out: print it", words="-o --output",
+        "FILE", "with --graph: the file of the chart; default: print it", words="-o --output",
         output="graph",
     )  # fmt: skip
     json: bool = flag("print stack, lock and steps as JSON")
@@ -146,7 +146,7 @@ class MirrorOptions(
 ):
     """The folder that is filled, and for which recipes."""
 
-    folder: str = argument("DIR", "new or existing mirror; what it has stays")
+    folder: str = argument("DIR", "new or existing mirror; its files stay")
     recipe: RecipeOptions = part(RecipeOptions)
     json: bool = flag("print the result as JSON")
 
@@ -190,7 +190,7 @@ class ContainerfileOptions(
 
     recipe: RecipeOptions = part(RecipeOptions)
     output: str | None = option(
-        "FILE", "the file; left out: print it", words="-o --output", output="containerfile"
+        "FILE", "the file; default: print it", words="-o --output", output="containerfile"
     )
     folder: str | None = option(
         "DIR", "write a folder for a builder, new or empty: a short Containerfile, and for each "
@@ -224,17 +224,17 @@ class EdfOptions(
         "REGISTRY#NAME:TAG",
     )  # fmt: skip
     output: str | None = option(
-        "FILE", "the file; left out: print it", words="-o --output", output="edf"
+        "FILE", "the file; default: print it", words="-o --output", output="edf"
     )
     image: str | None = option(
         "IMAGE", "the container that is started, a SquashFS file or [REGISTRY#]NAME[:TAG]; needed "
-        "for a recipe and for an image of ours (left out: RECIPE|IMAGE itself)",
+        "for a recipe and for an image of ours (default: RECIPE|IMAGE itself)",
     )  # fmt: skip
     mount: tuple[str, ...] = option(
         "SOURCE[:PLACE[:FLAGS]]", "a folder that the job sees, such as ${SCRATCH}; may be given "
         "several times (default: none)",
     )  # fmt: skip
-    workdir: str | None = option("DIR", "where the job begins; left out: as the image has it")
+    workdir: str | None = option("DIR", "where the job begins; default: as the image has it")
     env: tuple[str, ...] = option(
         "NAME=VALUE", "a variable of the job; may be given several times (default: those of the "
         "view)",
@@ -248,7 +248,7 @@ class EdfOptions(
         "GPUs, where there is a kind of them)",
     )  # fmt: skip
     gpu: str | None = option(
-        ("cuda", "rocm"), "the kind of GPUs of the nodes; left out: what the recipe is built for"
+        ("cuda", "rocm"), "the kind of GPUs of the nodes; default: as in the recipe"
     )
     view: str | None = option("NAME", "view to set; default: the default one")
     site: str | None = SITE

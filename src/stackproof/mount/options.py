@@ -138,7 +138,7 @@ class InspectOptions(
     digest: bool = flag("read the whole file and print its SHA-256 too")
     verify: str | None = option(
         "SHA256", "read the whole file, and fail when it is not what was built: by this digest, "
-        "or by IMAGE.sha256, which `build` writes; left out: damaged data is not looked for",
+        "or by IMAGE.sha256, which `build` writes; default: damaged data is not searched for",
         bare="",
     )  # fmt: skip
     tree: str | None = option(

@@ -60,7 +60,7 @@ class InstallOptions(Options, run="pack.cli.install:run"):
         "PREFIX", "the folder that it is found at: a link to a version beside it, in `.stackproof`"
     )
     view: str | None = option(
-        "NAME", "whose programs are found in PREFIX/bin; left out: the default view"
+        "NAME", "whose programs are found in PREFIX/bin; default: the default view"
     )
     undo: bool = flag("let PREFIX be what it was before its version")
     json: bool = flag("print what was done as JSON")

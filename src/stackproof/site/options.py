@@ -66,7 +66,7 @@ class SpackConfigOptions(
     """Of which site the configuration is, and where it goes."""
 
     output: str | None = option(
-        "DIR", "folder to write; left out: print the documents", words="-o --output"
+        "DIR", "folder to write; default: print the documents", words="-o --output"
     )
     site: str | None = option("NAME|FILE", "a shipped site's name or a site file; default: here")
 

@@ -1,8 +1,8 @@
 """Examples of every command, as its help, its man page and the reference show them.
 
-They are command lines and what they do, in `examples.txt`, and for some commands a line with its
-output: `$ LINE`, then `| TEXT`, where `| …` stands for lines left out. The tests parse each line,
-and compare outputs with those of today.
+They are command lines and what they do, in `examples.txt`, and one line of each command with its
+output, `| TEXT`, where `| …` stands for lines left out. The line is the example above, or `$ LINE`.
+The tests parse each line, and compare outputs with those of today.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ def _read(
         output: list[str] = []
         for row in rows.splitlines():
             if row.startswith(("$ ", "|")):
+                if not output and row.startswith("|"):
+                    output.append(f"$ {lines[-1][0]}")
                 output.append(row.removeprefix("|").removeprefix(" "))
-            elif row.startswith(" ") and lines:
-                lines[-1] = (lines[-1][0], row.strip())
             elif row:
-                lines.append((row, ""))
+                line, _, text = row.partition("  # ")
+                lines.append((line, text))
         examples[words] = tuple(lines)
         if output:
             outputs[words] = tuple(output)

@@ -117,9 +117,14 @@ class Parser(argparse.ArgumentParser):
             return self.overview
         from stackproof.core.cli.examples import EXAMPLES, OUTPUTS  # noqa: PLC0415 - for help only
 
-        text = super().format_help()
         name = self.prog.partition(" ")[2]
+        if name not in EXAMPLES:  # one with actions shows the first of them
+            name = next((words for words in EXAMPLES if words.startswith(f"{name} ")), name)
         examples, output = EXAMPLES.get(name, ()), OUTPUTS.get(name, ())
+        everyday = {"-h", *(word for line, _ in examples for word in line.split())}
+        for group in self._action_groups:  # options that the examples use come first
+            group._group_actions.sort(key=lambda action: everyday.isdisjoint(action.option_strings))  # noqa: SLF001
+        text = super().format_help()
         if not examples:
             return text
         # A command stays whole, to be copied, with what it does above it.
