@@ -44,8 +44,11 @@ int sp_policy_check_mount_point(const struct sp_policy *policy, const char *moun
     if (policy->mount_point_count == 0) {
         return sp_hint(error, "the administrator's list, `" SP_POLICY_NAME "`, names none");
     }
-    return sp_hint(error, "permitted are `%s`%s", policy->mount_points[0],
-                   policy->mount_point_count > 1 ? " and others: see " SP_POLICY_NAME : "");
+    bool several = policy->mount_point_count > 1;
+    return sp_hint(error, "permitted %s `%s`%s%s%s%s", several ? "are" : "is",
+                   policy->mount_points[0], several ? " and `" : "",
+                   several ? policy->mount_points[1] : "", several ? "`" : "",
+                   policy->mount_point_count > 2 ? ", and others: see " SP_POLICY_NAME : "");
 }
 
 static bool is_in_a_folder(const struct sp_policy *policy, int descriptor)

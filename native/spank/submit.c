@@ -177,6 +177,9 @@ static int find_out(const struct arguments *arguments, const struct activation_r
     }
     int result = activation_ask(arguments->program, request, report_line, activation, error);
     if (result != 0 && error->reason == SP_TOOL_MISSING && request->transport == NULL) {
+        if (why.reason == SP_IMAGE_MISSING) { /* a label, perhaps, which the program alone reads */
+            (void)sp_hint(&why, "no such file, and labels need stackproof: %s", error->message);
+        }
         *error = why;
     }
     return result;

@@ -302,6 +302,7 @@ static void test_policies(void)
     CHECK(sp_policy_check_mount_point(&policy, "/a/bc", &error) != 0);
     CHECK(sp_policy_check_mount_point(&policy, "/a", &error) != 0);
     CHECK(error.reason == SP_NOT_PERMITTED);
+    CHECK(strcmp(error.hint, "permitted are `/a/b` and `/c`") == 0);
     CHECK(strcmp(policy.image_folders[0], "/apps") == 0 && policy.image_owners[0] == 0);
     sp_policy_free(&policy);
     CHECK(policy_is_good(""));

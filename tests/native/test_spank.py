@@ -82,6 +82,26 @@ def test_the_plug_in_can_be_left_out():
         subprocess.run([*cluster, "down", f"--name={name}"], check=True, timeout=600)
 
 
+def test_a_label_that_nothing_can_read_is_said_to_be_one(tmp_path):
+    """The hint is not to build an image, which may be there: the program is what lacks."""
+    need("root", "slurm", "slurm-headers", "meson", "gcc", "netns")
+    plugin = built(tmp_path, "spank/stackproof_spank.so")
+    name = f"unread-{os.getpid()}"
+    cluster = [sys.executable, "-m", "stackproof", "cluster"]
+    spank = f"{plugin}=stackproof=/nothing/stackproof"
+    up = [*cluster, "up", "--slurm", "--nodes=1", f"--name={name}", "--spank", spank]
+    subprocess.run([*up, f"--share={tmp_path}"], check=True, timeout=600, stdout=subprocess.DEVNULL)
+    try:
+        words = [*cluster, "exec", f"--name={name}", "--", "srun", "--image=mpich/5.0.2", "true"]
+        done = subprocess.run(words, check=False, timeout=600, capture_output=True, text=True)
+    finally:
+        subprocess.run([*cluster, "down", f"--name={name}"], check=True, timeout=600)
+    assert done.returncode != 0
+    assert "there is no image `mpich/5.0.2`" in done.stderr
+    assert "labels need stackproof: cannot start `/nothing/stackproof`" in done.stderr
+    assert "init_post_opt() failed with rc=-1" in done.stderr  # the page explains this line
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory, for_everybody):
     need("root", "slurm", "netns", "kernel-mount", "mksquashfs")
