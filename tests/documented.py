@@ -30,12 +30,15 @@ _MEASURED = re.compile(
     r"|^ +[\w-]+: (?:within a node|between nodes) "
 )
 _VERDICT = re.compile(r"\b(?:PASS|FAIL|INCONCLUSIVE)\b")
+# What a line of a `console` block begins with here that is no command line.
+_PRINTED = "| "
 _FENCE = re.compile(r"^ *```(\w*)")
 # The first word of a command line that is none of ours: a program, or a path of one of this project.
 _PROGRAMS = frozenset((
-    ".", "apt-get", "buildah", "chmod", "cp", "dpkg-deb", "dpkg-statoverride", "export", "gdb",
-    "install", "ldd", "make", "meson", "mksquashfs", "module", "mpiexec", "nox", "nsenter", "pip", "pipx", "podman", "python3", "rm", "rpmbuild",
-    "salloc", "sbatch", "source", "srun", "tar", "uv",
+    ".", "apt-get", "buildah", "cat", "chmod", "cp", "dpkg-deb", "dpkg-statoverride", "echo",
+    "export", "gdb", "git", "install", "ldd", "make", "meson", "mkdir", "mksquashfs", "module",
+    "mpiexec", "nox", "nsenter", "pip", "pipx", "podman", "python3", "rm", "rpmbuild", "salloc",
+    "sbatch", "source", "srun", "ssh", "tar", "uv",
 ))  # fmt: skip
 _PATH = re.compile(r"[\w.-]+(?:/[\w.-]+)+")
 _OPERATORS = frozenset(("|", "||", "&&", ";", "&", ">", ">>", "<", "2>"))
@@ -72,7 +75,8 @@ class Line(Value):
                 found.append([])
             else:
                 found[-1].append(word)
-        return [words for words in found if words[:1] == ["stackproof"]]
+        bare = [words[1:] if words[:1] == ["sudo"] else words for words in found]
+        return [words for words in bare if words[:1] == ["stackproof"]]
 
 
 def pages() -> list[Path]:
@@ -153,6 +157,24 @@ def _outputs(text: str) -> dict[int, tuple[str, ...]]:
     return printed
 
 
+def uncompared_output(path: Path) -> list[str]:
+    """Return the lines of blocks that are neither a command line nor compared with an output.
+
+    Outputs are compared below commands of ours in a `console` block.
+    """
+    ours = lines_of(path)
+    compared = {row for line in ours if not line.reason for row in line.output}
+    begins = {line.number for line in [*ours, *others_of(path)]}
+    left, continued = [], False
+    for number, text, _ in _code(path.read_text(encoding="utf-8")):
+        line = text.removeprefix(_PRINTED)
+        if number in begins or continued:
+            continued = line.endswith("\\")
+        elif line.strip() and line not in compared:
+            left.append(f"{path.name}:{number}: {line}")
+    return left
+
+
 def others_of(path: Path) -> list[Line]:
     """Return the command lines of a page that begin with another program than ours."""
     page = str(path.relative_to(ROOT))
@@ -163,7 +185,7 @@ def others_of(path: Path) -> list[Line]:
 
 
 def _is_ours(line: str) -> bool:
-    return line.startswith("stackproof ")
+    return line.removeprefix("sudo ").startswith("stackproof ")
 
 
 def _is_other(line: str) -> bool:
@@ -176,10 +198,10 @@ def _commands(
 ) -> Iterator[tuple[int, str, Mark]]:
     begun: tuple[int, str] | None = None
     for number, line, mark in _code(text):
-        plain = line.strip().removeprefix("$ ")
+        plain = line.strip().removeprefix("$ ").removeprefix(_PRINTED)
         if begun:
             begun = (begun[0], f"{begun[1][:-1]} {plain}")
-        elif wanted(plain) and not line.startswith("  "):
+        elif wanted(plain) and not line.startswith(("  ", _PRINTED)):
             begun = (number, plain)
         else:
             continue
@@ -198,8 +220,10 @@ def _code(text: str) -> Iterator[tuple[int, str, Mark]]:
             fence = opened[1] or "text" if fence is None else None
             inside = fence is not None
         elif fence is not None:
-            if fence in {"sh", "console"}:
+            if fence == "sh" or line.startswith("$ "):
                 yield number, line, mark
+            elif fence == "console":
+                yield number, f"{_PRINTED}{line}", mark
         elif line.startswith("    ") and (inside or not before.strip()):
             inside = True
             yield number, line[4:], mark
@@ -212,7 +236,8 @@ def _code(text: str) -> Iterator[tuple[int, str, Mark]]:
 
 # What differs from machine to machine and from day to day, and a verdict.
 _VARYING = (
-    (re.compile(r"\b(?=[a-z]*\d)[0-9a-f]{12,}\b"), "DIGEST"),
+    (re.compile(r"\bSHA256:[\w+/]+"), "KEY"),
+    (re.compile(r"\b(?=[a-z]*\d)[0-9a-f]{12,}\b|(?<=-)[0-9a-f]{8}(?=\.json)"), "DIGEST"),
     (re.compile(r"(?<![\w./])/[\w./-]+"), "PATH"),
     (re.compile(r"\b(PASS|FAIL|INCONCLUSIVE)\b"), "VERDICT"),
     (re.compile(r"\d+(?:[.:-]\d+)*"), "NUMBER"),

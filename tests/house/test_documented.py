@@ -20,6 +20,7 @@ OTHERS = [line for page in PAGES for line in documented.others_of(page)]
 # that runs the like, or a sentence why none does.
 SEEN_TO = {
     r"make (demo|test)": "tools/fresh.py",
+    r"git clone REPOSITORY": "tools/fresh.py",
     r"tools/bootstrap demo": "tools/fresh.py",
     r"\.venv/bin/nox -s (quick|tests)": "noxfile.py",
     r"\. \.venv/bin/activate": "what Python's venv writes",
@@ -28,7 +29,7 @@ SEEN_TO = {
     r"dpkg-statoverride": "tests/native/test_packaging.py",
     r"apt-get (purge|remove|install)": "dpkg in tests/native/test_packaging.py; the tests install nothing",
     r"meson (setup|compile|test|install)": "tests/native/test_native_build.py",
-    r"(chmod|install|rm) .*(/usr|/etc)/": "changes the machine; tests/native/test_packaging.py has its own",
+    r"(chmod|install|rm|mkdir) .*(/usr|/etc|/user-)": "changes the machine; tests/native/test_packaging.py has its own",
     r"native/spank/headers-of": "tests/native/test_spank_build.py",
     r"srun .*--image": "tests/native/test_spank.py",
     r"srun --help": "tests/native/test_spank.py",
@@ -39,6 +40,7 @@ SEEN_TO = {
     r"(mpich-pack|site/mpich)/bin/|bin/mpiexec|tar xf pack": "tests/house/test_documented_run.py",
     r"mpiexec -launcher ssh": "tests/doctor/test_doctor_made.py",
     r"mpiexec -n 4 stackproof run": "what not to do",
+    r"echo 'name: my-machine'|cat login.txt": "tests/site/test_missing_slurm.py",
     r"rm -r ~/\.cache/stackproof": "deletes what the user has",
     r"cp (-r recipes/spack|sites/)": "tests/build/test_chains.py",
     r"buildah bud": "needs buildah, and images of a registry",
@@ -120,6 +122,25 @@ def test_what_a_line_names_of_this_project_is_there(line):
     sessions = (ROOT / "noxfile.py").read_text(encoding="utf-8")
     for session in re.findall(r"nox -s (\w+)", line.text):
         assert f"def {session}(" in sessions, line.place
+
+
+@pytest.mark.parametrize(
+    "page",
+    [ROOT / "README.md", *sorted((ROOT / "docs" / "tutorial").glob("*.md"))],
+    ids=lambda page: page.name,
+)
+def test_what_readme_and_the_tutorial_show_is_a_command_or_a_compared_output(page):
+    assert documented.uncompared_output(page) == []
+
+
+def test_output_that_nothing_compares_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(documented, "ROOT", tmp_path)
+    page = tmp_path / "page.md"
+    page.write_text(
+        "    stackproof check a \\\n        --json\n    printed\n\n```console\n"
+        "$ stackproof plan a\nstack a\n$ make x\nmade\n```\n"
+    )
+    assert documented.uncompared_output(page) == ["page.md:3: printed", "page.md:9: made"]
 
 
 def test_blocks_marks_and_continued_lines(tmp_path, monkeypatch):

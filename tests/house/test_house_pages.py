@@ -8,6 +8,8 @@ from pathlib import Path
 
 from housefiles import ROOT, name
 
+WORDS = "docs/explanation/words.md"
+
 
 def links(text: str) -> Iterator[str]:
     without_code = re.sub(r"(`+).+?\1", "", text)
@@ -25,6 +27,18 @@ def test_links_between_pages_lead_somewhere():
         if not (page.parent / target).exists()
     ]
     assert broken == []
+
+
+def test_readme_is_short():
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 120
+
+
+def test_the_words_are_few_and_linked_where_they_are_used_first():
+    rows = re.findall(r"^\| [a-z ]+ \| .+ \|$", (ROOT / WORDS).read_text(), re.MULTILINE)
+    assert len(rows) - 1 <= 15  # below the head
+    for page in ("README.md", "docs/tutorial/first-verdict.md", "docs/how-to/read-a-report.md"):
+        targets = links((ROOT / page).read_text())
+        assert (ROOT / WORDS) in [((ROOT / page).parent / target).resolve() for target in targets]
 
 
 def test_decisions_are_numbered_without_a_gap():
