@@ -82,7 +82,7 @@ def transport_views(
             why = "not every machine has it, and the image does not say which libfabric it is on"
             notes.append(_note(name, why))
         else:
-            notes.append(_note(name, "what it sets depends on the machine"))
+            notes.append(_note(name, "its variables depend on the machine"))
     return TransportViews(changes=changes, notes=tuple(notes), problems=tuple(problems))
 
 

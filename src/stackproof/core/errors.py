@@ -91,7 +91,7 @@ class Reason(StrEnum, metaclass=_NamedByThemselves):
     # machine
     TOOL_MISSING = 4, "A program is not installed."
     SITE_INCOMPLETE = (4,
-        "A site does not state what a recipe asks for; who can look at the machine can state it.")
+        "A site does not state a fact that a recipe asks for; look at the machine and state it.")
     NO_USER_NAMESPACES = 4, "The kernel does not let this user make a user namespace."
     NO_FUSE = 4, "FUSE cannot be used here."
     NOT_PERMITTED = 4, "This user lacks a right."
@@ -100,7 +100,7 @@ class Reason(StrEnum, metaclass=_NamedByThemselves):
     REGISTRY_BUSY = 4, "A server has too much to do, and asks for more patience than there is."
     REGISTRY_FAILED = 4, "A server failed by itself."
     REGISTRY_DENIED = 4, "A registry knows this user, who lacks a right there."
-    REGISTRY_UNABLE = 4, "A registry does not do what it is asked for, or not as it is set up."
+    REGISTRY_UNABLE = 4, "A registry does not do what a client asks for, or is set up not to."
     LOGIN_NEEDED = 4, "A registry does not know this user."
     ANSWER_TRUNCATED = 4, "The answer of a server ended too early."
     REDIRECT_REFUSED = 4, "A server sends on to an address that is not followed."

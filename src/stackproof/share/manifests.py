@@ -265,7 +265,7 @@ def meta_layer(
             f"`{where}` has {len(layers)} metas, and does not say which is its own",
             where=Location(file=where),
             detail="\n".join(layers),
-            hint="whoever may push can add one; ask who owns the image to push it again with "
+            hint="others may have added one; ask the owner to push the image again with "
             "`stackproof image push`, which records the digest",
         )
     return next(iter(layers.values()), None)

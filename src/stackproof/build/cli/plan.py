@@ -31,7 +31,7 @@ _FULL_COMMIT = re.compile(r"[0-9a-f]{40}")
 _SOLVE_FIRST = (
     "the steps of the build follow from the lock: `stackproof build --stop-after lock` makes it"
 )
-_LOOK_UP_FIRST = "ids are known once branches and tags have been looked up, as for the lock"
+_LOOK_UP_FIRST = "the ids of steps appear when there is a lock, which resolves branches and tags"
 
 
 def run(asked: PlanOptions) -> int:

@@ -193,7 +193,7 @@ def renew(
         Reason.BUSY,
         f"others change the list of `{namespace}` all the time",
         where=Location(file=f"{registry.address.host}/{namespace}/{INDEX_NAME}"),
-        hint="what you asked for is done; `stackproof image find --fresh` shows it",
+        hint="your change is made; `stackproof image find --fresh` shows it",
     )
 
 

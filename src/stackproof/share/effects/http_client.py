@@ -410,7 +410,7 @@ def _too_busy(answer: HttpAnswer, asked: float | None, said: str) -> StackproofE
             Reason.DISK_FULL,
             f"the server of `{place}` has no space left: {said}",
             where=Location(file=place),
-            hint="tell who keeps it; what was sent is gone on with",
+            hint="tell its administrator; the next try goes on where this one stopped",
         )
     if answer.status in {429, 503}:
         wait = f", and asks to wait {asked:.0f} s" if asked is not None else ""

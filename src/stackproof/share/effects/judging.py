@@ -209,9 +209,9 @@ def _write(
     if any(one.said.image != measured.sha256 for one in good):
         raise fail(
             Reason.IMAGE_DAMAGED,
-            f"`{image}` changes while it is looked at",
+            f"`{image}` changes while stackproof reads it",
             where=Location(file=image),
-            hint="try again when whoever writes it has ended",
+            hint="try again when the program that writes it has ended",
         )
     rows = dict.fromkeys((*(one.signed for one in good), *earlier))
     return trusted.record(image, measured, tuple(rows))

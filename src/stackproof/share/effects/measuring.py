@@ -63,7 +63,7 @@ def measure(path: str, *, descriptor: int | None = None) -> Measured:
                 Reason.IMAGE_DAMAGED,
                 f"`{path}` changes while it is read",
                 where=Location(file=path),
-                hint="try again when whoever writes it has ended",
+                hint="try again when the program that writes it has ended",
             )
         if settled:
             _remember(place, found)

@@ -326,7 +326,7 @@ class OciRegistry:
                 Reason.DISK_FULL,
                 f"`{self.address.host}` has no space left: {said or 507}",
                 where=where,
-                hint="tell who keeps the registry; what was sent is gone on with",
+                hint="tell its administrator; the next try goes on where this one stopped",
             )
         if answer.status in {405, 501} or (answer.status == 400 and "UNSUPPORTED" in said):
             raise fail(

@@ -278,7 +278,7 @@ def _receive(
                 f"`{image.listed.remote}` is shorter than its manifest says: there is no byte "
                 f"{first} of {size}",
                 where=Location(file=answer.place),
-                hint="tell who keeps the registry; what has come is kept",
+                hint="tell the registry's administrator; downloaded bytes are kept",
             )
         skip = first if answer.status == 200 else 0  # it knows no ranges, and gives all
         while writer.done < size:

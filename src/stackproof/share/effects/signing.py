@@ -157,7 +157,7 @@ def unsigned(image: str) -> Problem:
         reason=Reason.UNSIGNED,
         message=f"`{image}` is not signed",
         where=Location(file=str(attachments.folder_of(image))),
-        hint="whoever answers for it signs it: `stackproof image sign IMAGE`",
+        hint="its owner signs it: `stackproof image sign IMAGE`",
     )
 
 
@@ -288,7 +288,7 @@ def _wrong_key(file: str, done: Completed, signers: str) -> StackproofError:
             f"the key of this signature is no longer good, by `{signers}`",
             detail=said.strip(),
             where=where,
-            hint="whoever answers for it signs it again, with a newer key",
+            hint="its owner signs it again, with a newer key",
         )
     return fail(
         Reason.WRONG_SIGNER,

@@ -211,7 +211,7 @@ def _copied(
                         Reason.IMAGE_DAMAGED,
                         f"`{options.file}` changes while it is read",
                         where=Location(file=options.file),
-                        hint="add it when whoever writes it has ended",
+                        hint="add it when the program that writes it has ended",
                     )
             os.fsync(descriptor)
             os.fchmod(descriptor, 0o444)

@@ -102,7 +102,7 @@ def _pieces(
                         Reason.IMAGE_DAMAGED,
                         f"`{blob.path}` changes while it is sent",
                         where=Location(file=blob.path),
-                        hint="push it when whoever writes it has ended",
+                        hint="push it when the program that writes it has ended",
                     )
                 location, done = _send(registry, repository, location, done, content)
                 stream.seek(done)

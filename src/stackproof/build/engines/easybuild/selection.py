@@ -427,7 +427,7 @@ def _refuse_version(found: Selection, component: Component, version: str) -> Non
         f"{what} {version} is newer than any that is known here ({known[0]})"
         if newer
         else f"{what} {version} is not known here",
-        f"known are {', '.join(known)}" + ("; what changed since is not guessed" if newer else ""),
+        f"known are {', '.join(known)}" + ("; later changes are not guessed" if newer else ""),
         Reason.UNSUPPORTED if newer else Reason.UNKNOWN_VERSION,
         at,
     )

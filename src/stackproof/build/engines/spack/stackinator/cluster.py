@@ -145,7 +145,7 @@ def read_cluster(
     if "mirrors.yaml" in folder.texts:
         findings.problem(
             Reason.UNSUPPORTED,
-            "a cluster's configuration has no mirrors: they belong to whoever builds",
+            "a cluster's configuration has no mirrors: the person who builds names them",
             where=Location(file=folder.place("mirrors.yaml")),
             hint="name the file on the command line (`--mirror`)",
         )

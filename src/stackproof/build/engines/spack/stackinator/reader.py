@@ -209,7 +209,7 @@ def read_recipe(
     if generation == 1 and folder.has("mirrors.yaml"):
         findings.problem(
             Reason.UNSUPPORTED,
-            "a recipe has no mirrors: they belong to whoever builds",
+            "a recipe has no mirrors: the person who builds names them",
             where=Location(file=folder.place("mirrors.yaml")),
             hint="name the file on the command line (`--mirror`)",
         )

@@ -128,7 +128,7 @@ class VendorBuilder(builders.MirrorlessBuilder):
         "mirror create": Problem(
             reason=Reason.UNSUPPORTED,
             message=f"a mirror would hand on RPMs, and {_HANDED_ON}",
-            hint="whoever builds names the folder that the site has of them: --from DIR",
+            hint="name the folder that your site has of them: --from DIR",
         ),
         "containerfile": Problem(
             reason=Reason.UNSUPPORTED,
