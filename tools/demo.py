@@ -64,14 +64,13 @@ _NULL = (
 )
 MEANING = {
     0: "The verdict is PASS: each stack is as fast as Intel MPI within the margins, everywhere. "
-    f"{_NULL} `stackproof bench` ended with 0, and so does the demo.",
-    WORSE: "The verdict is FAIL: at some points a stack is slower than Intel MPI, which is a "
-    f"finding of the comparison and no failed demo. {_NULL} The demo ends with 0; "
-    "`stackproof bench` ended with 8, by which a script can tell.",
-    UNDECIDED: "The verdict is INCONCLUSIVE: at some points these launches do not tell whether a "
-    "stack is as fast as Intel MPI, which is no failed demo. A quieter machine, or more launches, "
-    "decides more. The demo ends with 0; `stackproof bench` ended with 9, by which a script can "
-    "tell.",
+    f"{_NULL} `stackproof bench` exited with 0, and so does the demo.",
+    WORSE: "The verdict is FAIL: at some points a stack is slower than Intel MPI. That is a "
+    f"result, and the demo did not fail. {_NULL} The demo exits with 0; `stackproof bench` exited "
+    "with 8, for scripts.",
+    UNDECIDED: "The verdict is INCONCLUSIVE: at some points these launches do not show whether a "
+    "stack is as fast as Intel MPI. The demo did not fail. A quieter machine, or more launches, "
+    "decides more. The demo exits with 0; `stackproof bench` exited with 9, for scripts.",
 }
 IMB = ("mpiexec", "-n", "2", "IMB-MPI1", "PingPong", "-msglog", "3:4", "-iter", "100")
 
@@ -95,7 +94,7 @@ def main() -> int:
     cluster = f"demo-{hashlib.sha256(bytes(output)).hexdigest()[:6]}"
     begun, code = time.monotonic(), 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    _say(f"what the commands say of their progress is shortened here; all: {_near(_log(output))}")
+    _say(f"lines on progress are shortened here; all of them: {_near(_log(output))}")
     stages = _stages(output, cluster, args, load)
     try:
         for number, stage in enumerate(stages, 1):

@@ -150,7 +150,7 @@ def test_a_busy_machine_is_told_first(environment, tmp_path, monkeypatch, capfd)
 
 @pytest.mark.parametrize(
     ("code", "meaning"),
-    [(0, "as fast as Intel MPI"), (8, "no failed demo"), (9, "no failed demo")],
+    [(0, "as fast as Intel MPI"), (8, "the demo did not fail"), (9, "The demo did not fail")],
 )
 def test_it_ends_with_what_the_verdict_means_and_what_to_do_next(
     environment, tmp_path, code, meaning
@@ -162,7 +162,7 @@ def test_it_ends_with_what_the_verdict_means_and_what_to_do_next(
     )  # fmt: skip
     end = done.stdout[done.stdout.rindex("Everything ran") :]
     assert meaning in end
-    assert f"ended with {code}" in end
+    assert f"exited with {code}" in end
     assert f"The report:  {tmp_path}/out/report.html" in end
     assert f". {sys.prefix}/bin/activate" in end
     assert "has to end with an error, before anything crashes\n$ stackproof run" in done.stdout
