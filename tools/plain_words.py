@@ -35,6 +35,11 @@ _OPENING = re.compile(
     r"(?:what|whether|how|who|whom|whose|which|where|why)\b",
     re.IGNORECASE,
 )
+# A statement that begins with a word for a question has no noun for its subject.
+_HEADLESS = re.compile(
+    r"(?:(?:And|But|So|Then) )?(?:who|what|whoever|whom|which|whose|that which)\b(?!.*[?:]\W*$)",
+    re.IGNORECASE | re.DOTALL,
+)
 _EXIT = re.compile(r"\bend(?:s|ed)? with (?:exit code )?`?\d")
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _CODE = re.compile(r"``.+?``|`[^`]+`")
@@ -110,6 +115,8 @@ def check_page(text: str, file: str, misspelt: Mapping[str, str]) -> Iterator[Pl
             words = [word for word in sentence.split() if any(map(str.isalnum, word))]
             if len(words) > LONGEST:
                 yield Place("sentence", file, line, f"{len(words)} words: {' '.join(words[:8])} …")
+            if _HEADLESS.match(sentence):
+                yield Place("headless", file, line, " ".join(words[:8]))
             yield from _check_spelling(sentence, file, line, misspelt)
             for match in _EXIT.findall(sentence):
                 yield Place("exit", file, line, f"{match}: write `exits with`")

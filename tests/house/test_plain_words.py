@@ -33,6 +33,11 @@ MODULES = {
 }
 PAGES = {
     "sentence": [f"{LONG}.", f"Short.\nAnd {LONG}.", f"- {LONG}", f"1. It [{LONG}](x.md)."],
+    "headless": [
+        "What it builds is an image.",
+        "- who signs it pushes it.",
+        "And which it is varies.",
+    ],
     "spelling": ["It may *recieve* this.", "Built\nanew."],
     "exit": ["It ends with 6.", "It ends with `8` there.", "Both end with exit code 3."],
 }
@@ -51,6 +56,7 @@ GOOD_PAGES = [
     f"# {LONG}\n",
     f"It is `{LONG}` and nothing else.",
     "One sentence of five words. " * 9,
+    "What is it? What differs:\n\nAsk what it is. Whatever it is, go on.",
     "It ends with a full stop. Use `recieve`.",
     f"- {' '.join(['word'] * 20)}\n- {' '.join(['word'] * 20)}\n",
 ]
