@@ -73,6 +73,18 @@ def test_programs_alike_count_together_and_those_without_time_not_at_all():
     assert quiet.greediest(spent) == ("cc1", "make", "ld")
 
 
+def test_only_programs_that_somebody_could_end_are_named(tmp_path, monkeypatch):
+    """Threads of the kernel have a flag of their own in /proc/PID/stat."""
+    processes = {2: ("rcu_preempt", 0x00208040), 31: ("memfd:runc", 0x00400100), 40: ("cc1", 0)}
+    for number, (name, flags) in processes.items():
+        (tmp_path / f"{number}").mkdir()
+        fields = f"S 1 1 1 0 -1 {flags} 0 0 0 0 7 3 0 0 20 0 1 0"
+        (tmp_path / f"{number}" / "stat").write_text(f"{number} ({name}) {fields}\n")
+    scan = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda _: scan(tmp_path))
+    assert quiet._times() == {40: ("cc1", 10)}
+
+
 def test_it_is_told_at_once_and_waited_only_when_asked_for(kernel, monkeypatch):
     kernel.write_text(FOURTEEN)
     monkeypatch.setattr(quiet, "wait_for_quiet", None)  # calling it would raise

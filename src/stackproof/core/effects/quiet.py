@@ -126,8 +126,10 @@ LOOK_S = 0.5
 _READS = 10
 _POLL_S = 5.0
 _QUIET_LOOKS = 3
-_STAT_TIMES = slice(11, 13)
-"""User and system time among the fields after the name in /proc/PID/stat (proc(5))."""
+_STAT_FLAGS, _STAT_TIMES = 6, slice(11, 13)
+"""Flags, user and system time among the fields after the name in /proc/PID/stat (proc(5))."""
+_KERNEL_THREAD = 0x00200000
+"""`PF_KTHREAD` of these flags (include/linux/sched.h): nobody can end such a thread."""
 
 
 def watch(
@@ -197,7 +199,10 @@ def _read() -> tuple[float, int]:
 
 
 def _times() -> dict[int, tuple[str, int]]:
-    """Return the name and the CPU time, in ticks, of each process that can be seen."""
+    """Return the name and the CPU time, in ticks, of each program that somebody could end.
+
+    Left out are threads of the kernel, and helpers of containers that run from memory.
+    """
     found = {}
     for entry in os.scandir("/proc"):
         if not entry.name.isdecimal():
@@ -208,5 +213,7 @@ def _times() -> dict[int, tuple[str, int]]:
             continue  # it has ended, or is hidden
         name, _, rest = text.partition("(")[2].rpartition(")")
         fields = rest.split()
+        if int(fields[_STAT_FLAGS]) & _KERNEL_THREAD or name.startswith("memfd:"):
+            continue
         found[int(entry.name)] = (harmless.line(name), sum(map(int, fields[_STAT_TIMES])))
     return found
