@@ -85,7 +85,7 @@ def test_ctrl_c_says_how_to_go_on_and_so_it_does(room: Path) -> None:
         *words, cwd=room, at="ok [3/7]", do=lambda process: process.send_signal(signal.SIGINT)
     )
     assert code == 130
-    assert "7 launches: 1 arm, 1 placement, 1 + 6 blocks  about " in "".join(said[:4])
+    assert "7 launches: 1 arm, 1 placement, a warm-up and 6 blocks" in "".join(said[:4])
     assert sum(line.startswith("ok [") for line in said) == 3
     assert "left" in next(line for line in said if line.startswith("ok [3/7]"))
     assert "3 of 7 launches have results" in "".join(said[-2:])

@@ -202,7 +202,10 @@ def test_a_bench_that_others_disturb_ends_early_with_something_to_compare(room: 
     )  # fmt: skip
     assert done.returncode == 9, done.stderr
     (told,) = (line for line in done.stderr.splitlines() if "given up after" in line)
-    assert "lost" in told
+    assert " of 8 launches in given-up" in told
+    (why,) = (line for line in done.stderr.splitlines() if "giving up: " in line)
+    assert "lost" in why
+    assert why.endswith(" for a number of each arm")
     assert "What helps: end those programs" in told
     assert "--no-give-up" in told
     assert set(verdicts(json.loads(done.stdout), "other").values()) == {"INCONCLUSIVE"}

@@ -10,6 +10,7 @@ from stackproof.bench.spec import Arm, BenchSpec
 from stackproof.compare.model import Cell, Verdict, Why
 from stackproof.core import noun
 from stackproof.core.value import replace
+from stackproof.results.measurement import Disturbance, RankFacts
 from stackproof.results.model import LAUNCHES
 from synthetic import INTER, Noise, Plan, simulate
 
@@ -160,6 +161,19 @@ def test_the_budget_ends_it_and_it_is_said_what_more_time_would_buy(tmp_path):
     more = replace(folder.experiment.spec, budget_s=260.0)
     folder.experiment = replace(folder.experiment, spec=more)
     assert {one.block for one in folder.run()} >= {9, 10}
+
+
+def test_more_time_buys_nothing_where_others_disturb_the_launches(tmp_path):
+    folder = Folder(tmp_path / "r", noise=Noise(launch=0.08, size=0.04), budget_s=170.0)
+    busy = RankFacts(rank=0, host="a", disturbance=Disturbance(wall_s=1.0, other_load=0.5))
+    folder.made = {
+        name: replace(one, output=replace(one.output, ranks=(busy,)))
+        for name, one in folder.made.items()
+    }
+    folder.run()
+    text = folder.events[-1].text
+    assert "other programs disturb the launches, so more of them will not help" in text
+    assert "would decide" not in text
 
 
 def test_a_job_reads_the_budget_from_the_folder(tmp_path):

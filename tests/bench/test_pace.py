@@ -110,8 +110,15 @@ def test_a_budget_is_of_timed_launches(budget_s: float | None, left_s: float) ->
 
 
 def test_a_schedule_in_words() -> None:
-    assert shape_text(launches(10)) == "44 launches: 2 arms, 2 placements, 1 + 10 blocks"
-    assert shape_text(launches()[:1]) == "1 launch: 1 arm, 1 placement, 1 + 0 blocks"
+    assert shape_text(launches(10)) == (
+        "44 launches: 2 arms, 2 placements, a warm-up and 10 blocks"
+    )
+    assert shape_text(launches()[:1]) == "1 launch: 1 arm, 1 placement, a warm-up and 0 blocks"
+
+
+def test_launches_that_are_not_made_take_no_time() -> None:
+    pace = pace_of(launches(), lambda _: 1.0).with_taken(launches()[0], 3.0)
+    assert pace.without(launches()[2:]).left_s == pytest.approx(3.0)
 
 
 @pytest.mark.parametrize(
@@ -124,20 +131,22 @@ def test_durations(seconds: float, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("until_decided", "said"), [(False, ""), (True, "of this block")], ids=["all", "block"]
+    ("until_decided", "said"), [(False, ""), (True, "at most")], ids=["all", "most"]
 )
-def test_what_is_left_is_said_of_the_block_where_more_may_follow(
+def test_what_is_left_is_the_most_where_launches_end_when_enough_is_decided(
     until_decided: bool, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With looks between the blocks the pace has one block, and `[2/12]` counts all launches."""
+    """It is of all launches: with looks between the blocks some of them may not be made."""
     monkeypatch.setattr(run, "_measure", lambda *_: (None, None))
     planned = launches()
     spec = BenchSpec(baseline=Arm(image="a"), until_decided=until_decided)
     told: list[Event] = []
     one = SimpleNamespace(
         bench=SimpleNamespace(spec=spec), monitor=told.append, total=len(planned),
-        pace=pace_of(planned, lambda _: 1.0), patience=None,
+        pace=pace_of(planned, lambda _: 1.0), patience=None, is_ending=False,
     )  # fmt: skip
     *_, piece = run._made(one, planned[1])  # type: ignore[arg-type]
     assert piece.left_s is not None
+    one.is_ending = True
+    assert run._left_s(one) is None  # type: ignore[arg-type]
     assert [event.left_of for event in (*told, piece)] == [said, said]

@@ -116,34 +116,24 @@ def test_what_was_measured_changes_nothing(latency: float) -> None:
 
 
 def test_it_says_why_and_what_helps() -> None:
-    text = pace.sentence(after([made(0.8)] * 3), 61.0, "load 14 on 2 CPUs, mostly of `cc1`")
-    assert text.startswith(
-        "given up after 61 s: other programs disturbed 3 of 3 launches (rank 1 on a, lost 80% of "
-        "its time to other programs)"
+    spent = after([made(0.8)] * 3)
+    assert pace.describe_disturbance(spent, 3) == (
+        "giving up: other programs disturbed 3 of 3 launches (rank 1 on a, lost 80% of its time to "
+        "other programs), so nothing would be decided; 3 last launches for a number of each arm"
     )
-    assert "load 14 on 2 CPUs, mostly of `cc1`" in text
-    assert "--wait-for-quiet" in text
+    assert "last" not in pace.describe_disturbance(spent, 0)
+    text = pace.describe_remedy(95.0, "6 of 33 launches", "load 14 on 2 CPUs, mostly of `cc1`")
+    assert text.startswith("given up after 2 min with 6 of 33 launches; now load 14 on 2 CPUs")
+    assert "What helps: end those programs, or `--wait-for-quiet 1h`" in text
     assert "--no-give-up" in text
+    nobody = pace.describe_remedy(95.0, "6 of 33 launches", "load 14 on 2 CPUs")
+    assert "What helps: `--wait-for-quiet 1h`" in nobody
 
 
 def test_a_batch_job_is_not_given_up() -> None:
     spec = BenchSpec(baseline=Arm(image="a"))
     assert pace.of_bench(spec, 5.0) == Patience(began=5.0)
     assert pace.of_bench(replace(spec, on="slurm"), 5.0) is None
-
-
-def test_each_arm_has_an_estimate_where_a_bench_is_given_up() -> None:
-    groups = pace.closing_groups(PLAN, ())
-    assert sum(map(len, groups)) == sum(one.block == 1 for one in PLAN)
-    for group in groups:
-        assert {one.arm for one in group} == {"base", "base-again", "mpich"}
-        assert len({(one.block, one.placement) for one in group}) == 1
-        # Who compares times within a block must find them as they were planned.
-        assert [one.order for one in group] == sorted(one.order for one in group)
-    begun = groups[-1]
-    first, *_ = pace.closing_groups(PLAN, [begun[0].file_name])
-    assert first == begun[1:]
-    assert pace.closing_groups(PLAN, [one.file_name for one in PLAN]) == ()
 
 
 def test_closing_launches_are_made_and_end_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,13 +151,18 @@ def test_closing_launches_are_made_and_end_in_time(monkeypatch: pytest.MonkeyPat
     run = SimpleNamespace(
         patience=Patience(began=0.0, told=3, hurt=3, example="rank 1 lost 80 %"),
         clock=lambda: clock.now, monitor=lambda event: texts.append(event.text),
-        folder=Path("/nowhere"),
+        folder=Path("/nowhere"), total=len(PLAN), is_ending=False,
     )  # fmt: skip
-    first, *rest = pace.closing_groups(PLAN, ())
-    assert rest
-    assert bench_run._give_up(run, PLAN) == len(first)  # type: ignore[arg-type]
+    block = [one for one in PLAN if one.block == 1]
+    first = tuple(one for one in block if one.placement == block[0].placement)
+    assert {one.arm for one in first} == set(ARMS)
+    assert len(first) < len(block)
+    bench_run._give_up(run, PLAN)  # type: ignore[arg-type]
     assert tuple(kept) == first
-    assert "given up after" in texts[0]
+    begin, end = texts  # the first says what follows, the last that it is over
+    assert begin.startswith("giving up: ")
+    assert end.startswith(f"given up after 1 min with {len(first)} of {len(PLAN)} launches in ")
+    assert run.is_ending  # so that no launch says what is left
 
 
 class Clock:
@@ -188,7 +183,7 @@ def test_launches_end_when_patience_does_and_all_that_was_made_is_kept(
         return made(0.8), Completed(argv=(), returncode=0, stdout=b"", stderr=b"", seconds=10.0)
 
     monkeypatch.setattr(bench_run, "_measure", measure)
-    spec = SimpleNamespace(launches=10, until_decided=True)
+    spec = SimpleNamespace(launches=10, until_decided=True, budget_s=None)
     run = bench_run.Run(
         bench=SimpleNamespace(spec=spec, arms=None),  # type: ignore[arg-type]
         record=SimpleNamespace(keep=lambda name, _: kept.append(name)),  # type: ignore[arg-type]

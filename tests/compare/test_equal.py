@@ -35,7 +35,7 @@ def test_an_arm_that_is_faster_is_as_unequal_as_one_that_is_slower(
     assert [cell.size for cell in failed] == list(SIZES[:4])
     sentence = found.verdict_of("mpich").sentence
     assert sentence.startswith(f"Not equal, {word} at 4: mpich is as fast as impi, and no faster,")
-    assert "differs at 4: latency inter-node" in sentence
+    assert "differs at 4" in sentence
 
 
 def test_without_the_question_faster_is_no_fault() -> None:

@@ -98,10 +98,10 @@ PLANTED = {
     ),
     "8 % slower": (lambda: measured(by(1.08)), FAIL, [FAIL, FAIL], ""),
     "20 % slower": (lambda: measured(by(1.2)), FAIL, [FAIL, FAIL], ""),
-    "one size": (lambda: measured({8: 1.2}), FAIL, [FAIL, PASS], "latency inter-node 8 B"),
+    "one size": (lambda: measured({8: 1.2}), FAIL, [FAIL, PASS], "latency 8 B between nodes: "),
     "one rank": (one_rank_slow, FAIL, [FAIL, FAIL], "allreduce"),
     "long stalls": (lambda: measured(tails={"mpich": (0.2, 50)}), FAIL, [BY_TAIL, BY_TAIL], "p95"),
-    "tail": (lambda: measured(tails={"mpich": (0.1, 4)}), FAIL, [BY_TAIL, BY_TAIL], "p95 ratio"),
+    "tail": (lambda: measured(tails={"mpich": (0.1, 4)}), FAIL, [BY_TAIL, BY_TAIL], "in the tail (p95 "),
     "both arms have the tail": (
         lambda: measured(tails=dict.fromkeys(("impi", "impi again", "mpich"), (0.03, 4))),
         PASS, [TAIL_OPEN, TAIL_OPEN], "tail undecided at all 2",

@@ -118,13 +118,15 @@ def test_cells_of_a_curve_are_taken_from_the_look_that_decided_them():
 def test_an_arm_may_end_early_and_have_no_gaps():
     results = looked()
     decided = keep(results, lambda m: m.arm != "mpich" or m.block <= 8)
-    assert integrity.presence_words(decided) == []
+    assert integrity.find_gaps(decided) == ([], False)
     gap = keep(results, lambda m: m.arm != "mpich" or m.block not in {3, 4})
-    (text,) = integrity.presence_words(gap)
+    ((text,), _) = integrity.find_gaps(gap)
     assert text.endswith("have gaps: there are 13 of mpich, and later ones")
     assert any(text == note.text for note in compare(gap).notes)
-    (text,) = integrity.presence_words(with_spec(decided, looks=(), launches=15))
-    assert text.endswith("there are 8 of mpich")
+    early = compare(with_spec(decided, looks=(), launches=15))
+    assert early.unfinished
+    assert early.notes[0].text == "the measuring ended early: not all planned launches were made"
+    assert not compare(results).unfinished
 
 
 def test_no_results_are_cut_where_nobody_looked():

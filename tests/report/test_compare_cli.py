@@ -34,15 +34,18 @@ def worse(tmp_path_factory):
 def test_the_exit_code_is_the_verdict(same, worse, tmp_path):
     few = write_results(simulate(Plan(**{**SMALL, "blocks": 6})), tmp_path / "few")
     noisy = write_results(simulate(Plan(**SMALL, slower={"impi again": SLOW})), tmp_path / "noisy")
-    for folder, code, required, words, said in (
-        (same, 0, 0, "PASS, no tail measured", "mpich against impi: PASS, no tail measured"),
-        (worse, 8, 8, "FAIL", "0.67 FAIL"),
-        (few, 9, 8, "INCONCLUSIVE", "too few launches"),
-        (noisy, 9, 8, "INCONCLUSIVE", "warning: the null arm FAILS"),
+    for folder, code, required, words, said, step in (
+        (same, 0, 0, "PASS, no tail measured", "mpich against impi: PASS", "stackproof report "),
+        (worse, 8, 8, "FAIL", "0.67 FAIL", "stackproof doctor --results "),
+        (few, 9, 8, "INCONCLUSIVE", "too few launches", "stackproof bench --resume "),
+        (noisy, 9, 8, "INCONCLUSIVE", "warning: the null arm FAILS", "when this machine is quiet"),
     ):
         done = stackproof("compare", folder)
-        assert (done.returncode, done.stderr) == (code, "")
+        assert done.returncode == code
+        assert done.stderr.startswith(f"next: {step}")
+        assert done.stderr.endswith(f"all numbers and notes: stackproof compare {folder} --all\n")
         assert done.stdout.endswith(f"verdict: {words}\n")
+        assert done.stdout.splitlines()[0] == f"mpich against impi: {words}"
         assert said in done.stdout
         assert "\x1b" not in done.stdout
         assert max(map(len, done.stdout.splitlines())) <= 100
@@ -160,7 +163,7 @@ def test_report_without_a_name_lies_in_the_results_folder(tmp_path):
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout.split() == [str(folder / name) for name in names]
     assert [path.name for path in tmp_path.iterdir()] == ["results"]
-    assert stackproof("compare", folder).stderr == ""
+    assert stackproof("compare", folder).returncode == 0
     (folder / "report.html").write_text("years of work\n")
     done = stackproof("report", folder, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")

@@ -103,8 +103,8 @@ def made(**places):
         ),
         (
             {"inter": {"a": (TAIL, SLOW_OPEN, TAIL)}},
-            ("between nodes 4 times slower in the tail at 8 B and at 1 more, slower but not "
-             "proven at 1 KiB"),
+            ("between nodes 4 times slower in the tail at 8 B and at 1 more, 30 % slower but "
+             "not proven at 1 KiB"),
         ),
         (
             {"inter": {"a": (1.0,) * 3}, "inter2": {"a": (OPEN,) * 3}},

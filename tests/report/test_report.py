@@ -20,8 +20,9 @@ from stackproof.core.value import replace
 from stackproof.knowledge.reference_curves import BufferPlace, CurvePoint, ReferenceCurve
 from stackproof.report import render as report_render
 from stackproof.report import tables
+from stackproof.report.headline import describe_next
 from stackproof.results.case import Locality, Rank
-from stackproof.results.measurement import RankFacts, State
+from stackproof.results.measurement import Disturbance, RankFacts, State
 from stackproof.results.model import ComparedArm
 from stackproof.results.path import MessagePaths, Route, Statement, Topic
 from stackproof.site.model import Source
@@ -230,6 +231,46 @@ def test_verdict_table_has_the_six_sizes(comparison):
     assert rows[2].cells[:6] == (None,) * 6
 
 
+def test_the_short_text_begins_with_the_answer_and_leaves_out_what_decides_nothing(comparison):
+    text = report_render.terminal_verdicts(comparison, brief=True)
+    assert text.startswith("mpich against impi: FAIL\n  mpich: ")
+    number = next(line for line in text.splitlines() if " against " in line and "(" in line)
+    assert re.fullmatch(r"  latency .* B between nodes: 3\d % slower \(.* against .* µs\)", number)
+    assert "Speed, where the baseline has 1" in text
+    assert "the baseline once more) against" not in text
+    assert "undecided:" not in text
+    assert "note: " not in text
+    assert "noise: impi against itself differs by " in " ".join(text.split())
+
+
+def test_numbers_of_too_few_launches_are_in_the_long_text_alone():
+    few = comparison_of(blocks=2, challengers=("mpich",), sizes=(8, 1024), slower={})
+    text = " ".join(report_render.terminal_verdicts(few, brief=True).split())
+    assert "The measuring ended early. " in text
+    assert "are undecided because there are too few launches (a verdict needs 10 of each" in text
+    assert "8 B" not in text
+    assert "8 B" in report_render.terminal_verdicts(few)
+
+
+def test_a_blank_stands_between_any_two_columns(comparison):
+    slow = with_cells(comparison, lambda cell: unsure(size=cell.size, ratio=0.00016))
+    assert "slow?0" not in report_render.terminal_verdicts(slow)
+
+
+def test_no_number_of_launches_is_promised_where_others_disturb_them(comparison):
+    results = simulate(Plan(challengers=("mpich",), sizes=(8, 1024)))
+    ranks = (RankFacts(rank=0, host="a", disturbance=Disturbance(wall_s=1.0, other_load=0.5)),)
+    busy = [replace(m, output=replace(m.output, ranks=ranks)) for m in results.measurements]
+    made = compare(replace(results, measurements=tuple(busy)))
+    assert made.is_disturbed
+    assert {c.launches_needed for p in made.panels for j in p.judgements for c in j.cells} == {None}
+    text = " ".join(report_render.terminal_verdicts(made, brief=True).split())
+    assert "While they run, more launches will not help." in text
+    assert "would decide" not in text
+    assert "--wait-for-quiet 30m" in describe_next(made, "results")
+    assert not comparison.is_disturbed
+
+
 def test_other_sizes_are_shown_when_the_six_were_not_measured():
     comparison = comparison_of(sizes=tuple(range(3, 60, 2)), benchmarks=("latency",), slower={})
     sizes = tables.table_sizes(comparison)
@@ -265,7 +306,7 @@ def test_text(comparison):
     text = report_render.render_markdown(comparison)
     assert "| inter-node | 8 B | 1 KiB |" in text
     assert "| latency | 0.67 FAIL |" in text
-    assert text.startswith("# simulated machine: FAIL\n")
+    assert text.startswith("# mpich and openmpi against impi: FAIL\n")
     text = report_render.terminal_verdicts(comparison)
     assert text.endswith("\nverdict: FAIL\n")
     assert "mpich against impi: FAIL\n" in text

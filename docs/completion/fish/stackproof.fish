@@ -864,6 +864,7 @@ function __stackproof_say
         printf '%s\t%s\n' '-h' 'show this help message and exit'
         printf '%s\t%s\n' '--help' 'show this help message and exit'
         printf '%s\t%s\n' '--beside' 'print the ratios beside those of other results of the same arms, such as of another place; the exit code is that of both'
+        printf '%s\t%s\n' '--all' 'print everything: the tables of the null arm (the baseline once more) and of too few launches, every undecided place, notes'
         printf '%s\t%s\n' '--margin' 'how much worse a challenger may be, such as `bandwidth=0.05` or `latency=10%`; kinds: latency, bandwidth, rate, collective; may be given several times'
         printf '%s\t%s\n' '--minimum-launches' 'judge from N launches per arm on (default 10; below 5 nothing is ever judged)'
         printf '%s\t%s\n' '--require-pass' 'exit with 8 unless the verdict is PASS: INCONCLUSIVE, otherwise 9, counts as FAIL'

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from stackproof.bench.schedule import Launch
 from stackproof.bench.spec import BenchSpec
 from stackproof.compare import disturbance
+from stackproof.core.numbers import duration_text
 from stackproof.core.value import Value, replace
 from stackproof.results.case import Case, Locality
 from stackproof.results.measurement import Measurement
@@ -79,30 +80,26 @@ def of_bench(spec: BenchSpec, began: float) -> Patience | None:
     return None if spec.is_submitted else Patience(began=began)
 
 
-def sentence(patience: Patience, now: float, load: str) -> str:
-    """Return the reason for giving a bench up, and a remedy."""
+def describe_disturbance(patience: Patience, last: int) -> str:
+    """Return the reason for giving a bench up; `last` launches are made all the same."""
+    more = f"; {_count(last, 'last launch')} for a number of each arm" if last else ""
     return (
-        f"given up after {now - patience.began:.0f} s: other programs disturbed {patience.hurt} of "
-        f"{patience.told} launches ({patience.example}), so no point would be decided; now "
-        f"{load}. What helps: end those programs, or `--wait-for-quiet 1h`; fewer arms, placements "
-        "or sizes need a shorter quiet time; `--no-give-up` goes on. The same command continues"
+        f"giving up: other programs disturbed {patience.hurt} of {patience.told} launches "
+        f"({patience.example}), so nothing would be decided{more}"
     )
 
 
-def closing_groups(plan: Sequence[Launch], done: Iterable[str]) -> tuple[tuple[Launch, ...], ...]:
-    """Return the launches that show an estimate of every arm, those of each placement together.
+def describe_remedy(seconds: float, made: str, load: str) -> str:
+    """Return the sentence at the end of a bench that is given up: what is there, what helps.
 
-    These are what is missing of the first timed block, as they would have been made: first where
-    there is a launch already. `done` are the files of launches that were made.
+    `load` names the programs that take most time, in backquotes, if there are any.
     """
-    have = set(done)
-    groups: dict[tuple[str, str], list[Launch]] = {}
-    for launch in plan:
-        if launch.block == 1:
-            groups.setdefault((launch.placement, launch.program), []).append(launch)
-    begun = sorted(groups.values(), key=lambda group: all(o.file_name not in have for o in group))
-    missing = (tuple(one for one in group if one.file_name not in have) for group in begun)
-    return tuple(filter(None, missing))
+    end = "end those programs, or " if "`" in load else ""
+    return (
+        f"given up after {duration_text(seconds)} with {made}; now {load}. What helps: {end}"
+        "`--wait-for-quiet 1h`; fewer arms, placements or sizes need a shorter quiet time; "
+        "`--no-give-up` goes on. The same command continues"
+    )
 
 
 _START_S = 0.5
@@ -157,6 +154,11 @@ class Pace(Value):
     launches: tuple[Launch, ...]
     expected: Mapping[int, float]
     taken: Mapping[int, float]
+
+    def without(self, launches: Iterable[Launch]) -> Pace:
+        """Return the pace of a schedule of which these launches are not made."""
+        dropped = dict.fromkeys((launch.order for launch in launches), 0.0)
+        return replace(self, expected={**self.expected, **dropped})
 
     def with_taken(self, launch: Launch, seconds: float) -> Pace:
         """Return the pace after one more launch."""
@@ -249,15 +251,16 @@ def probes_s(launches: Iterable[Launch]) -> float:
 
 
 def shape_text(launches: Iterable[Launch]) -> str:
-    """Return what a schedule is made of: `88 launches: 4 arms, 2 placements, 1 + 10 blocks`."""
+    """Return the parts of a schedule: `44 launches: 4 arms, 1 placement, …`."""
     found = tuple(launches)
     arms, places = {one.arm for one in found}, {one.placement for one in found}
     programs = {one.program for one in found}
     blocks = {(one.block, one.allocation) for one in found}
     timed = sum(block > 0 for block, _ in blocks)
+    warm_up = "a warm-up and " if timed < len(blocks) else ""
     parts = [_count(len(arms), "arm"), _count(len(places), "placement")]
     parts += [_count(len(programs), "program")] if len(programs) > 1 else []
-    parts.append(f"{len(blocks) - timed} + {timed} blocks")
+    parts.append(f"{warm_up}{_count(timed, 'block')}")
     return f"{_count(len(found), 'launch')}: {', '.join(parts)}"
 
 

@@ -13,17 +13,20 @@ from stackproof.compare.judge import Rules
 from stackproof.compare.margins import TAIL, TAIL_MARGIN, margin_problems
 from stackproof.compare.model import (
     DEFAULT_MARGINS,
+    Cell,
     CompareOptions,
     Comparison,
     Panel,
     Verdict,
     Why,
+    change_cells,
 )
 from stackproof.compare.notes import Judged, list_notes
 from stackproof.compare.panels import judged_panels
 from stackproof.compare.ranking import rank
 from stackproof.compare.verdicts import overall, overall_words, verdict_on
 from stackproof.core.errors import Problem, Reason, StackproofError, fail
+from stackproof.core.value import replace
 from stackproof.results.model import Results
 
 
@@ -72,8 +75,19 @@ def compare(results: Results, options: CompareOptions | None = None) -> Comparis
         paths=results.paths,
         rankings=() if silent or not trust.trusted else rank(panels, spec.baseline, spec.null),
         validated=collected.validated,
+        read=len(results.measurements),
+        disturbed=len(hurt),
+        unfinished=integrity.find_gaps(results)[1],
     )
+    if found.is_disturbed:  # more launches like these would decide nothing
+        found = replace(found, panels=change_cells(panels, _without_estimate))
     return integrity.withheld(found, trust)
+
+
+def _without_estimate(arm: str, cell: Cell) -> Cell:
+    """Return a cell without an estimate of launches, but for the fewest of a verdict."""
+    del arm
+    return cell if cell.why is Why.TOO_FEW else replace(cell, launches_needed=None)
 
 
 def panels_of(results: Results) -> tuple[Panel, ...]:

@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from stackproof.compare.model import ArmJudgement, Cell, Tail, Verdict, Why
+from stackproof.compare.model import ENOUGH_CALM, ArmJudgement, Cell, Tail, Verdict, Why
 from stackproof.core.value import Value, replace
 from stackproof.results.measurement import Disturbance, Measurement, RankFacts
 
@@ -30,9 +30,6 @@ SWITCHES_PER_S = 20.0
 
 SLOWED = 0.10
 """How far below the others of its block a rank's frequency may be."""
-
-_ENOUGH = 0.75
-"""Share of pairs without disturbance that need only point the same way, and not decide alone."""
 
 _Part = TypeVar("_Part", Cell, Tail)
 
@@ -197,6 +194,6 @@ def _borne_out(cell: _Part, slower: _Part | None, faster: _Part | None) -> _Part
             return cell
         passes = clean.ratio >= 1 - cell.margin
         same = passes is (cell.verdict is Verdict.PASS)
-        if same and clean.blocks >= _ENOUGH * cell.blocks:
+        if same and clean.blocks >= ENOUGH_CALM * cell.blocks:
             return cell
     return replace(cell, verdict=Verdict.INCONCLUSIVE, why=Why.DISTURBED, launches_needed=None)

@@ -82,8 +82,8 @@ def is_imported(launch: Measurement) -> bool:
     return _IMPORTED in launch.host_facts
 
 
-def presence_words(results: Results) -> list[str]:
-    """Return where fewer launches are there than were planned, one line for each placement.
+def find_gaps(results: Results) -> tuple[list[str], bool]:
+    """Return the arms with gaps at each placement, and whether planned launches were not made.
 
     Where it was looked while launches came in, an arm may end early; but it may have no gaps.
     """
@@ -91,24 +91,18 @@ def presence_words(results: Results) -> list[str]:
     for one in results.measurements:
         if one.block > 0 and one.case.placement.timed:
             blocks[one.case.placement.name, one.case.program][one.arm].add(one.block)
-    planned, found = results.spec.launches, []
+    least = min((len(seen) for by_arm in blocks.values() for seen in by_arm.values()), default=0)
+    if not results.spec.looks:
+        return [], least < results.spec.launches
+    gaps = []
     for (placement, program), by_arm in blocks.items():
-        few = [
-            f"{len(seen)} of {arm}"
-            for arm, seen in by_arm.items()
-            if len(seen) < (max(seen) if results.spec.looks else planned)
-        ]
-        if few and results.spec.looks:
-            found.append(
+        few = [f"{len(seen)} of {arm}" for arm, seen in by_arm.items() if len(seen) < max(seen)]
+        if few:
+            gaps.append(
                 f"launches at {placement} with {program} have gaps: there are {', '.join(few)}, "
                 "and later ones"
             )
-        elif few:
-            found.append(
-                f"{planned} launches of each arm were planned at {placement} with {program}, and "
-                f"there are {', '.join(few)}"
-            )
-    return found
+    return gaps, False
 
 
 # --- what launches tell of each other -------------------------------------------------------

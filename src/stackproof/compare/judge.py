@@ -35,7 +35,7 @@ Observations = Mapping[int, Mapping[int, float]]
 FEWEST_BLOCKS = 5
 """With fewer pairs no sign pattern is rarer than 1 in 16, so nothing can be judged."""
 
-_MOST_LAUNCHES = 1000
+_MOST_LAUNCHES = 200
 """A larger estimate of launches needed is not advice any more."""
 
 # Ranges in which different costs rule: per message, protocol change, per byte (bytes, inclusive).

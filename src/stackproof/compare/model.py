@@ -8,14 +8,14 @@ is better.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from math import log
 from typing import ClassVar
 
 from msgspec import field
 
-from stackproof.core.value import Value
+from stackproof.core.value import Value, replace
 from stackproof.results.digests import Integrity
 from stackproof.results.measurement import Check, State
 from stackproof.results.model import ResultsSpec
@@ -37,6 +37,9 @@ NULL_FAMILY_ERROR = 0.01
 
 TAIL_ERROR = 0.05
 """The chance, for the tails of one curve together, of one false FAIL at the tails' margin."""
+
+ENOUGH_CALM = 0.75
+"""Share of pairs without disturbance that need only point the same way, and not decide alone."""
 
 TABLE_SIZES: tuple[int, ...] = (8, 1024, 8192, 65536, 1 << 20, 1 << 22)
 """Message sizes of the verdict table, in bytes."""
@@ -226,8 +229,13 @@ class Cell(Value):
 
         An interval of too few launches says nothing yet.
         """
-        known = self.verdict is Verdict.INCONCLUSIVE and self.why not in _SAY_NOTHING
+        known = self.verdict is Verdict.INCONCLUSIVE and self.is_judged
         return known and self.high is not None and self.high < 1 - self.margin
+
+    @property
+    def is_judged(self) -> bool:
+        """Return false where its numbers say nothing, as those of too few launches."""
+        return self.why not in _SAY_NOTHING
 
 
 class Regime(Value):
@@ -274,6 +282,23 @@ class Panel(Value):
         judgement = self.judgement(arm)
         cells = judgement.cells if judgement else ()
         return next((cell for cell in cells if cell.size == size), None)
+
+
+def is_too_many(disturbed: int, launches: int) -> bool:
+    """Return true where too many launches were disturbed for a verdict."""
+    return disturbed > (1 - ENOUGH_CALM) * launches
+
+
+def change_cells(panels: Sequence[Panel], change: Callable[[str, Cell], Cell]) -> tuple[Panel, ...]:
+    """Return panels with cells that `change` makes of the arm and the cell."""
+
+    def changed(judgement: ArmJudgement) -> ArmJudgement:
+        cells = tuple(change(judgement.arm, cell) for cell in judgement.cells)
+        return replace(judgement, cells=cells)
+
+    return tuple(
+        replace(panel, judgements=tuple(map(changed, panel.judgements))) for panel in panels
+    )
 
 
 class ArmVerdict(Value):
@@ -409,7 +434,9 @@ class Comparison(Value):
 
     `margins`, `minimum_launches`, `confidence` and `family_error` are those that were used; `words`
     are as those of a cell. `paths`
-    is what the probes found. `rankings` is empty where all arms took the same paths.
+    is what the probes found. `rankings` is empty where all arms took the same paths. Of all
+    launches, `read`, others ran at a CPU of the ranks in those `disturbed`. `unfinished` results
+    lack launches that were planned.
     """
 
     SCHEMA: ClassVar[str] = "stackproof/comparison/1"
@@ -430,11 +457,19 @@ class Comparison(Value):
     validated: tuple[Validated, ...] = ()
     integrity: Integrity | None = None
     words: str = ""
+    read: int = 0
+    disturbed: int = 0
+    unfinished: bool = False
 
     @property
     def reads(self) -> str:
         """Return the verdict with what is to be said of the tails."""
         return self.words or self.verdict.value
+
+    @property
+    def is_disturbed(self) -> bool:
+        """Return true where more launches like these would decide nothing."""
+        return is_too_many(self.disturbed, self.read)
 
     @property
     def arms(self) -> tuple[str, ...]:

@@ -29,14 +29,19 @@ class Judged(Value, kw_only=False):
     verdicts: Sequence[ArmVerdict]
 
 
+_UNFINISHED = "the measuring ended early: not all planned launches were made"
+
+
 def list_notes(results: Results, judged: Judged) -> tuple[Note, ...]:
     """Return the notes, warnings first: of each level in the order in which they came."""
     doubts = judged.trust.doubts
+    gaps, is_unfinished = integrity.find_gaps(results)
     notes = [
         *_noted("warning", (f"not to be trusted, {one.kind}: {one.text}" for one in doubts)),
         *_noted("warning", planned_words(judged.rules.margins, results.spec.margins)),
         *_noted("note", [judged.trust.sentence] if judged.trust.sentence else []),
-        *_noted("note", integrity.presence_words(results)),
+        *_noted("warning", [_UNFINISHED] if is_unfinished else []),
+        *_noted("note", gaps),
         *_noted("note", integrity.machine_words(results)),
         *_noted("warning", overrule.warnings(results.spec, results.measurements)),
         *_noted("warning", _arms(results, judged)),
@@ -169,7 +174,8 @@ def _disturbances(results: Results, judged: Judged) -> Iterator[Note]:
         f"CPU: {worst.arm}, {worst.placement}, block {worst.block}: {worst.text}"
     )
     if count:
-        text += f"; the verdicts on {count} points are withheld, as it may be their cause"
+        points = f"{count} points" if count > 1 else "1 point"
+        text += f"; the verdicts on {points} are withheld, as it may be their cause"
     yield Note(level="warning" if count else "note", text=text)
 
 

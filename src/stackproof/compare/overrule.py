@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import comb
 
-from stackproof.compare.model import ArmJudgement, ArmVerdict, Panel, Verdict, Why
+from stackproof.compare.model import ArmVerdict, Cell, Panel, Verdict, Why, change_cells
 from stackproof.core.errors import Reason
 from stackproof.core.value import Value, replace
 from stackproof.results.measurement import Measurement, State
@@ -157,17 +157,12 @@ def without_verdict(verdict: ArmVerdict, cause: str, sentence: str) -> ArmVerdic
 def without_answers(panels: Sequence[Panel], arms: Collection[str], why: Why) -> tuple[Panel, ...]:
     """Return panels with the estimates of some arms and without any answer at their points."""
 
-    def blank(judgement: ArmJudgement) -> ArmJudgement:
-        if judgement.arm not in arms:
-            return judgement
+    def blank(arm: str, cell: Cell) -> Cell:
         no = Verdict.INCONCLUSIVE
-        cells = tuple(
-            replace(cell, verdict=no, why=why, launches_needed=None, tails=(), words=no.value)
-            for cell in judgement.cells
-        )
-        return replace(judgement, cells=cells)
+        without = replace(cell, verdict=no, why=why, launches_needed=None, tails=(), words=no.value)
+        return without if arm in arms else cell
 
-    return tuple(replace(panel, judgements=tuple(map(blank, panel.judgements))) for panel in panels)
+    return change_cells(panels, blank)
 
 
 def rotten(spec: ResultsSpec, measurements: Sequence[Measurement]) -> list[str]:

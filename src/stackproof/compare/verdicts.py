@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from stackproof.compare.model import ArmJudgement, ArmVerdict, Cell, Panel, Verdict, Why
 from stackproof.compare.tails import NO_TAIL_MEASURED, TAIL_UNDECIDED, pass_words
-from stackproof.core.numbers import ranges_text, ratio_text
 
-_WORST_SHOWN = 3
 _OPEN_TAILS = (TAIL_UNDECIDED, NO_TAIL_MEASURED)
 
 
@@ -100,7 +96,7 @@ def _sentence(
     if failed:
         worse = "differs" if equal else "slower"
         worse = "differs from itself" if is_null else worse
-        parts.append(f"{worse} at {failed}: {_where(judged)}")
+        parts.append(f"{worse} at {failed}")
     if unproven:
         parts.append(f"slower but not proven at {unproven}")
     if unclear:
@@ -122,43 +118,9 @@ def _unproven(judged: Sequence[tuple[Panel, ArmJudgement]]) -> int:
     return sum(cell.seems_slower for _, one in judged for cell in one.cells)
 
 
-def _where(judged: Sequence[tuple[Panel, ArmJudgement]]) -> str:
-    """Return where an arm fails, worst first: `latency pair 1 B-64 B (ratio 0.80)`.
-
-    The null arm may also be too fast, so what counts is how far a ratio is from 1.
-    """
-    places: list[tuple[float, str]] = []
-    programs = Counter((panel.curve.benchmark, panel.curve.placement) for panel, _ in judged)
-    for panel, judgement in judged:
-        failed = {
-            cell.size: (ratio, f"{cell.by_tail.statistic} ratio" if cell.by_tail else "ratio")
-            for cell in judgement.cells
-            if cell.verdict is Verdict.FAIL and (ratio := _ratio(cell)) is not None
-        }
-        if failed:
-            worst, what = max(failed.values(), key=lambda one: _distance(one[0]))
-            curve = panel.curve
-            sizes = ranges_text(failed, (c.size for c in judgement.cells))
-            size = f" {sizes}" if curve.sized else ""
-            # Two programs may measure the same thing, and then each is named.
-            several = programs[curve.benchmark, curve.placement] > 1
-            by = f" with {curve.program}" if several else ""
-            where = f"{curve.title} {curve.placement}{by}{size} ({what} {ratio_text(worst)})"
-            places.append((-_distance(worst), where))
-    places.sort()
-    text = ", ".join(place for _, place in places[:_WORST_SHOWN])
-    rest = len(places) - _WORST_SHOWN
-    more = f"{rest} more curve{'s' if rest > 1 else ''}"
-    return f"{text} and on {more}" if rest > 0 else text
-
-
 def _ratio(cell: Cell) -> float | None:
     """Return the ratio that a verdict is by: that of the median, or of the tail where it FAILs."""
     return cell.by_tail.ratio if cell.by_tail else cell.ratio
-
-
-def _distance(ratio: float) -> float:
-    return abs(math.log(ratio))
 
 
 def overall(verdicts: Sequence[ArmVerdict]) -> Verdict:

@@ -16,7 +16,7 @@ class Event(Value):
 
     A piece is one of many of a long work that is done: a log wants a line for it, and on a terminal
     the live line goes on. `seconds` is how long it took, `left_s` about how long the rest takes:
-    all of it, or what `left_of` says.
+    all of it; `left_of` is a word after it, such as `at most`.
     """
 
     what: str

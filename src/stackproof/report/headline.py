@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 
 from stackproof.compare.model import Cell, Comparison, Curve, Verdict
 from stackproof.compare.overrule import WRONG_BYTES
-from stackproof.core.numbers import size_text
+from stackproof.core.numbers import size_text, value_text
 from stackproof.core.value import Value
-from stackproof.report.tables import curve_label, placements
+from stackproof.report.tables import curve_label, placements, undecided
+from stackproof.report.words import unit_text
 
 _PLACES = {"intra-node": "within a node", "inter-node": "between nodes"}
 
@@ -20,6 +22,7 @@ _NAMED = 2
 
 _SLOWER, _TAIL, _FASTER, _SAME = "slower", "slower in the tail", "faster", "as fast"
 _UNPROVEN, _OPEN = "slower but not proven", "undecided"
+_FACTORED = frozenset({_SLOWER, _TAIL, _FASTER, _UNPROVEN})
 _ORDER = (_SLOWER, _TAIL, _FASTER, _SAME, _UNPROVEN, _OPEN)
 
 
@@ -66,9 +69,86 @@ def _speed(comparison: Comparison, arm: str) -> str:
     return "; ".join(f"{' and '.join(at)} {text}" for text, at in told.items())
 
 
+def describe_title(comparison: Comparison) -> str:
+    """Return a title of the names: `mpich and openmpi against intel-mpi`."""
+    names = comparison.spec.challengers
+    firsts = " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
+    return " against ".join(filter(None, (firsts, comparison.spec.baseline)))
+
+
 def headlines(comparison: Comparison) -> tuple[str, ...]:
     """Return the sentences of all challengers but the null arm."""
     return tuple(headline(comparison, arm) for arm in comparison.spec.challengers)
+
+
+def list_numbers(comparison: Comparison, arm: str, most: int = 3) -> list[str]:
+    """Return the worst point of the challenger's worst curves, with the medians of both.
+
+    `latency 8 B within a node: 6 times slower (1.5 against 0.24 µs)`.
+    """
+    lines = []
+    for panel in comparison.panels:
+        judgement, curve = panel.judgement(arm), panel.curve
+        cells = [c for c in judgement.cells if c.ratio and c.is_judged] if judgement else []
+        if not cells:
+            continue
+        cell = min(cells, key=_ratio)
+        label = curve_label(comparison, curve)
+        spot = _spot(curve, label, cell)
+        factor = _factors([spot]) if spot.state in _FACTORED else ""
+        size = f" {size_text(cell.size)}" if curve.sized else ""
+        points = (panel.points(name).get(cell.size) for name in (arm, comparison.spec.baseline))
+        tail = cell.by_tail.statistic if cell.by_tail else ""
+        numbers = [p.tails.get(tail, p.median) for p in points if p]
+        values = f"{tail} {' against '.join(map(value_text, numbers))}".lstrip()
+        where = f"{label}{size} {_place(comparison, curve.placement)}"
+        text = f"{where}: {factor}{spot.state} ({values} {unit_text(curve.unit)})"
+        lines.append((_ratio(cell), text))
+    return [line for _, line in sorted(lines)[:most]]
+
+
+def _ratio(cell: Cell) -> float:
+    tail = cell.by_tail
+    return (tail.ratio if tail else cell.ratio) or 1.0
+
+
+def describe_reason(comparison: Comparison, arm: str) -> str:
+    """Return the reason for an undecided challenger, a sentence; empty for others."""
+    verdict = comparison.verdict_of(arm)
+    groups = undecided(comparison, arm)
+    if verdict.verdict is not Verdict.INCONCLUSIVE or verdict.overruled or not groups:
+        return ""
+    largest = max(groups, key=lambda group: group.count)
+    total = verdict.passed + verdict.failed + verdict.inconclusive
+    text = f"{largest.count} of {total} points are undecided because {largest.because}."
+    early = "The measuring ended early." if comparison.unfinished else ""
+    if not comparison.is_disturbed:
+        return f"{early} {text}".lstrip()
+    others = (
+        f"Other programs ran on the CPUs of the ranks in {comparison.disturbed} of "
+        f"{comparison.read} launches. While they run, more launches will not help."
+    )
+    return f"{early or (text if largest.launches else '')} {others}".lstrip()
+
+
+def describe_next(comparison: Comparison, folder: str) -> str:
+    """Return the next command, or in words how to come to a verdict."""
+    spec, command = comparison.spec, shlex.quote(folder)
+    again = "run the same command with another `-o FOLDER`"
+    needs = [group.launches for arm in spec.challengers for group in undecided(comparison, arm)]
+    if comparison.verdict is Verdict.FAIL:
+        return f"stackproof doctor --results {command}, for the cause; stackproof report {command}"
+    if comparison.verdict is Verdict.PASS or spec.command[1:2] == ("import",):
+        more = "" if comparison.verdict is Verdict.PASS else "; more runs: stackproof import --add"
+        return f"stackproof report {command}{more}"
+    if comparison.unfinished:
+        wait = " --wait-for-quiet 30m" if comparison.is_disturbed else ""
+        return f"stackproof bench --resume {command}{wait}"
+    if max(needs, default=0) > spec.launches:
+        again += f" and `--launches {max(needs)}`"
+    if max(needs, default=0) > spec.launches and not comparison.is_disturbed:
+        return again
+    return f"when this machine is quiet, {again}; `--wait-for-quiet 30m` waits for that"
 
 
 def _place(comparison: Comparison, placement: str) -> str:
@@ -112,7 +192,7 @@ def _clauses(spots: Sequence[_Spot]) -> Iterator[str]:
         if not here:
             continue
         words = state
-        if state in {_SLOWER, _TAIL, _FASTER}:
+        if state in _FACTORED:
             words = f"{_factors(here)}{state}"
         elif any(spot.better for spot in here):
             words = f"{state} or faster"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from stackproof.compare.model import Comparison
-from stackproof.report.headline import headlines
+from stackproof.report.headline import describe_title, headlines, list_numbers
 from stackproof.report.tables import (
-    LEGEND,
+    MEANINGS,
+    SPEED,
     cell_word,
     discarded_text,
     margins_text,
@@ -24,12 +25,13 @@ from stackproof.report.tables import (
 def render_markdown(comparison: Comparison) -> str:
     """Return the verdict tables as Markdown (GitHub's tables)."""
     columns = table_columns(comparison)
-    lines = [f"# {_plain(comparison.spec.name)}: {comparison.reads}", ""]
+    lines = [f"# {_plain(describe_title(comparison))}: {comparison.reads}", ""]
     lines += [_plain(margins_text(comparison)), "", _plain(presence_text(comparison)), ""]
     lines += [line for said in headlines(comparison) for line in (_plain(said), "")]
     for arm in comparison.challengers:
         verdict = comparison.verdict_of(arm)
         lines += [f"## {_plain(title_of(comparison, arm))}", "", _plain(verdict.sentence), ""]
+        lines += [*(f"* {_plain(line)}" for line in list_numbers(comparison, arm)), ""]
         for placement in placements(comparison):
             rows = verdict_rows(comparison, arm, placement)
             if not rows:
@@ -43,7 +45,7 @@ def render_markdown(comparison: Comparison) -> str:
         lines += [f"* {_plain(line)}" for line in tail_lines(comparison, arm)]
         lines += [f"* {_plain(undecided_text(one))}" for one in undecided(comparison, arm)]
         lines.append("")
-    lines += [LEGEND, ""]
+    lines += [" ".join((SPEED, *MEANINGS.values())), ""]
     lines += [f"* {_plain(ranking.sentence)}" for ranking in comparison.rankings]
     lines += [f"* {_plain(line)}" for line in validated_lines(comparison)]
     lines += [f"* {_plain(discarded_text(entry))}" for entry in comparison.discarded]

@@ -28,6 +28,10 @@ class CompareRequest(Options, run="report.cli.compare:run"):
         "RESULTS", "print the ratios beside those of other results of the same arms, such as of "
         "another place; the exit code is that of both",
     )  # fmt: skip
+    all: bool = flag(
+        "print everything: the tables of the null arm (the baseline once more) and of too few "
+        "launches, every undecided place, notes"
+    )
     judging: JudgingOptions = part(JudgingOptions)
     require_pass: bool = REQUIRE_PASS
     json: bool = flag("print the comparison as JSON")

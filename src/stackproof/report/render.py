@@ -20,7 +20,7 @@ from stackproof.core import noun
 from stackproof.core.errors import Problem, Reason, StackproofError
 from stackproof.core.numbers import percent_text, size_text, value_text
 from stackproof.knowledge.reference_curves import ReferenceCurve
-from stackproof.report import charts, evidence, ranking, summary, tables, words
+from stackproof.report import charts, evidence, headline, ranking, summary, tables, words
 from stackproof.report.markdown import render_markdown
 from stackproof.report.ranking import render_paths_csv
 from stackproof.report.tables import render_csv
@@ -90,8 +90,8 @@ def _asset(name: str) -> str:
 
 
 _MODULES = {
-    "charts": charts, "evidence": evidence, "model": model, "ranking": ranking,
-    "summary": summary, "tables": tables, "words": words,
+    "charts": charts, "evidence": evidence, "headline": headline, "model": model,
+    "ranking": ranking, "summary": summary, "tables": tables, "words": words,
 }  # fmt: skip
 
 _FILTERS: dict[str, Callable[..., str]] = {

@@ -11,7 +11,7 @@ from stackproof.compare.model import ArmJudgement, Comparison, Panel
 from stackproof.core.numbers import percent_text, size_text
 from stackproof.core.value import Value
 from stackproof.mpi import families
-from stackproof.report.headline import headline
+from stackproof.report.headline import describe_reason, headline
 from stackproof.report.tables import (
     curve_label,
     margins_text,
@@ -19,7 +19,14 @@ from stackproof.report.tables import (
     place_label,
     presence_text,
 )
-from stackproof.report.words import cell_class, cell_title, cell_words, row_id, sizes_id
+from stackproof.report.words import (
+    cell_class,
+    cell_title,
+    cell_words,
+    row_id,
+    short_ratio,
+    sizes_id,
+)
 from stackproof.site.model import FabricType
 
 _MONTHS = (
@@ -57,12 +64,12 @@ def date_text(created: str) -> str:
     return f"{found.day} {_MONTHS[found.month - 1]} {found.year}, {found:%H:%M}{zone}"
 
 
-def introduce_challengers(comparison: Comparison) -> Iterator[tuple[str, str | None, str]]:
-    """Yield each challenger, the target of its link, and the sentence on it."""
+def introduce_challengers(comparison: Comparison) -> Iterator[tuple[str, str | None, str, str]]:
+    """Yield each challenger, the target of its link, the sentence on it, and the reason."""
     for arm in comparison.spec.challengers:
         name, _, sentence = headline(comparison, arm).partition(": ")
         target = f"#{sizes_id(comparison, arm)}" if arm in comparison.challengers else None
-        yield name, target, sentence
+        yield name, target, sentence, describe_reason(comparison, arm)
 
 
 def list_facts(comparison: Comparison) -> list[tuple[str, str]]:
@@ -141,10 +148,11 @@ def noise_text(comparison: Comparison) -> str:
         for panel in comparison.panels
         if (null := panel.judgement(comparison.spec.null or "")) is not None
         for cell in null.cells
-        if cell.ratio
+        if cell.ratio and cell.is_judged
     ]
     if not differences:
-        return "not known: there is no null arm" if comparison.challengers else ""
+        why = ": there is no null arm (the baseline once more)" if not comparison.spec.null else ""
+        return f"not known{why}" if comparison.challengers else ""
     worst, curve, size = max(differences, key=lambda one: one[0])
     middle = median(difference for difference, _, _ in differences)
     at = f" {size_text(size)}" if curve.sized else ""
@@ -153,7 +161,7 @@ def noise_text(comparison: Comparison) -> str:
     return (
         f"{comparison.spec.baseline} against itself differs by {percent_text(middle)} (median) and "
         f"by up to {percent_text(worst)} ({curve_label(comparison, curve)} {curve.placement}{at}); "
-        f"it is the same within the margins at {found.passed} of {total} points"
+        f"it is proven to be the same within the margins at {found.passed} of {total} points"
     )
 
 
@@ -228,7 +236,7 @@ def draw_strip(comparison: Comparison, panel: Panel, judgement: ArmJudgement) ->
             )
             for cell in judgement.cells
         ),
-        lowest=f"{worst.ratio:.2g}" if worst else "",
+        lowest=short_ratio(worst) if worst else "",
         lowest_kind=cell_class(worst) if worst else "",
     )
 

@@ -36,14 +36,14 @@ WHY_TEXTS = {
     Why.NOT_TRUSTED: "these results are not what they say, so nothing is judged",
     Why.WITHHELD: "no verdict on this arm is given",
     Why.NO_PAIRS: "no block has a usable launch of both arms",
-    Why.TOO_FEW: "too few launches",
+    Why.TOO_FEW: "there are too few launches",
     Why.INTERVAL: "the interval reaches over the margin",
     Why.CHANCE: "below the margin, but not beyond chance among so many sizes",
     Why.NOISE: "below the margin, but the baseline differs from itself as much",
     Why.TAIL: "the tail is undecided, and a margin is stated for it",
     Why.TAIL_BEYOND: "the tail seems worse by more than its margin, and that is not proven",
     Why.NO_TAIL: "no tail was measured, and a margin is stated for it",
-    Why.DISTURBED: "something else was at a rank's CPU, and launches without that do not decide it",
+    Why.DISTURBED: "other programs ran on a rank's CPU, and launches without that decide nothing",
 }
 
 SHORT_WHY = {
@@ -55,6 +55,7 @@ SHORT_WHY = {
     Why.TAIL: "tail undecided",
     Why.TAIL_BEYOND: "tail may be worse",
     Why.NO_TAIL: "no tail measured",
+    Why.DISTURBED: "other programs ran",
 }
 """The same in the narrow column of a table."""
 
@@ -204,12 +205,17 @@ def title_of(comparison: Comparison, arm: str) -> str:
     return f"{who} against {comparison.spec.baseline}: {found.reads}"
 
 
-LEGEND = (
-    "Numbers are ratios to the baseline, more than 1 when the challenger is better. "
-    "FAIL: worse by more than the margin. slow?: worse by more than the margin, but that is not "
-    "proven, so INCONCLUSIVE as well. ?: INCONCLUSIVE, these launches cannot tell. "
-    "~ is for the tail (mean and 95th percentile of samples): undecided, or with FAIL what fails."
-)
+SPEED = "Speed, where the baseline has 1: 0.5 is half as fast, 2 is twice as fast."
+"""Stands at a table, as the ratio of a latency reads the other way round."""
+
+MEANINGS = {
+    WORDS[Verdict.FAIL]: "FAIL: slower by more than the margin.",
+    UNPROVEN: "slow?: slower by more than the margin, but that is not proven, so INCONCLUSIVE.",
+    WORDS[Verdict.INCONCLUSIVE]: "?: INCONCLUSIVE, these launches cannot tell.",
+    TAIL_MARK: "~ is for the tail (mean and 95th percentile of samples): undecided, or with FAIL "
+    "the part that fails.",
+}
+"""What the words of cells mean."""
 
 
 def margins_text(comparison: Comparison) -> str:
@@ -262,6 +268,15 @@ class Undecided(Value, kw_only=False):
     launches: int
     settled: int
     places: tuple[tuple[str, tuple[str, ...]], ...]
+
+    @property
+    def because(self) -> str:
+        """Return the reason, and how many launches would decide how many of the cells."""
+        if self.launches and self.reason == WHY_TEXTS[Why.TOO_FEW]:
+            return f"{self.reason} (a verdict needs {self.launches} of each arm)"
+        them = "them" if self.settled == self.count else f"{self.settled} of them"
+        needs = f" (about {self.launches} launches per arm would decide {them})"
+        return self.reason + (needs if self.launches else "")
 
 
 def undecided(comparison: Comparison, arm: str) -> tuple[Undecided, ...]:
@@ -331,11 +346,7 @@ def short_reason(cell: Cell) -> str:
 
 def undecided_text(one: Undecided) -> str:
     """Return a group of undecided cells as a sentence: why, what would decide them, where."""
-    needs = ""
-    if one.launches:
-        them = "them" if one.settled == one.count else f"{one.settled} of them"
-        needs = f" (about {one.launches} launches per arm would decide {them})"
-    return f"{one.word} {one.count} because {one.reason}{needs}: {_places_text(one.places)}"
+    return f"{one.word} {one.count} because {one.because}: {_places_text(one.places)}"
 
 
 def row_groups(

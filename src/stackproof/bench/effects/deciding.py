@@ -16,8 +16,9 @@ from pathlib import Path
 from stackproof.bench.schedule import Launch
 from stackproof.bench.spec import BenchSpec
 from stackproof.compare import looks
+from stackproof.compare.disturbance import disturbed
 from stackproof.compare.effects.results import load_results
-from stackproof.compare.model import Cell, Panel, Verdict, Why
+from stackproof.compare.model import Cell, Panel, Verdict, Why, is_too_many
 from stackproof.core import noun
 from stackproof.core.effects import files
 from stackproof.core.errors import StackproofError
@@ -30,6 +31,7 @@ BUDGET = "budget.json"
 """How many seconds of timed launches a results folder may hold before it is asked to stop."""
 
 _HOPELESS = frozenset({Why.NO_PAIRS, Why.NOT_TRUSTED})
+_BUSY = "other programs disturb the launches, so more of them will not help; wait until it is quiet"
 _SHARES = (1 / 3, 2 / 3, 1.0)
 
 Work = Mapping[tuple[str, str], Mapping[str, frozenset[str]]]
@@ -237,6 +239,9 @@ def _offer(experiment: Experiment) -> str:
     left = [cell for cell in cells if cell.verdict is Verdict.INCONCLUSIVE]
     if not left:
         return "every point is decided" if cells else "nothing is judged yet"
+    made_all = results.measurements
+    if is_too_many(len(disturbed(made_all)), len(made_all)):
+        return f"{_decided(cells)}, {len(left)} are open: {_BUSY}"
     estimates = [cell.launches_needed or 0 for cell in left]
     needed = sorted(estimate - made for estimate in estimates if estimate > made)
     block = tuple(_narrowed(experiment, max(made, 1), open_work(panels, experiment.null, 0, 0)))

@@ -153,9 +153,10 @@ def run_bench(
         made += len(wanted)
         if run is None and (missing or not bench.spec.until_decided):
             record = _begin(bench, results, folder, missing=bool(missing))
-            pace = pace_in(bench, wanted, folder)
+            pace = pace_in(bench, own, folder)
             if missing:
-                monitor(_shape(bench, wanted, pace.left_s + probes_s(missing)))
+                left_s = pace.left_within(bench.spec.budget_s) + probes_s(missing)
+                monitor(_shape(bench, own, left_s))
             probed = own if bench.spec.until_decided else missing
             paths = _probe(bench, list(probed), folder, monitor)
             run = Run(
@@ -167,13 +168,14 @@ def run_bench(
                 patience=paces.of_bench(bench.spec, began) if give_up else None,
             )
         if run is not None:
-            run.pace = pace_in(bench, wanted, folder)
+            dropped = (x for x in own if x.block <= wanted[0].block and x not in wanted)
+            run.pace = run.pace.without(dropped) if bench.spec.until_decided else run.pace
             try:
                 for _, group in groupby(missing, key=_group):
                     room -= _run_block(run, tuple(group), again=room > 0)
             except SpentPatienceError:
-                made = _give_up(run, own)
-                break
+                _give_up(run, own)
+                return results
     monitor(Event(what="done", name="bench", text=f"{made} launches in {folder}"))
     return results
 
@@ -184,32 +186,39 @@ def _tell_load(bench: Bench, monitor: Monitor) -> None:
         monitor(Event(what="note", name="load", text=f"of this node alone: {load.text}"))
 
 
-def _give_up(run: Run, plan: Sequence[Launch]) -> int:
-    """Say why it ends here, and leave what can be compared; return how many launches there are."""
-    spent, run.patience = run.patience, None
-    if spent is not None:
-        text = paces.sentence(spent, run.clock(), quiet.look().text)
-        run.monitor(Event(what="note", name="bench", text=text))
-    done = [path.name for path in (run.folder / LAUNCHES).glob("*.json")]
+def _give_up(run: Run, plan: Sequence[Launch]) -> None:
+    """Say why it ends here, leave what can be compared, and say what helps."""
+    spent, run.patience, run.is_ending = run.patience, None, True
+    if spent is None:
+        return
+    done = {path.name for path in (run.folder / LAUNCHES).glob("*.json")}
+    missing = [x for x in plan if x.block == 1 and x.file_name not in done]
+    groups = [list(group) for _, group in groupby(missing, key=_group)]
+    text = paces.describe_disturbance(spent, sum(map(len, groups[:1])))
+    run.monitor(Event(what="note", name="bench", text=text))
     began, made = run.clock(), len(done)
-    for group in paces.closing_groups(plan, done):
+    for group in groups:
         if run.clock() - began > paces.CLOSING_S:
             break
         for launch in group:
             _run_launch(run, launch, last=True)
         made += len(group)
-    return made
+    there = f"{made} of {run.total} launches in {run.folder}"
+    text = paces.describe_remedy(run.clock() - spent.began, there, quiet.look().text)
+    run.monitor(Event(what="failed", name="bench", text=text))
 
 
 def _shape(bench: Bench, launches: Sequence[Launch], left_s: float) -> Event:
     """Return the event that is told before launches are made."""
-    of = _left_of(bench.spec)
-    return Event(what="note", name="bench", text=shape_text(launches), left_s=left_s, left_of=of)
+    of, null = _left_of(bench.spec), bench.arms.null
+    text = shape_text(launches)
+    text += f"; {null} is the baseline once more, to show the noise" if null else ""
+    return Event(what="note", name="bench", text=text, left_s=left_s, left_of=of)
 
 
 def _left_of(spec: BenchSpec) -> str:
-    """Return of what a pace knows how long the rest takes: further blocks are yet to be decided."""
-    return "of this block" if spec.until_decided else ""
+    """Return the words after a time left; launches may end as soon as enough is decided."""
+    return "at most" if spec.until_decided else ""
 
 
 def _group(launch: Launch) -> tuple[int, str, str]:
@@ -290,6 +299,7 @@ class Run(Struct, kw_only=True):
     total: int
     pace: Pace
     patience: Patience | None = None
+    is_ending: bool = False
     clock: Callable[[], float] = time.monotonic
 
     @property
@@ -398,7 +408,7 @@ def _made(run: Run, launch: Launch) -> tuple[Measurement, Completed, Event]:
 def _left_s(run: Run) -> float | None:
     """Return about how long the rest takes, None where others disturb the launches."""
     busy = run.patience is not None and 2 * run.patience.hurt > run.patience.told
-    return None if busy else run.pace.left_s
+    return None if busy or run.is_ending else run.pace.left_within(run.bench.spec.budget_s)
 
 
 def _logged(run: Run, launch: Launch, problem: Problem, done: Completed) -> Problem:

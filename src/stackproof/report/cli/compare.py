@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from stackproof.compare.model import CompareOptions, Comparison, Verdict
 from stackproof.core.cli import streams
 from stackproof.core.errors import ExitCode, Reason, fail
 from stackproof.report.beside import beside_text
+from stackproof.report.headline import describe_next
 from stackproof.report.options import CompareRequest
 from stackproof.report.render import render_json, terminal_verdicts
 from stackproof.report.terminal import WIDTH
@@ -53,18 +55,34 @@ def run(asked: CompareRequest) -> int:
     if asked.beside:
         code = judge_beside((asked.results, asked.beside), options)
     else:
-        code = judge(Path(asked.results), as_json=asked.json, options=options)
+        code = judge(Path(asked.results), as_json=asked.json, options=options, brief=not asked.all)
     return required(code) if asked.require_pass else code
 
 
-def judge(folder: Path, *, as_json: bool = False, options: CompareOptions | None = None) -> int:
-    """Judge a results folder, print the verdicts to standard output and return the exit code."""
+def judge(
+    folder: Path,
+    *,
+    as_json: bool = False,
+    options: CompareOptions | None = None,
+    brief: bool = True,
+) -> int:
+    """Judge a results folder, print the verdicts to standard output and return the exit code.
+
+    Standard error gets the next command.
+    """
     comparison = load_and_compare(folder, options)
     if as_json:
         sys.stdout.write(render_json(comparison))
-    else:
-        print_verdicts(comparison)
-    return exit_code(comparison)
+        return exit_code(comparison)
+    print_verdicts(comparison, brief=brief)
+    code = exit_code(comparison)
+    if code != Reason.NOT_TRUSTED.exit_code:
+        sys.stdout.flush()
+        print(f"next: {describe_next(comparison, str(folder))}", file=sys.stderr)
+    if brief:
+        more = f"stackproof compare {shlex.quote(str(folder))} --all"
+        print(f"all numbers and notes: {more}", file=sys.stderr)
+    return code
 
 
 def judge_beside(folders: tuple[str, str], options: CompareOptions) -> int:
@@ -110,16 +128,15 @@ def required(code: int) -> int:
     return int(ExitCode.WORSE if code == ExitCode.UNKNOWN else code)
 
 
-def print_verdicts(comparison: Comparison) -> None:
+def print_verdicts(comparison: Comparison, *, brief: bool) -> None:
     """Print verdict tables: in colour on a terminal, as plain text anywhere else."""
     if sys.stdout.isatty():
-        text = terminal_verdicts(
-            comparison, min(shutil.get_terminal_size((WIDTH, 0)).columns, WIDTH)
-        )
+        width = min(shutil.get_terminal_size((WIDTH, 0)).columns, WIDTH)
+        text = terminal_verdicts(comparison, width, brief=brief)
         coloured = text if os.environ.get("NO_COLOR") else _coloured(text)
         streams.unguarded(sys.stdout).write(coloured)
     else:
-        sys.stdout.write(terminal_verdicts(comparison))
+        sys.stdout.write(terminal_verdicts(comparison, brief=brief))
 
 
 def _coloured(text: str) -> str:
