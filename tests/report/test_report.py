@@ -267,8 +267,16 @@ def test_no_number_of_launches_is_promised_where_others_disturb_them(comparison)
     text = " ".join(report_render.terminal_verdicts(made, brief=True).split())
     assert "While they run, more launches will not help." in text
     assert "would decide" not in text
-    assert "--wait-for-quiet 30m" in describe_next(made, "results")
+    assert describe_next(made, "results").startswith("when this machine is quiet, run the same ")
+    early = replace(made, unfinished=True, spec=replace(made.spec, launches=40))
+    assert describe_next(early, "r") == "stackproof bench --resume r --wait-for-quiet 30m"
+    early = replace(made, unfinished=True, spec=replace(made.spec, launches=11))
+    assert describe_next(early, "r").startswith("when this machine is quiet, run the same ")
     assert not comparison.is_disturbed
+    page = Page(report_render.render_html(replace(made, unfinished=True))).text
+    begin, _, _ = page.partition("Only what FAILs")
+    assert begin.count("mpich against impi") == 2  # the title of the window and of the page
+    assert "The measuring ended early. Other programs ran on the CPUs of the ranks in " in begin
 
 
 def test_other_sizes_are_shown_when_the_six_were_not_measured():

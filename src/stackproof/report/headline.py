@@ -9,7 +9,7 @@ from stackproof.compare.model import Cell, Comparison, Curve, Verdict
 from stackproof.compare.overrule import WRONG_BYTES
 from stackproof.core.numbers import size_text, value_text
 from stackproof.core.value import Value
-from stackproof.report.tables import curve_label, placements, undecided
+from stackproof.report.tables import curve_label, placements, presence, undecided
 from stackproof.report.words import unit_text
 
 _PLACES = {"intra-node": "within a node", "inter-node": "between nodes"}
@@ -141,7 +141,9 @@ def describe_next(comparison: Comparison, folder: str) -> str:
     if comparison.verdict is Verdict.PASS or spec.command[1:2] == ("import",):
         more = "" if comparison.verdict is Verdict.PASS else "; more runs: stackproof import --add"
         return f"stackproof report {command}{more}"
-    if comparison.unfinished:
+    present = min(presence(comparison).values(), default=0)
+    # Where a quarter was made and disturbed, the others cannot outweigh it.
+    if comparison.unfinished and not (comparison.is_disturbed and 4 * present > spec.launches):
         wait = " --wait-for-quiet 30m" if comparison.is_disturbed else ""
         return f"stackproof bench --resume {command}{wait}"
     if max(needs, default=0) > spec.launches:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from stackproof.compare.collect import STATISTICS
-from stackproof.compare.model import ArmVerdict, Cell, Comparison, Curve, Panel, Point, Verdict
+from stackproof.compare.model import Cell, Comparison, Curve, Panel, Point, Verdict
 from stackproof.core.numbers import percent_text, ratio_text, size_text, value_text
 from stackproof.report.tables import reason_text, short_reason, tail_text
 from stackproof.results.measurement import State
@@ -99,17 +99,6 @@ def describe_reason(cell: Cell) -> str:
     if tail and tail.ratio:
         tail_words = f"{tail_words}: {tail.statistic} {ratio_text(tail.ratio)}"
     return short_reason(cell) or tail_words
-
-
-def count_cells(verdict: ArmVerdict) -> list[tuple[str, int, str]]:
-    """Return the number of cells of each kind: style class, number, word."""
-    counts = (
-        ("pass", verdict.passed, "PASS"),
-        ("open", verdict.inconclusive - verdict.unproven, "undecided"),
-        ("slower", verdict.unproven, "slower, not proven"),
-        ("fail", verdict.failed, "FAIL"),
-    )
-    return [(kind, count, word) for kind, count, word in counts if count]
 
 
 def sizes_id(comparison: Comparison, arm: str) -> str:
