@@ -255,7 +255,9 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     known = verb in VERBS
     # With `--help` before the verb, help on all of them is asked for.
     alone = known and set(before) <= {"--debug"}
-    args = build_parser(verb if known else None, alone=alone).parse_args(argv)
+    # All verbs are configured where none is meant: the word may be an action of one of them.
+    shown = verb if known or verb is None else "*"
+    args = build_parser(shown, alone=alone).parse_args(argv)
     if hasattr(args, "options") and not args.version:
         from stackproof.core.cli import parsing  # noqa: PLC0415 - as in build_parser
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     Declared = TypeVar("Declared", bound=Options)
 
 BEFORE_THE_VERB = ("--debug", "-V", "--version")
-# Actions by their former names.
-_RENAMED = {"list": "ls"}
 _NUMBERS = {int: "a whole number", float: "a number"}
 
 
@@ -142,12 +140,12 @@ class Parser(argparse.ArgumentParser):
         names = list(map(str, action.choices))
         guess = did_you_mean(str(value), names)
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - the only way to know
-            kind = str(action.metavar or "choice").lower()
-            now = _RENAMED.get(str(value), "")
-            if now in names:  # what was renamed is not guessed
-                verb = self.prog.partition(" ")[2]
-                guess = f"`{verb} {value}` is `{verb} {now}`; "
-            hint = f"{guess}{kind}s are: {', '.join(names)}; "
+            from stackproof.core.cli import habits  # noqa: PLC0415 - for failures only
+
+            kind, verb = str(action.metavar or "choice").lower(), self.prog.partition(" ")[2]
+            below = {verb: names} if verb else {n: _actions(p) for n, p in action.choices.items()}
+            habit = habits.replace_command(verb, str(value), below)
+            hint = habit or f"{guess}{kind}s are: {', '.join(names)}; "
             raise self.wrong(f"`{value}` is no {kind} of {self.prog}", hint)
         message = f"{_named(action)} cannot be `{value}`"
         raise self.wrong(message, f"{guess}it is one of: {', '.join(names)}; ")
@@ -174,19 +172,25 @@ class Parser(argparse.ArgumentParser):
 
     def _left_over(self, words: Sequence[str]) -> tuple[str, str]:
         """Return a message for words that nothing takes, and a hint."""
+        from stackproof.core.cli import habits  # noqa: PLC0415 - for failures only
         from stackproof.core.errors import did_you_mean  # noqa: PLC0415 - for failures only
 
         before = {*itertools.takewhile(lambda word: word != "--", self._given)}
         left = (word for word in words if word in before and word.startswith("-") and word != "-")
         options = [word.partition("=")[0] for word in left]
+        verb = self.prog.partition(" ")[2]
         if not options:
             further = next((word for word in words if word != "--"), "--")
-            return f"`{further}` is one argument too many", self._list_hint()
+            plain = [word for word in self._given if not word.startswith("-")]
+            several = plain if len(plain) == len(self._given) else []
+            hint = habits.replace_words(verb, several) or self._list_hint()
+            return f"`{further}` is one argument too many", hint
         option = options[0]
         if option in BEFORE_THE_VERB:
             return f"`{option}` stands before the verb", f"write `stackproof {option} …`; "
         known = [name for name in self._option_string_actions if name.startswith("--")]
-        return f"unknown option `{option}`", did_you_mean(option, known)
+        habit = habits.replace_option(verb, option, known)
+        return f"unknown option `{option}`", habit or did_you_mean(option, known)
 
     def _list_hint(self) -> str:
         """Return how a command is called that takes a list, where several words were given."""
@@ -195,6 +199,12 @@ class Parser(argparse.ArgumentParser):
         if "--" in self._given:
             return "a command is run by `stackproof run IMAGE -- COMMAND`; "
         return "several are one word, with commas: `IMAGE,IMAGE`; "
+
+
+def _actions(parser: argparse.ArgumentParser) -> list[str]:
+    """Return the actions of a verb."""
+    tables = (act.choices for act in parser._actions if act.nargs == argparse.PARSER)  # noqa: SLF001
+    return [str(name) for table in tables for name in table or ()]
 
 
 def short_usage(parser: argparse.ArgumentParser) -> str:

@@ -1,0 +1,76 @@
+"""Words of other tools on our command line: each gets the line that does it here."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+import pytest
+
+import inprocess
+from stackproof import cli
+from stackproof.core.cli import habits
+from stackproof.core.errors import ExitCode
+
+HINTS = [hint for text in habits.COMMANDS.values() for hint in re.findall("`([^`]+)`", text)]
+
+
+@pytest.mark.parametrize("line", [line for line in HINTS if line.startswith("stackproof ")])
+def test_a_line_that_is_proposed_parses(line):
+    argv = shlex.split(line.partition(" > ")[0])[1:]
+    if argv != ["--version"]:
+        assert cli.build_parser(argv[0], alone=True).parse_args(argv).verb == argv[0]
+
+
+def test_a_word_of_ours_is_no_habit():
+    words = [word for text in habits.COMMANDS for word in text.split(", ")]
+    assert not {*words} & {*cli.VERBS}
+    assert len({*words}) == len(words)
+
+
+@pytest.mark.parametrize(
+    ("argv", "hint"),
+    [
+        ("exec a.squashfs ls", "write `stackproof run IMAGE -- COMMAND`; "),
+        ("list", "`stackproof image ls`"),
+        ("spec mpich", "write `stackproof plan RECIPE`; "),
+        ("validate x", "write `stackproof check RECIPE`; "),
+        ("help concretize", "write `stackproof plan RECIPE`; "),
+        # an action without its verb
+        ("pull mpich/5", "write `stackproof image pull`; "),
+        ("up", "write `stackproof cluster up`; "),
+        ("probe", "write `stackproof site probe`; "),
+        ("undo", "write `stackproof inject undo`; "),
+        # an action under another name
+        ("image search", "`image search` is `image find`; "),
+        ("image build", "write `stackproof build RECIPE`; "),
+        ("image create", "`image create` is `image add`; "),
+        ("cluster create", "`cluster create` is `cluster up`; "),
+        # options
+        ("build --dry-run mpich", "write `stackproof plan RECIPE`"),
+        ("build -r mpich -s alps", "write `stackproof build RECIPE`"),
+        ("build mpich -s alps", "write `--site`; "),
+        ("build -j 4 mpich", "write `--jobs`; "),
+        ("start -v default a.squashfs", "write `--view`; "),
+        ("run --bind /x a.squashfs -- ls", "leave it out: "),
+        ("bench -n 4", "write `--ranks`; "),
+        # several words
+        ("bench a.squashfs b c", "`stackproof bench --quick --baseline a.squashfs --challenger b "),
+        ("compare a b", "`compare` takes results: first `stackproof bench --quick --baseline a "),
+    ],
+)
+def test_a_habit_gets_the_line(argv, hint):
+    done = inprocess.stackproof(*argv.split())
+    assert done.returncode == ExitCode.USAGE
+    said = done.stderr.splitlines()[-1]
+    assert said.startswith("hint: ")
+    assert hint in said
+    assert "did you mean" not in said
+    assert "s are: " not in said
+
+
+def test_results_are_compared_beside_others(tmp_path):
+    for name in ("new", "old"):
+        (tmp_path / name).mkdir()
+    done = inprocess.stackproof("compare", "new", "old", cwd=tmp_path)
+    assert "write `stackproof compare new --beside old`" in done.stderr
