@@ -11,6 +11,7 @@ from typing import NoReturn
 
 import pytest
 
+import inprocess
 from refusals import refusal
 from stackproof.bench.effects import dry_run, nodes, request
 from stackproof.bench.effects.arms import Arms
@@ -377,3 +378,21 @@ def test_a_misspelt_arm_is_told_before_the_load(
     assert code != 0
     assert "error: " in stderr
     assert LOAD not in stderr
+
+
+def test_a_folder_of_another_kind_is_called_by_its_word(tmp_path: Path) -> None:
+    (tmp_path / "mpi/bin").mkdir(parents=True)
+    (tmp_path / "mpi/bin/mpicc").touch()
+    (tmp_path / "new/stack").mkdir(parents=True)
+    done = inprocess.stackproof(
+        "bench", "--quick", "--baseline", "mpi", "--challenger", "new", cwd=tmp_path
+    )
+    assert "`mpi` is an installed MPI, not an image" in done.stderr
+    assert "hint: write `prefix:mpi`" in done.stderr
+    assert "hint: write `pack:new`" in done.stderr
+
+
+def test_a_baseline_alone_is_said_to_be(refused: Callable[..., tuple[int, str]]) -> None:
+    note = "note: no challenger is named, so the baseline is compared with itself"
+    assert note in refused("--baseline", "x.squashfs")[1]
+    assert note not in refused("--baseline", "x.squashfs", "--challenger", "y.squashfs")[1]

@@ -83,3 +83,15 @@ def test_a_machine_is_told_by_what_launches_must_have_in_common() -> None:
     told = planning.machine()
     assert set(told) == {"cpu", "kernel", "machine"}
     assert told["kernel"].endswith(os.uname().release)
+
+
+def test_results_of_another_specification_say_what_differs(tmp_path: Path) -> None:
+    arms = Arms(by_name={}, baseline="a", null=None, challengers=())
+    planning.claim(spec_of(), arms, tmp_path)
+    planning.claim(spec_of(), arms, tmp_path)
+    other = spec_of(launches=7, challengers=[{"pack": "new"}])
+    problem = refusal(planning.claim, other, arms, tmp_path).problems[0]
+    assert problem.reason is Reason.USAGE
+    assert problem.detail == "challengers: none there, /there/new now\nlaunches: 1 there, 7 now"
+    (tmp_path / "spec.json").write_text("{}")
+    assert refusal(planning.claim, other, arms, tmp_path).problems[0].detail is None

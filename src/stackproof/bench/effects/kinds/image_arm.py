@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 
+from stackproof.bench import arms
 from stackproof.bench.effects.kinds import ArmReader, Tell, stamp_of
 from stackproof.bench.ready import ReadyArm
 from stackproof.bench.spec import Arm
@@ -14,11 +16,13 @@ from stackproof.core.effects import files, shipped
 from stackproof.core.errors import Location, Reason, fail
 from stackproof.core.value import replace
 from stackproof.image import activate, view_variables
+from stackproof.image.described import META
 from stackproof.image.effects.image_file import load_image
 from stackproof.image.effects.tree import load_tree
 from stackproof.image.model import Deployment, Image, ImageMount
 from stackproof.mpi import families
 from stackproof.mpi.effects import fabric
+from stackproof.pack.model import STACK
 from stackproof.results.case import Locality
 from stackproof.share.effects import naming
 
@@ -61,6 +65,7 @@ def read_arm(arm: Arm, programs: tuple[str, ...]) -> ReadyArm:
     wanted = mountlist.parse(arm.image)[0]
     stamp = stamp_of(wanted.image)  # before its digest is taken
     if os.path.isdir(wanted.image):
+        _refuse_other_folder(wanted.image)
         image = load_tree(wanted.image)
     else:
         image = replace(load_image(wanted.image), sha256=files.sha256(wanted.image))
@@ -95,6 +100,25 @@ def read_arm(arm: Arm, programs: tuple[str, ...]) -> ReadyArm:
     mounted = {mount.image for mount in ready.deployment.mounts if os.path.isfile(mount.image)}
     stamps = {path: stamp if path == image.path else stamp_of(path) for path in mounted}
     return replace(ready, stamps=stamps)
+
+
+_MARKS = {"pack": STACK, "prefix": "bin/mpicc*"}
+"""What a folder has that is an arm of another kind, as a pattern of file names."""
+
+
+def _refuse_other_folder(folder: str) -> None:
+    """Raise `StackproofError` (INVALID_VALUE) for a pack or an installed MPI, not so called."""
+    short = os.path.relpath(folder)
+    short = folder if short.startswith("..") else short
+    for kind, mark in _MARKS.items():
+        if glob.glob(os.path.join(glob.escape(folder), mark)) and not os.path.exists(
+            os.path.join(folder, META)
+        ):
+            raise fail(
+                Reason.INVALID_VALUE,
+                f"the folder `{short}` is {arms.REGISTRY[kind].title}, not an image",
+                hint=f"write `{kind}:{short}`; in a specification `{kind}: {short}`",
+            )
 
 
 def _as_its_view(arm: Arm, image: Image) -> Arm:
