@@ -93,7 +93,7 @@ def test_scalars(text, value):
 @pytest.mark.parametrize(
     ("text", "reason", "line", "column"),
     [
-        ("a: [1, 2", Reason.YAML_SYNTAX, 1, 9),
+        ("a: [1, 2", Reason.YAML_SYNTAX, 1, 4),
         ("a: 1\n b: 2", Reason.YAML_SYNTAX, 2, 3),
         ("a: 1\n---\nb: 2", Reason.YAML_SYNTAX, 2, 1),
         ("a: *nowhere", Reason.YAML_SYNTAX, 1, 4),
@@ -328,9 +328,44 @@ def test_a_tab_has_a_hint():
         (problem,) = caught.value.problems
         assert problem.reason is Reason.YAML_SYNTAX
         assert "write two in the place of the tab" in str(problem.hint)
-    with pytest.raises(StackproofError) as caught:
-        document.parse("a: [", file="x.yaml")
-    assert caught.value.problems[0].hint is None
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words", "hint"),
+    [
+        ("a: 1\nsome words\nb: 2\n", 2, "no `: ` behind a key", "write `key: value`"),
+        ("a: 1\nsome words\n", 2, "no `: ` behind a key", "write `key: value`"),
+        ("a: 1\nb:c\nd: e\n", 2, "no `: ` behind a key", "put a blank behind `b:`"),
+        ("a: @b\n", 1, "begin with `@`", 'in quotes: `"@b"`'),
+        ("a: %b  # c\n", 1, "begin with `%`", 'in quotes: `"%b"`'),
+        ("a: *b\n", 1, "names another value", 'in quotes: `"*b"`'),
+        ("a: b: c\n", 1, "a `: ` stands where none may be", "the whole value in quotes"),
+        ("a: - b\n", 1, "a `- ` stands where none may be", "a line of its own"),
+        ('a: 1\nb: "c\nd: e\n', 2, "the quote that begins here", "the same quote"),
+        ("a: 1\nb: [c\nd: e\n", 2, "the bracket that begins here", "put `]`"),
+        ("a: {b: c\nd: e\n", 1, "the bracket that begins here", "put `}`"),
+        ('a: "C:\\Users"\n', 1, "in double quotes", "single quotes"),
+        ('a: "b" c\n', 1, "behind a value in quotes", "the whole value in quotes"),
+        ("a:\n  b: c\n  - d\n", 3, "a part of a list stands among keys", "two blanks"),
+        ("a:\n  - b\n  c: d\n", 3, "does not go on with", "begin in one column"),
+    ],
+)
+def test_what_is_no_yaml_is_said_in_words_with_its_line(text, line, words, hint):
+    (problem,) = refused(text).problems
+    assert problem.reason is Reason.YAML_SYNTAX
+    assert problem.where is not None
+    assert problem.where.line == line
+    assert problem.detail == text.split("\n")[line - 1].strip()
+    assert words in problem.message
+    assert hint in str(problem.hint)
+
+
+def test_a_line_with_a_secret_is_not_shown():
+    for text in ("a: 1\npassword: hush: hush\n", "private_key: |\n  AB\n CD: EF\n"):
+        shown = str(refused(text))
+        assert "hush" not in shown
+        assert "EF" not in shown
+    assert len(str(refused("a: b: " + "c" * 5000).problems[0].detail)) < 100
 
 
 @pytest.mark.parametrize(
@@ -338,8 +373,7 @@ def test_a_tab_has_a_hint():
     [
         ("name: x\n  mpi: y\n", "line 2 is indented differently from line 1"),
         ("mpi:\n   a: 1\n\n  b: 2\n", "line 4 is indented differently from line 2"),
-        ("name: x\nmpi: a: b\n", None),
-        ("mpi: a: b\n", None),
+        ("name: x\nmpi: a: b\n", "put the whole value in quotes"),
     ],
 )
 def test_an_odd_indent_has_a_hint(text, hint):
@@ -396,7 +430,7 @@ def test_of_keys_that_stand_twice_no_more_are_listed_either():
     [
         ("packages: {}\n  mpich: {version: [4]}\n", "take off `{}`: it says that `packages`"),
         ("a:\n- b: []  # none\n\n    # more\n    - c\n", "take off `[]`: it says that `b`"),
-        ("a: {}\nb:\n  c: [\n", ""),
+        ("a: {}\nb:\n  c: [\n", "put its `]` or `}` behind the last value"),
         ("a: 1\n  b: 2\n", "line 2 is indented differently from line 1"),
     ],
 )

@@ -64,6 +64,9 @@ FILES = {
     ),
     "bare.txt": ("the output of a benchmark", "OSU MPI Latency Test v7.3\nSize Latency (us)\n8  1\n"),
     "a.squashfs": ("a SquashFS image", "hsqs" + "\0" * 200),
+    "hello.c": ("C or C++ source", "/* x */\n#include <mpi.h>\nint main(void) { return 0; }\n"),
+    "hello.f90": ("Fortran source", "program hello\n  use mpi\n  implicit none\nend program\n"),
+    "hello.py": ("a program in Python", "from mpi4py import MPI\nprint(MPI.COMM_WORLD.rank)\n"),
     "prog": ("a program", "\x7fELF\2\1\1" + "\0" * 200),
     "a.sif": ("an image of Apptainer", "#!/usr/bin/env run-singularity\n\0SIF_MAGIC\0" + "\0" * 99),
 }  # fmt: skip
@@ -82,7 +85,7 @@ WANTED = {"plan": "recipe"}
 # What a verb takes, and an image that is only the first bytes of one.
 TAKEN = {
     ("recipe", "mpich.yaml"), ("plan", "mpich.yaml"), ("site", "lab.yaml"), ("bench", "heat.yaml"), ("log", "osu.txt"),
-    ("log", "bare.txt"), ("output", "osu.txt"), ("output", "bare.txt"), ("image", "a.squashfs"),
+    ("log", "hello.c"), ("log", "hello.f90"), ("log", "hello.py"), ("log", "bare.txt"), ("output", "osu.txt"), ("output", "bare.txt"), ("image", "a.squashfs"),
     ("capture", "here.json"),
 }  # fmt: skip
 
@@ -105,6 +108,17 @@ def test_a_file_of_another_kind_is_one_problem(verb, name, tmp_path):
     assert re.search(rf"error: this is .*{re.escape(kind)}.*, not ", done.stderr), done.stderr
     assert f"  --> {path}\nhint: " in done.stderr
     assert done.returncode == (6 if verb == "image" else 3)
+
+
+@pytest.mark.parametrize("name", ["bench.json", "report.html", "nowhere.json", "launches/1.json"])
+def test_a_file_in_a_results_folder_names_the_folder(name, tmp_path):
+    (tmp_path / "results/launches").mkdir(parents=True)
+    for file in ("bench.json", "report.html", "launches/1.json"):
+        (tmp_path / "results" / file).write_text("{}")
+    for words in (("compare",), ("report",), ("doctor", "--results")):
+        done = inprocess.stackproof(*words, f"results/{name}", cwd=tmp_path)
+        assert done.returncode == 3
+        assert done.stderr.endswith("hint: give the folder: `results`\n")
 
 
 @pytest.mark.parametrize(

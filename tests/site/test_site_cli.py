@@ -221,3 +221,8 @@ def test_a_site_file_without_its_folder_is_pointed_to(capsys, tmp_path, monkeypa
     assert code == 3
     assert "hint: the file here is `./my-machine.yaml`; there are: " in err
     assert "the file here" not in call(capsys, "show", "my-other")[2]
+    (tmp_path / "my-machine.yaml").write_text("name: my-machine\npartitions: {default: {}}\n")
+    (tmp_path / "recipe.yaml").write_text("name: a\nmpi: {name: mpich}\n")
+    assert "there are: ./my-machine.yaml, adastra, " in call(capsys, "check", "login.txt")[2]
+    (tmp_path / "hello.c").write_text("#include <mpi.h>\n")
+    assert "this is C or C++ source, not a site" in call(capsys, "check", "hello.c")[2]

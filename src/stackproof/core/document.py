@@ -21,10 +21,6 @@ from stackproof.core import fitting, limits
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, did_you_mean, fail
 from stackproof.core.value import Value
 
-# A value that is empty, and behind it the indent of what stands below it all the same.
-_EMPTIED = re.compile(
-    r"^[ -]*([\w.\"'-]+):[ ]*(\{\}|\[\])[ ]*(?:#.*)?\n(?:[ \t]*(?:#.*)?\n)*[ ]+\Z", re.MULTILINE
-)
 _YAML = "tag:yaml.org,2002:"
 _MERGE_TAG = f"{_YAML}merge"
 _PLAIN_TAGS: dict[type[yaml.Node], set[str]] = {
@@ -144,24 +140,14 @@ def _decode(text: str | bytes, file: str) -> str:
 
 def _compose(text: str, file: str, *, ours: bool) -> yaml.Node | None:
     """Return the root node of a text; every way in which it is not YAML is one error of ours."""
-    where, hint = Location(file=file), None
+    where = Location(file=file)
     try:
         by_libyaml = ours and yaml.__with_libyaml__
         return yaml.compose(text, Loader=yaml.CSafeLoader if by_libyaml else _loader(file))
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        if mark:
-            where = Location(file=file, line=mark.line + 1, column=mark.column + 1)
-        context = f" {error.context}" if error.context else ""
-        message = f"not YAML: {error.problem}{context}"
-        if "'\\t'" in str(error.problem):
-            hint = "YAML is indented by blanks: write two in the place of the tab"
-        elif mark and (before := _EMPTIED.search(text[: mark.index])):
-            hint = (
-                f"take off `{before[2]}`: it says that `{before[1]}` is empty, and keys stand below"
-            )
-        elif mark:
-            hint = _compare_indents(text.split("\n")[: mark.line + 1])
+        from stackproof.core import yaml_faults  # noqa: PLC0415 - for failures only
+
+        raise StackproofError(yaml_faults.problem_of(error, text, file)) from None
     except yaml.reader.ReaderError as error:
         where = _place_of(text[: error.position], file)
         message = f"not YAML: the character U+{ord(text[error.position]):04X} may not stand here"
@@ -170,16 +156,7 @@ def _compose(text: str, file: str, *, ours: bool) -> yaml.Node | None:
     except (ValueError, OverflowError, yaml.YAMLError) as error:
         # PyYAML leaks these from escapes such as "\\UFFFFFFFF" and from `%YAML` with huge numbers.
         message = f"not YAML: {_one_line(str(error))}"
-    raise fail(Reason.YAML_SYNTAX, message, where=where, hint=hint)
-
-
-def _compare_indents(lines: Sequence[str]) -> str | None:
-    """Return a hint where the last line is indented in another way than the one above it."""
-    filled = [(number, line) for number, line in enumerate(lines, 1) if line.strip()][-2:]
-    if not lines[-1].strip() or len({len(line) - len(line.lstrip(" ")) for _, line in filled}) < 2:
-        return None
-    above, here = (f"line {number}" for number, _ in filled)
-    return f"{here} is indented differently from {above}: keys of one mapping begin in one column"
+    raise fail(Reason.YAML_SYNTAX, message, where=where)
 
 
 def _place_of(before: str, file: str) -> Location:
@@ -377,8 +354,8 @@ def _missing_keys(error: Any, document: Document, path: Path) -> list[Problem]:
 
 
 def _wrong_type(error: Any, document: Document, path: Path) -> list[Problem]:
-    wanted = error.validator_value
-    names = [wanted] if isinstance(wanted, str) else wanted
+    allowed = error.validator_value
+    names = [allowed] if isinstance(allowed, str) else allowed
     forms = " or ".join(_TYPES[name] for name in names)
     found = _TYPES[_PYTHON_TYPES[type(error.instance)]]
     hint = _hint_of(error.schema)

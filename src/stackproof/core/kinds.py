@@ -89,14 +89,30 @@ _KINDS = {
     "conda": ("an environment of conda", "`stackproof recipe ls` names stacks to build"),
     "output": ("the output of a benchmark", "`stackproof import -o results {path}` takes it"),
     "variables": ("a list of environment variables", "`stackproof doctor --env {path}` takes it"),
+    "c": ("C or C++ source", "`stackproof run IMAGE -- mpicc {path}` compiles it"),
+    "fortran": ("Fortran source", "`stackproof run IMAGE -- mpifort {path}` compiles it"),
+    "python": ("a program in Python", "`stackproof run IMAGE -- python3 {path}` runs it"),
     "recipe": ("a recipe", "`stackproof check`, `plan` and `build` take it"),
     "site": ("a site", "`stackproof site check {path}` and `--site {path}` take it"),
     "bench": ("a specification of `bench`", "`stackproof bench {path}` takes it"),
     "results": ("a results folder", _RESULTS),
 }  # fmt: skip
 
+_MEASURE = "`stackproof bench --quick --baseline {path} --challenger IMAGE` measures it"
+_INSTEAD = {
+    ("image", "bench"): _MEASURE,
+    ("image", "results"): f"`compare` and `report` take results: first {_MEASURE}",
+}
+"""What to do with a kind in the place of one that is wanted, where `_KINDS` says less."""
 
-_TAKEN_TOO = {("log", "output"), ("log", "printed-script"), ("recipe", "stackinator")}
+_TAKEN_TOO = {
+    ("log", "c"),
+    ("log", "fortran"),
+    ("log", "python"),
+    ("log", "output"),
+    ("log", "printed-script"),
+    ("recipe", "stackinator"),
+}
 
 
 def problem(
@@ -110,6 +126,7 @@ def problem(
     if kind in {"", wanted} or (wanted, kind) in _TAKEN_TOO:
         return None
     name, hint = _KINDS[kind]
+    hint = _INSTEAD.get((kind, wanted), hint)
     return Problem(
         reason=reason,
         message=f"this is {name}, not {WANTED[wanted]}",
@@ -175,6 +192,12 @@ _ASSIGNED = re.compile(r"([A-Za-z_][\w.-]{0,80})[ \t]*=")
 _TITLE = re.compile(r"#? ?OSU \S.{0,80} Test(?: v\d\S{0,20})?|#\s*Benchmarking \w+|# Size  .*")
 _ROW = re.compile(r"\s*\d{1,20}(?:\s+\d[\d.]{0,30})+\Z")
 _JOBS = {"#SBATCH": "slurm", "#PBS": "pbs", "#BSUB": "lsf", "#flux:": "flux"}
+# A line that a source of a language has, and no YAML.
+_SOURCES = {
+    "c": re.compile(r"#\s?include\s*[<\"][\w./+-]{1,80}[>\"]|int main\s*\("),
+    "fortran": re.compile(r"\s*(?:program \w+|use mpi(?:_f08)?|implicit none)\Z", re.IGNORECASE),
+    "python": re.compile(r"import \w[\w.]*(?: as \w+)?\Z|from \w[\w.]* import \w[\w, ]*\Z"),
+}
 # What the last line of a script begins with: behind other lines is what its job printed.
 _STATEMENT = re.compile(
     r"(?:srun|mpirun|mpiexec|prun|exec|wait|fi|done|esac|exit|echo|time|export|module|source|cd|cp|mv"
@@ -194,6 +217,9 @@ def kind_of_text(text: str) -> str:
         return _kind_of_script(lines)
     if any(map(_TITLE.match, lines)) and any(map(_ROW.match, lines)):
         return "output"
+    for kind, form in _SOURCES.items():
+        if any(map(form.match, lines)):
+            return kind
     lines = [line for line in lines if not line.lstrip().startswith("#")] or ["-"]
     return (
         _kind_by_start(text)

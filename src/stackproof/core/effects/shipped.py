@@ -6,12 +6,14 @@ folders of the same name beside `src`.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from stackproof.core.errors import Reason, did_you_mean, fail
 
 _PACKAGE = Path(__file__).resolve().parents[2]
 _SUFFIX = ".yaml"
+_MOST_FILES = 20
 KINDS = ("sites", "recipes", "knowledge")
 
 
@@ -61,9 +63,23 @@ def find(kind: str, name: str) -> Path:
         raise fail(
             Reason.FILE_MISSING,
             f"no {kind.removesuffix('s')} `{name}` comes with stackproof",
-            hint=f"{guess}there are: {', '.join(known) or 'none'}",
+            hint=f"{guess}there are: {', '.join((*_list_own(kind), *known)) or 'none'}",
         )
     return root(kind) / (name if kind == "knowledge" else name + _SUFFIX)
+
+
+def _list_own(kind: str) -> list[str]:
+    """Return the sites, or recipes, that lie in the current folder, as they can be asked for."""
+    from stackproof.core import kinds, limits  # noqa: PLC0415 - for failures only
+
+    def kind_of(path: Path) -> str:
+        with path.open("rb") as stream:
+            return kinds.kind_of_file(stream.read(limits.KIND.bytes))
+
+    paths = sorted(Path().glob(f"*{_SUFFIX}"))[:_MOST_FILES] if kind != "knowledge" else ()
+    files = [path for path in paths if path.is_file() and os.access(path, os.R_OK)]
+    named = [path for path in files if path.name.isprintable() and f"{kind_of(path)}s" == kind]
+    return [f"./{path}" for path in named]
 
 
 def has(path: Path) -> bool:

@@ -38,7 +38,8 @@ def probe_site(runner: Runner = run.run) -> Site:
 def load_site(name_or_path: str, runner: Runner = run.run) -> Site:
     """Return a site: the name of a shipped one, or the path of a site file.
 
-    A path has a `/` or ends in `.yaml`. The site `local` is completed by what the probe finds.
+    A path has a `/` or ends in `.yaml`, or is a file that is called like no shipped site. The site
+    `local` is completed by what the probe finds.
     Raises `StackproofError`: FILE_MISSING (a wrong name lists the right ones), NOT_PERMITTED, and
     what `parse_site` raises.
     """
@@ -47,7 +48,9 @@ def load_site(name_or_path: str, runner: Runner = run.run) -> Site:
 
 
 def _is_path(name_or_path: str) -> bool:
-    return os.sep in name_or_path or name_or_path.endswith(_DOCUMENT_SUFFIXES)
+    if os.sep in name_or_path or name_or_path.endswith(_DOCUMENT_SUFFIXES):
+        return True
+    return os.path.isfile(name_or_path) and name_or_path not in shipped.names("sites")
 
 
 def own_source(name_or_path: str) -> Source | None:
