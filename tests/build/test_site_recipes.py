@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from stackinators import SMALL
 from stackproof.cli import main
 from stackproof.core.document import parse
 from stackproof.core.effects import shipped
@@ -47,11 +48,12 @@ def test_what_only_the_vendor_has_is_asked_of_the_machine(
     note, *lines = said.err.splitlines()
     assert note.startswith("note: the recipe is ")
     missing = f"`{site}` does not state where it has `cray-mpich`, which nobody can build"
-    assert lines == [
-        f"error: {missing} [site-incomplete]",
-        lines[1],
-        f"hint: `stackproof site probe --missing {site}` on a login node asks the machine",
-    ]
+    hint = (
+        f"hint: `stackproof site probe --missing {site}` on a login node asks the machine; elsewhere "
+        f"take `stackproof site show {site} --yaml > mine.yaml`, write `cray-mpich: {{version: "
+        '"VERSION", path: DIR}` below its `externals:`, and name it with --site ./mine.yaml'
+    )
+    assert lines == [f"error: {missing} [site-incomplete]", lines[1], hint]
     assert re.fullmatch(r"  --> .*recipes/spack/cray-mpich\.yaml:\d+:\d+", lines[1])
 
 
@@ -74,3 +76,27 @@ def test_after_the_machine_was_asked_nothing_is_missing(
         assert check(recipe, f"./{site}.yaml") == 0, capsys.readouterr().err
         out = capsys.readouterr().out.replace(", no lock for this site", "")
         assert out.endswith(f"{recipe}: valid\n")
+
+
+@pytest.mark.parametrize("site", ["alps-zen2", "lumi-c", "helios-cpu"])
+def test_a_stackinator_recipe_is_valid_after_its_hint(
+    site: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "recipe").mkdir()
+    for name, text in SMALL[2].items():
+        own = text.replace("  specs:", "  network: {mpi: cray-mpich@8.1.30}\n  specs:", 1)
+        (tmp_path / "recipe" / name).write_text(own)
+    assert check("recipe", site) == ExitCode.NOT_POSSIBLE
+    said = capsys.readouterr().err
+    assert re.search(r"\n  --> recipe/environments\.yaml:\d+:\d+\n", said)
+    entry = said.partition(", write `")[2].partition("`")[0]
+    assert entry == 'cray-mpich: {version: "8.1.30", path: DIR}'
+    with pytest.raises(SystemExit):
+        main(("site", "show", site, "--yaml"))
+    text = capsys.readouterr().out
+    assert "\nexternals:\n" in text
+    (tmp_path / "mine.yaml").write_text(
+        text.replace("\nexternals:\n", f"\nexternals:\n  {entry.replace('DIR', '/opt/mpich')}\n")
+    )
+    assert check("recipe", "./mine.yaml") == 0, capsys.readouterr().err

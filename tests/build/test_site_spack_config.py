@@ -11,6 +11,7 @@ from need import need
 from stackinators import SMALL
 from stackproof import cli
 from stackproof.build.engines.spack.effects.stackinator import load
+from stackproof.core.effects import shipped
 
 COVERS = ("build/cli/site_spack_config.py",)
 
@@ -37,11 +38,21 @@ def test_a_recipe_can_be_read_with_it(tmp_path: Path, version: int):
     assert found.environments == written.environments
 
 
-def test_documents_are_printed(capsys: pytest.CaptureFixture[str]):
+def test_compilers_of_this_machine_are_none_of_another(capsys: pytest.CaptureFixture[str]):
     need("gcc", "g++")
+    assert command("--site", "lumi-g") == 0
+    said = capsys.readouterr()
+    packages, _, compilers, _ = yaml.safe_load_all(said.out)
+    assert (packages, compilers) == ({"packages": {}}, {"compilers": []})
+    assert "note: left out: gcc: the site does not state its compilers" in said.err
+
+
+def test_documents_are_printed(capsys: pytest.CaptureFixture[str]):
+    own = yaml.safe_load((shipped.root("sites") / "alps-gh200.yaml").read_text())
     assert command("--site", "alps-gh200") == 0
     packages, network, *_ = yaml.safe_load_all(capsys.readouterr().out)
-    assert "gcc" in packages["packages"]
+    assert packages["packages"]["gcc"] == own["spack"]["packages"]["gcc"]
+    assert packages["packages"]["slurm"] == own["spack"]["packages"]["slurm"]
     assert "+cuda" in network["packages"]["openmpi"]["prefer"]
     assert "cxi" in network["mpi"]["openmpi"]["specs"][0]
 

@@ -1241,6 +1241,7 @@ function __stackproof_say
         printf '%s\t%s\n' '-h' 'show this help message and exit'
         printf '%s\t%s\n' '--help' 'show this help message and exit'
         printf '%s\t%s\n' '--json' 'print the site as JSON'
+        printf '%s\t%s\n' '--yaml' 'print its file, to start from'
     case 'arguments:site/show'
         __stackproof_kinds @file
     case 'commands:site/check'

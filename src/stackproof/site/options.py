@@ -46,6 +46,7 @@ class SiteShowOptions(
 
     site: str = argument("NAME|FILE", "a shipped site's name or a site file")
     json: bool = flag("print the site as JSON")
+    yaml: bool = flag("print its file, to start from", excludes="json")
 
 
 class SiteCheckOptions(

@@ -9,16 +9,29 @@ import yaml
 
 from stackproof.build.engines.spack.effects import machine
 from stackproof.build.engines.spack.stackinator import defaults
+from stackproof.build.engines.spack.stackinator.facts import cluster_of_site
 from stackproof.core.effects import files
 from stackproof.core.errors import Reason, fail
+from stackproof.core.value import replace
 from stackproof.site.effects import probe
 from stackproof.site.options import SpackConfigOptions
+
+_COMPILERS = "gcc: the site does not state its compilers; on the machine itself leave --site out"
 
 
 def run(asked: SpackConfigOptions) -> int:
     """Write or print a cluster configuration for Spack stacks, and say what is missing in it."""
-    facts, left_out = machine.facts_of(probe.load_site(asked.site or probe.LOCAL))
+    site = probe.load_site(asked.site or probe.LOCAL)
+    facts, left_out = machine.facts_of(site)
+    if site.name != probe.LOCAL:  # the compilers that were found are this machine's
+        facts = replace(facts, compilers=())
     cluster = defaults.default_cluster_config(facts)
+    if site.spack is not None:
+        own = cluster_of_site(site)
+        packages, mpis = {**cluster.packages, **own.packages}, {**cluster.mpis, **own.mpis}
+        cluster = replace(cluster, packages=packages, mpis=mpis)
+    if "gcc" not in cluster.packages and site.name != probe.LOCAL:
+        left_out = (*left_out, _COMPILERS)
     heads = defaults.comments(facts)
     texts = {
         name: "".join(f"# {line}\n" for line in heads[name])
@@ -30,6 +43,8 @@ def run(asked: SpackConfigOptions) -> int:
     else:
         _write_new(Path(asked.output), texts)
     for line in left_out:
+        if line.partition(":")[0] in cluster.packages:
+            continue
         print(f"note: left out: {line}", file=sys.stderr)
     return 0
 

@@ -69,7 +69,9 @@ def run_list(asked: SiteListOptions) -> int:
 def run_show(asked: SiteShowOptions) -> int:
     """Print the facts of one site and their sources."""
     site = probe.load_site(asked.site)
-    if asked.json:
+    if asked.yaml:
+        print(probe.path_of(asked.site).read_text(encoding="utf-8"), end="")
+    elif asked.json:
         print(noun.to_json(site), end="")
     else:
         _print_site(site)

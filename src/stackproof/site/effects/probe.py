@@ -71,8 +71,12 @@ def own_source(name_or_path: str) -> Source | None:
 
 def read_site_file(name_or_path: str) -> documents.Document:
     """Return the parsed document of a site; raises like `load_site`."""
-    path = Path(name_or_path) if _is_path(name_or_path) else shipped.find("sites", name_or_path)
-    return load(str(path), wanted="site")
+    return load(str(path_of(name_or_path)), wanted="site")
+
+
+def path_of(name_or_path: str) -> Path:
+    """Return the file of a site; raises `StackproofError` (FILE_MISSING) for an unknown name."""
+    return Path(name_or_path) if _is_path(name_or_path) else shipped.find("sites", name_or_path)
 
 
 def captured(file: str | None) -> Capture:

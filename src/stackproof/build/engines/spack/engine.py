@@ -110,8 +110,8 @@ def _problems(stack: SpackStack) -> Iterator[Problem]:
             message = f"environment `{environment.name}` has nothing to install"
             yield Problem(reason=Reason.INVALID_VALUE, message=message, hint="")
     cluster = ClusterConfig(name=stack.site_facts.get("cluster", "the site"))
-    for _, name in unstated_vendors(stack):
-        message, hint = not_stated(name, cluster)
+    for _, spec in unstated_vendors(stack):
+        message, hint = not_stated(spec, cluster)
         yield Problem(reason=Reason.SITE_INCOMPLETE, message=message, hint=hint)
 
 

@@ -195,9 +195,9 @@ def read(
         site_facts={**stack.site_facts, **_fabric(document, facts)},
     )
     if cluster.site_file:
-        for environment, name in unstated_vendors(extended):
+        for environment, spec in unstated_vendors(extended):
             at = ("environments", environment, "network", "mpi")
-            entry.problem(at, *not_stated(name, cluster), Reason.SITE_INCOMPLETE)
+            entry.problem(at, *not_stated(spec, cluster), Reason.SITE_INCOMPLETE)
     return extended, findings
 
 

@@ -109,21 +109,24 @@ VENDOR_MPIS = frozenset(
 """Packages that Spack's own repository cannot build: a site has them, or nobody."""
 
 
-def not_stated(name: str, cluster: ClusterConfig) -> tuple[str, str]:
+def not_stated(spec: str, cluster: ClusterConfig) -> tuple[str, str]:
     """Return what is wrong and what to do where a site does not say that it has a vendor's MPI."""
+    name, exact = package_of(spec), _EXACT.match(spec)
     message = f"`{cluster.name}` does not state where it has `{name}`, which nobody can build"
     if cluster.site_file:
         from stackproof.site import missing  # noqa: PLC0415 - slow, and for what is missing
 
         asking = missing.command(cluster.site_file)
-        return message, f"`{asking}` on a login node asks the machine"
+        entry = f'{name}: {{version: "{exact[1] if exact else "VERSION"}", path: DIR}}'
+        way = missing.way_to_state(cluster.site_file, "externals", entry)
+        return message, f"`{asking}` on a login node asks the machine; elsewhere {way}"
     hint = "name it under `mpi:` of its network.yaml, and its place in its packages.yaml"
     has = f"; else it has: {', '.join(cluster.mpis)}" if cluster.mpis else ""
     return message, f"{hint}{has}"
 
 
 def unstated_vendors(stack: SpackStack) -> Iterator[tuple[str, str]]:
-    """Yield environments and what a site would have to have: Spack's packages cannot build it."""
+    """Yield environments and specs of what a site must have: Spack's packages cannot build it."""
     own = {
         path.split("/")[1].replace("_", "-")
         for repository in stack.local_repositories
@@ -134,10 +137,10 @@ def unstated_vendors(stack: SpackStack) -> Iterator[tuple[str, str]]:
     if own & VENDOR_MPIS or any(one.name != "builtin" for one in stack.package_repositories):
         return
     for environment in stack.environments:
-        named = {spec.split("@")[0].split()[0] for spec in environment.specs if spec.split()}
-        for name in sorted(VENDOR_MPIS & named):
-            if not mapping(stack.packages.get(name)).get("externals"):
-                yield environment.name, name
+        for spec in sorted(environment.specs):
+            name = package_of(spec)
+            if name in VENDOR_MPIS and not mapping(stack.packages.get(name)).get("externals"):
+                yield environment.name, spec
 
 
 def package_of(spec: str) -> str:
@@ -172,7 +175,7 @@ def is_there(entry: DocumentPart, spec: str, cluster: ClusterConfig) -> bool:
     if name in cluster.mpis:
         return True
     if name in VENDOR_MPIS:
-        entry.problem((), *not_stated(name, cluster), Reason.SITE_INCOMPLETE)
+        entry.problem((), *not_stated(spec, cluster), Reason.SITE_INCOMPLETE)
         return False
     has = f"it has: {', '.join(cluster.mpis)}"
     hint = has if cluster.mpis else "it has none: name them under `mpi:` of its network.yaml"

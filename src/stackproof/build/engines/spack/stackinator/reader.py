@@ -16,7 +16,11 @@ from stackproof.build.engines.spack.stackinator.findings import (
     Folder,
     mapping,
 )
-from stackproof.build.engines.spack.stackinator.network import site_facts
+from stackproof.build.engines.spack.stackinator.network import (
+    not_stated,
+    site_facts,
+    unstated_vendors,
+)
 from stackproof.build.plan import BUILD, Copy
 from stackproof.core import limits
 from stackproof.core.errors import Location, Reason, StackproofError, fail
@@ -216,7 +220,7 @@ def read_recipe(
     _check_default_view(config, environments, modules, findings)
     _check_reframe(folder, findings)
     mount = config.stack.mount
-    return replace(
+    stack = replace(
         config.stack,
         architecture=architecture,
         local_repositories=local_repositories(
@@ -234,6 +238,21 @@ def read_recipe(
         extra_files=_sorted(folder.below("extra")),
         site_facts=site_facts(cluster, packages),
     )
+    # A recipe of one file is asked about when its MPI has been exchanged.
+    if cluster.site_file and not findings.one_file:
+        _check_vendors(stack, folder, cluster, findings)
+    return stack
+
+
+def _check_vendors(
+    stack: SpackStack, folder: Folder, cluster: ClusterConfig, findings: FindingsList
+) -> None:
+    """Find out whether the site says where it has the vendors' MPIs that are asked for."""
+    for environment, spec in unstated_vendors(stack):
+        document = findings.parse(folder, "environments.yaml")
+        if document is not None:
+            entry = DocumentPart(document, findings, (environment,))
+            entry.problem(("network", "mpi"), *not_stated(spec, cluster), Reason.SITE_INCOMPLETE)
 
 
 REFRAME = "extra/reframe.yaml"
