@@ -318,3 +318,15 @@ def test_a_shipped_recipe_has_a_lock_that_answers_or_says_that_it_has_none(stack
         assert (made in err) is not locked
         data = json.loads(stackproof("check", "--offline", recipe, "--site", site, "--json")[1])
         assert data["locked"] is locked
+
+
+def test_a_recipe_without_lock_says_what_was_not_looked_up(stackproof, tmp_path: Path) -> None:
+    named = changed(FOLDER["environments.yaml"], "[cmake]", "[hdf55, cmake@99]")
+    write(tmp_path / "small", {**FOLDER, "environments.yaml": named})
+    for words in ((), ("--site", FJORD)):
+        code, out, err = stackproof("check", "small", *words)
+        assert (code, out) == (0, "small: valid, no lock for this site\n")
+        assert err.count("--stop-after lock") == 1
+        assert "note: names and versions of packages were not looked up: making the lock" in err
+    (tmp_path / "small.yaml").write_text(WHEEL.format("mpich"))
+    assert "names and versions" not in stackproof("check", "--offline", "small.yaml")[2]

@@ -339,7 +339,7 @@ def test_what_cannot_be_told_is_one_note_where_a_version_is_named():
     assert problems == ()
     (note,) = [n for n in notes if "cannot be told" in n.message]
     assert "libfabric-2.4.0-lnx-cxi" in note.message
-    assert "lock" in (note.hint or "")
+    assert "before there is a lock" in note.message
     assert said("openmpi", "libfabric") == ((), ())
 
 

@@ -218,6 +218,15 @@ def test_hints_name_what_there_is():
     assert "network.yaml" in findings.problems[0].hint
 
 
+def test_a_wrong_compiler_and_a_wrong_mpi_come_at_once():
+    texts = changed(2, "environments.yaml", "[gcc]", "[gcx]\n  network: {mpi: openmp@5}")
+    _, findings = understand(texts)
+    hints = [problem.hint or "" for problem in findings.problems]
+    assert [hint.partition("?")[0] for hint in hints] == [
+        "did you mean `gcc`", "did you mean `openmpi`",
+    ]  # fmt: skip
+
+
 def test_an_older_spack_than_stackinators_is_noted():
     texts = changed(3, "config.yaml", "releases/v1.2", "releases/v1.1")
     _, findings = understand(texts, version=3)

@@ -15,6 +15,7 @@ from stackproof.core.errors import ExitCode, Problem, Reason, StackproofError, p
 from stackproof.core.value import Value
 
 _NOT_LOOKED_UP = "versions were not looked up"
+_UNSOLVED = "names and versions of packages were not looked up: making the lock does that"
 
 
 def run(asked: RecipeCheckOptions) -> int:
@@ -43,7 +44,7 @@ def run(asked: RecipeCheckOptions) -> int:
     if asked.json:
         data = {**problems_data(code, problems, notes), "locked": locked}
         print(json.dumps(data, indent=1))
-    elif not problems and asked.recipe.site is not None and not locked:
+    elif not (problems or locked) and (asked.recipe.site is not None or remark == _UNSOLVED):
         print(f"{asked.recipe.recipe}: valid, {locking.NO_LOCK}")
         print(f"note: this makes it: {locking.command(asked.recipe)}", file=sys.stderr)
     elif not problems:
@@ -69,7 +70,8 @@ def _findings(loaded: Loaded, asked: RecipeCheckOptions) -> _Checked:
     builder = builders.of(loaded)
     found = Findings(notes=loaded.notes)
     lock, stale = locking.find(builder, loaded)
-    remark, locked = "", lock is not None
+    locked = lock is not None
+    remark = _UNSOLVED if builder.solving is Solving.STEPS and not locked else ""
     if lock is None and builder.solving is Solving.QUESTION:
         if asked.offline:
             remark = f"{_NOT_LOOKED_UP} (--offline)"

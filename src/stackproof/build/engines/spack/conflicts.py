@@ -300,7 +300,6 @@ def split(
                 reason=Reason.UNSUPPORTED,
                 message=f"whether `{environment}` has these known conflicts cannot be told before "
                 f"there is a lock: {', '.join(ids)}",
-                hint="make the lock with `build --stop-after lock`, then check again",
                 where=where.get(environment),
             )
         )

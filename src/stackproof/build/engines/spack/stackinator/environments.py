@@ -26,6 +26,7 @@ from stackproof.build.engines.spack.stackinator.findings import (
 )
 from stackproof.build.engines.spack.stackinator.network import (
     first_network,
+    is_there,
     missing_external,
     network,
 )
@@ -152,8 +153,9 @@ def read_environments(
     """Return the environments in the order of the file."""
     language = config.language
     schema = language.schema("environments")
-    document = findings.read(folder, "environments.yaml", schema, language.version, "a recipe")
-    if document is None:
+    document = findings.parse(folder, "environments.yaml", "a recipe")
+    if document is None or not findings.check(document, schema, language.version):
+        _check_mpis(document, offer.cluster, findings)
         return ()
     result = []
     for name, body in document.data.items():
@@ -170,6 +172,15 @@ def read_environments(
         findings.note("the recipe has no environment", where=document.where())
     _check_views(document, findings)
     return tuple(result)
+
+
+def _check_mpis(document: Document | None, cluster: ClusterConfig, findings: FindingsList) -> None:
+    """Find the MPIs that nobody has in a document that is of no good form for another reason."""
+    environments = mapping(document.data) if document else {}
+    for name, body in environments.items():
+        spec = mapping(mapping(body).get("network")).get("mpi")
+        if document and isinstance(spec, str) and spec.strip():
+            is_there(DocumentPart(document, findings, (name, "network", "mpi")), spec, cluster)
 
 
 def _check_views(document: Document, findings: FindingsList) -> None:

@@ -14,7 +14,7 @@ from stackproof.build.engines.spack.stackinator.findings import (
     mapping,
     strings,
 )
-from stackproof.core.errors import Reason
+from stackproof.core.errors import Reason, did_you_mean
 from stackproof.core.value import Value
 from stackproof.mpi import families
 
@@ -177,7 +177,7 @@ def is_there(entry: DocumentPart, spec: str, cluster: ClusterConfig) -> bool:
     if name in VENDOR_MPIS:
         entry.problem((), *not_stated(spec, cluster), Reason.SITE_INCOMPLETE)
         return False
-    has = f"it has: {', '.join(cluster.mpis)}"
+    has = f"{did_you_mean(name, cluster.mpis)}it has: {', '.join(cluster.mpis)}"
     hint = has if cluster.mpis else "it has none: name them under `mpi:` of its network.yaml"
     entry.problem((), f"`{name or spec}` is no MPI that `{cluster.name}` has", hint)
     return False
