@@ -190,12 +190,14 @@ def test_without_a_terminal_a_whole_label_or_an_id_is_deleted_alone(user: User) 
     user.run("image", "add", FULL, "a.squashfs")
     words = ("tiny", "tiny/1:v1", ":v1", "tinny", "other")
     done = user.run("image", "rm", *words, code=2)
-    assert done.stderr.count(f"name it in full, as `{FULL}`") == 3
+    assert done.stderr.count(f"give NAME/VERSION:TAG@SYSTEM%UARCH, `{FULL}`, or its id") == 3
     assert done.stderr.count("[image-missing]") == 2
     assert "did you mean" not in done.stderr  # no other image to delete is suggested
     done = user.run("image", "rm", "tiny/1:v2", code=6)
     assert "tiny/1:v1" not in done.stderr
-    user.run("image", "rm", "tiny", "--yes", code=2)  # nobody has seen what it means
+    said = user.run("image", "rm", "tiny", "--yes", code=2)  # nobody has seen what it means
+    assert "nobody confirms this (--yes, or no terminal), and `tiny`" in said.stderr
+    assert "hint: give NAME/VERSION:TAG@SYSTEM%UARCH, `tiny/1:v1@here%x86_64`" in said.stderr
     assert user.labels() == [FULL]
     user.run("image", "rm", "tiny/1:v1%x86_64@here", "--yes")
     assert user.labels() == []
@@ -390,3 +392,12 @@ def test_what_has_no_label_is_pruned_and_what_is_unused_is_seen(user: User) -> N
     assert "1 entries are in use by a running command and stay" in done.stderr
     assert len(user.stored()) == 2
     assert filled.exists()
+
+
+def test_a_mistyped_microarchitecture_is_noted(user: User) -> None:
+    for uarch, meant in (("x8664", "x86_64"), ("neoverse-v2", "neoverse_v2"), ("gh20", "gh200")):
+        said = user.run("image", "add", f"tiny/1:v1@here%{uarch}", "a.squashfs").stderr
+        assert f"note: no machine known here is a `{uarch}`: was `{meant}` meant?" in said
+    for uarch in ("x86_64", "zen2", "zen6", "gh200", "hopper"):
+        said = user.run("image", "add", f"tiny/1:v1@here%{uarch}", "a.squashfs").stderr
+        assert "meant?" not in said

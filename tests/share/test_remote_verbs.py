@@ -158,6 +158,20 @@ def test_a_namespace_that_is_new_is_told(own: RemoteUser) -> None:
 
 
 @pytest.mark.battery
+def test_a_label_of_another_namespace_is_said_with_it(own: RemoteUser) -> None:
+    own.run("image", "push", "a.squashfs", f"build::{WHOLE}")
+    assert "`build::tiny` has it" in own.run("image", "find", "tiny").stderr
+    assert "`build::` has it" in own.run("image", "find").stderr
+    assert "has it" not in own.run("image", "find", "other").stderr
+    for word in ("tiny", "tiny/1", WHOLE):
+        assert f"hint: `build::{word}` has it; " in own.run("image", "pull", word, code=6).stderr
+    assert "has it" not in own.run("image", "pull", "build::other", code=6).stderr
+    # what was listed once is named where an image is wanted, without a question to the registry
+    own.run("image", "find", "build::")
+    said = own.run("run", "tiny/1", "--", "true", code=6).stderr
+    assert "hint: `stackproof image pull build::tiny/1` brings it; " in said
+
+
 def test_times_stand_below_each_other(own: RemoteUser) -> None:
     own.run("image", "push", "a.squashfs", f"build::{WHOLE}")
     make_image(own.folder / "b.squashfs", meta=env_json(name="other"))

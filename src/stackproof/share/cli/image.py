@@ -45,6 +45,9 @@ def run_add(asked: ImageAddOptions) -> int:
     progress.end_line()
     if filled:
         print(f"note: {filled}", file=sys.stderr)
+    if near := labels.guess_uarch(record.label.uarch):
+        uarch = record.label.uarch
+        print(f"note: no machine known here is a `{uarch}`: was `{near}` meant?", file=sys.stderr)
     if asked.json:
         print(json.dumps(data(record), indent=1))
     else:

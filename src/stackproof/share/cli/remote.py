@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -9,6 +10,7 @@ from types import MappingProxyType
 
 from stackproof.core import harmless, limits
 from stackproof.core.cli import progress
+from stackproof.core.errors import Reason, StackproofError
 from stackproof.core.numbers import disk_text
 from stackproof.image.effects.image_file import load_superblock
 from stackproof.share import addresses, labels
@@ -54,7 +56,8 @@ def run_find(asked: ImageFindOptions) -> int:
     else:
         _print_table(chosen, with_namespace=not asked.label)
     if not chosen:
-        print(_none(remote, len(found), known=asked.known), file=sys.stderr)
+        guess = "" if asked.known else catalogue.hint_at_namespaces(registry, remote)
+        print(f"{guess}{_none(remote, len(found), known=asked.known)}", file=sys.stderr)
     return 0
 
 
@@ -191,6 +194,18 @@ def _looked_at(
     registry: OciRegistry, remote: RemoteLabel, *, most: int = limits.REGISTRY.count
 ) -> pulling.RemoteImage:
     """Return the image that is meant: what its tag names now, which a list must agree with."""
+    try:
+        return _look(registry, remote, most)
+    except StackproofError as error:
+        problem = error.problems[0]
+        if problem.reason is not Reason.IMAGE_MISSING:
+            raise
+        guess = catalogue.hint_at_namespaces(registry, remote, system=places.system())
+        hint = f"{guess}{problem.hint or ''}"
+        raise StackproofError(dataclasses.replace(problem, hint=hint)) from error
+
+
+def _look(registry: OciRegistry, remote: RemoteLabel, most: int) -> pulling.RemoteImage:
     if not remote.label.missing:
         return pulling.look(registry, remote, most=most)
     listed = catalogue.choose(

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from stackproof.core import mountlist
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.core.mountlist import MountRequest
-from stackproof.share import labels
+from stackproof.share import addresses, labels
 from stackproof.share.effects import places
 from stackproof.share.effects.repository import ImageRepository
 from stackproof.share.labels import Label, LabelRecord
@@ -107,12 +107,25 @@ def image_asked(word: str) -> tuple[str, str]:
 
     if os.path.lexists(word) or roots.is_image(word):
         return word, ""
-    guess = labels.guess(places.records(), word, system=places.system())
+    guess = labels.guess(places.records(), word, system=places.system()) + _pull_hint(word)
     raise fail(
         Reason.IMAGE_MISSING,
         f"there is no image `{word}`: {describe_missing()}",
         hint=f"{guess}`stackproof image ls` lists the labels, `stackproof build` makes an image",
     )
+
+
+def _pull_hint(word: str) -> str:
+    """Return the beginning of a hint where a registry had a label when it was last listed."""
+    from stackproof.share.effects import catalogue, oci  # noqa: PLC0415 - slow, and for failures alone
+
+    if not (os.environ.get(oci.VARIABLE) and labels.is_label(word)):
+        return ""
+    with contextlib.suppress(StackproofError):
+        records = catalogue.remembered(addresses.parse_address(os.environ[oci.VARIABLE]))
+        remotes = catalogue.labels_elsewhere(records, word, system=places.system())
+        return f"`stackproof image pull {remotes[0]}` brings it; " if remotes else ""
+    return ""
 
 
 def describe_missing() -> str:
@@ -270,7 +283,8 @@ def _to_remove(repository: ImageRepository, word: str, *, exact: bool) -> tuple[
     if exact and label != meant[0].label:
         raise fail(
             Reason.USAGE,
-            f"`{word}` is not a whole label, and nobody can be asked what it means",
-            hint=f"name it in full, as `{meant[0].label}`, or by its id, `{meant[0].id}`",
+            f"nobody confirms this (--yes, or no terminal), and `{word}` is no label in full",
+            hint=f"give NAME/VERSION:TAG@SYSTEM%UARCH, `{meant[0].label}`, or its id, "
+            f"`{meant[0].id}`",
         )
     return meant
