@@ -393,6 +393,6 @@ def test_a_folder_of_another_kind_is_called_by_its_word(tmp_path: Path) -> None:
 
 
 def test_a_baseline_alone_is_said_to_be(refused: Callable[..., tuple[int, str]]) -> None:
-    note = "note: no challenger is named, so the baseline is compared with itself"
+    note = "note: no challenger is named (--challenger IMAGE): the baseline runs against itself"
     assert note in refused("--baseline", "x.squashfs")[1]
     assert note not in refused("--baseline", "x.squashfs", "--challenger", "y.squashfs")[1]

@@ -92,6 +92,8 @@ def test_results_of_another_specification_say_what_differs(tmp_path: Path) -> No
     other = spec_of(launches=7, challengers=[{"pack": "new"}])
     problem = refusal(planning.claim, other, arms, tmp_path).problems[0]
     assert problem.reason is Reason.USAGE
-    assert problem.detail == "challengers: none there, /there/new now\nlaunches: 1 there, 7 now"
+    here = "`/there/a.squashfs` with `/there/new`"
+    assert problem.detail == f"it compares `/there/a.squashfs`, and not {here}"
+    assert refusal(planning.claim, spec_of(launches=7), arms, tmp_path).problems[0].detail is None
     (tmp_path / "spec.json").write_text("{}")
     assert refusal(planning.claim, other, arms, tmp_path).problems[0].detail is None

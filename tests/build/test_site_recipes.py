@@ -49,9 +49,9 @@ def test_what_only_the_vendor_has_is_asked_of_the_machine(
     assert note.startswith("note: the recipe is ")
     missing = f"`{site}` does not state where it has `cray-mpich`, which nobody can build"
     hint = (
-        f"hint: `stackproof site probe --missing {site}` on a login node asks the machine; elsewhere "
-        f"take `stackproof site show {site} --yaml > mine.yaml`, write `cray-mpich: {{version: "
-        '"VERSION", path: DIR}` below its `externals:`, and name it with --site ./mine.yaml'
+        f"hint: `stackproof site probe --missing {site}` on a login node asks the machine; or write "
+        '`cray-mpich: {version: "VERSION", path: DIR}` below `externals:` of mine.yaml, which '
+        f"`stackproof site show {site} --yaml > mine.yaml` makes"
     )
     assert lines == [f"error: {missing} [site-incomplete]", lines[1], hint]
     assert re.fullmatch(r"  --> .*recipes/spack/cray-mpich\.yaml:\d+:\d+", lines[1])
@@ -89,8 +89,8 @@ def test_a_stackinator_recipe_is_valid_after_its_hint(
         (tmp_path / "recipe" / name).write_text(own)
     assert check("recipe", site) == ExitCode.NOT_POSSIBLE
     said = capsys.readouterr().err
-    assert re.search(r"\n  --> recipe/environments\.yaml:\d+:\d+\n", said)
-    entry = said.partition(", write `")[2].partition("`")[0]
+    assert re.search(r"\n  --> recipe/environments\.yaml\b", said)
+    entry = said.partition("; or write `")[2].partition("`")[0]
     assert entry == 'cray-mpich: {version: "8.1.30", path: DIR}'
     with pytest.raises(SystemExit):
         main(("site", "show", site, "--yaml"))

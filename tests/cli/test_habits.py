@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 
 import pytest
@@ -12,12 +11,10 @@ from stackproof import cli
 from stackproof.core.cli import habits
 from stackproof.core.errors import ExitCode
 
-HINTS = [hint for text in habits.COMMANDS.values() for hint in re.findall("`([^`]+)`", text)]
 
-
-@pytest.mark.parametrize("line", [line for line in HINTS if line.startswith("stackproof ")])
+@pytest.mark.parametrize("line", habits.COMMANDS.values())
 def test_a_line_that_is_proposed_parses(line):
-    argv = shlex.split(line.partition(" > ")[0])[1:]
+    argv = shlex.split(line.partition(" > ")[0])
     if argv != ["--version"]:
         assert cli.build_parser(argv[0], alone=True).parse_args(argv).verb == argv[0]
 
@@ -42,10 +39,10 @@ def test_a_word_of_ours_is_no_habit():
         ("probe", "write `stackproof site probe`; "),
         ("undo", "write `stackproof inject undo`; "),
         # an action under another name
-        ("image search", "`image search` is `image find`; "),
+        ("image search", "write `stackproof image find`; "),
         ("image build", "write `stackproof build RECIPE`; "),
-        ("image create", "`image create` is `image add`; "),
-        ("cluster create", "`cluster create` is `cluster up`; "),
+        ("image create", "write `stackproof image add`; "),
+        ("cluster create", "write `stackproof cluster up`; "),
         # options
         ("build --dry-run mpich", "write `stackproof plan RECIPE`"),
         ("build -r mpich -s alps", "write `stackproof build RECIPE`"),

@@ -79,9 +79,9 @@ def test_what_was_meant(capsys, argv, message, guess, usage):
 def test_a_renamed_action_is_named(capsys, verb):
     code, _, err = run(capsys, verb, "list")
     assert code == ExitCode.USAGE
-    assert f"`{verb} list` is `{verb} ls`" in err
+    assert f"write `stackproof {verb} ls`; " in err
     assert f"{verb} ls" in LEAVES
-    assert "` is `" not in run(capsys, "inject", "list")[2]
+    assert "write" not in run(capsys, "inject", "list")[2]
 
 
 @pytest.mark.parametrize(

@@ -166,10 +166,6 @@ def test_a_label_of_another_namespace_is_said_with_it(own: RemoteUser) -> None:
     for word in ("tiny", "tiny/1", WHOLE):
         assert f"hint: `build::{word}` has it; " in own.run("image", "pull", word, code=6).stderr
     assert "has it" not in own.run("image", "pull", "build::other", code=6).stderr
-    # what was listed once is named where an image is wanted, without a question to the registry
-    own.run("image", "find", "build::")
-    said = own.run("run", "tiny/1", "--", "true", code=6).stderr
-    assert "hint: `stackproof image pull build::tiny/1` brings it; " in said
 
 
 def test_times_stand_below_each_other(own: RemoteUser) -> None:

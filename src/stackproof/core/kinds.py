@@ -99,18 +99,8 @@ _KINDS = {
 }  # fmt: skip
 
 _MEASURE = "`stackproof bench --quick --baseline {path} --challenger IMAGE` measures it"
-_INSTEAD = {
-    ("image", "bench"): _MEASURE,
-    ("image", "results"): f"`compare` and `report` take results: first {_MEASURE}",
-}
-"""What to do with a kind in the place of one that is wanted, where `_KINDS` says less."""
-
 _TAKEN_TOO = {
-    ("log", "c"),
-    ("log", "fortran"),
-    ("log", "python"),
-    ("log", "output"),
-    ("log", "printed-script"),
+    *(("log", kind) for kind in ("c", "fortran", "python", "output", "printed-script")),
     ("recipe", "stackinator"),
 }
 
@@ -126,7 +116,7 @@ def problem(
     if kind in {"", wanted} or (wanted, kind) in _TAKEN_TOO:
         return None
     name, hint = _KINDS[kind]
-    hint = _INSTEAD.get((kind, wanted), hint)
+    hint = _MEASURE if kind == "image" and wanted in {"bench", "results"} else hint
     return Problem(
         reason=reason,
         message=f"this is {name}, not {WANTED[wanted]}",

@@ -20,13 +20,6 @@ from stackproof.core.errors import Reason, StackproofError, did_you_mean, fail
 from stackproof.core.numbers import disk_text
 from stackproof.core.value import Value, replace
 
-# As archspec and sites call them; a label may have others.
-_UARCHS = (
-    "x86_64", "x86_64_v2", "x86_64_v3", "x86_64_v4", "aarch64", "neoverse_v1", "neoverse_v2",
-    "skylake", "icelake", "sapphirerapids", "cascadelake", "haswell", "broadwell",
-    "zen2", "zen3", "zen4", "zen5", "gh200", "a100", "mi200", "mi250", "mi300", "mi300a",
-)  # fmt: skip
-
 ANY = "*"
 system_of = attrgetter("system")
 """The system of a label."""
@@ -195,14 +188,6 @@ def completed(label: Label, *sources: tuple[Label, str]) -> tuple[Label, str]:
             hint="such as mpich/5.0.2:v1, or with all parts mpich/5.0.2:v1@daint%zen2",
         )
     return label, f"the label is of the {'; of the '.join(notes)}" if notes else ""
-
-
-def guess_uarch(uarch: str) -> str:
-    """Return the microarchitecture that an unknown one is nearly called as; empty for most."""
-    import difflib  # noqa: PLC0415 - for new labels alone
-
-    near = difflib.get_close_matches(uarch, _UARCHS, n=1, cutoff=0.8)
-    return near[0] if near and uarch not in _UARCHS else ""
 
 
 def is_part(text: str) -> bool:

@@ -257,13 +257,3 @@ def has_prefix(site: Site, name: str) -> bool:
 def command(file: str) -> str:
     """Return the command that asks a machine what its site file does not state."""
     return f"stackproof site probe --missing {file}"
-
-
-def way_to_state(file: str, key: str, entry: str) -> str:
-    """Return the sentence that puts an entry into a site file, or into a copy of a shipped one."""
-    if file.endswith((".yaml", ".yml", ".json")):
-        return f"write `{entry}` below `{key}:` of {file}"
-    copying = f"`stackproof site show {file} --yaml > mine.yaml`"
-    return (
-        f"take {copying}, write `{entry}` below its `{key}:`, and name it with --site ./mine.yaml"
-    )

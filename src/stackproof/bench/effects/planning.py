@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import os
 import platform
@@ -15,9 +16,8 @@ from stackproof.bench.effects import arms as bench_arms
 from stackproof.bench.effects import compiled_programs, deciding, launching
 from stackproof.bench.effects.arms import Arms
 from stackproof.bench.effects.nodes import LaunchNodes
-from stackproof.bench.program_spec import Program
 from stackproof.bench.schedule import Launch
-from stackproof.bench.spec import Arm, BenchSpec
+from stackproof.bench.spec import BenchSpec
 from stackproof.core import limits, noun
 from stackproof.core.effects import files
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
@@ -128,26 +128,14 @@ def claim(spec: BenchSpec, arms: Arms, folder: Path) -> None:
 
 
 def _describe_differences(folder: Path, spec: BenchSpec) -> str | None:
-    """Return a line for each key that a results folder has another value of."""
-    try:
-        former = load_spec(folder)
-    except StackproofError:
-        return None  # another version wrote it
-    lines = []
-    for name in BenchSpec.__struct_fields__:
-        there, here = getattr(former, name), getattr(spec, name)
-        if there != here and name not in {"scheduler_options", "budget_s"}:
-            key = name.replace("_", "-")
-            lines.append(f"{key}: {_value_text(there)} there, {_value_text(here)} now")
-    return "\n".join(lines) or "the specification is the same: an image was made again since then"
-
-
-def _value_text(value: object) -> str:
-    if isinstance(value, Arm):
-        return value.asked
-    if isinstance(value, (tuple, list)):
-        return ", ".join(map(_value_text, value)) or "none"
-    return value.name if isinstance(value, (Placement, Program)) else str(value)
+    """Return what a results folder compares, and what it is to; None where that is the same."""
+    with contextlib.suppress(StackproofError):  # another version may have written it
+        there, here = (
+            " with ".join(f"`{arm.asked}`" for arm in (each.baseline, *each.challengers))
+            for each in (load_spec(folder), spec)
+        )
+        return f"it compares {there}, and not {here}" if there != here else None
+    return None
 
 
 def load_spec(folder: Path) -> BenchSpec:

@@ -45,10 +45,6 @@ _WITHIN = (
     "measured between two nodes as well"
 )
 
-_ALONE = (
-    "no challenger is named, so the baseline is compared with itself; --challenger IMAGE adds one"
-)
-
 
 def specification(options: BenchOptions, tell: Tell = lambda _: None) -> BenchSpec:
     """Return what the options ask to measure; `tell` gets notes on it.
@@ -80,7 +76,7 @@ def _specification(options: BenchOptions, tell: Tell) -> BenchSpec:
         baseline = _arm(options.baseline, tell)
         others = [_arm(text, tell) for text in options.challengers]
         if not (others or options.swapped):
-            tell(_ALONE)
+            tell("no challenger is named (--challenger IMAGE): the baseline runs against itself")
         challengers = specifying.challengers(others, options)
         measured = specifying.short_form(options)
         spec = BenchSpec(baseline=baseline, challengers=challengers, **measured)

@@ -24,14 +24,10 @@ def run(asked: SpackConfigOptions) -> int:
     site = probe.load_site(asked.site or probe.LOCAL)
     facts, left_out = machine.facts_of(site)
     if site.name != probe.LOCAL:  # the compilers that were found are this machine's
-        facts = replace(facts, compilers=())
-    cluster = defaults.default_cluster_config(facts)
-    if site.spack is not None:
-        own = cluster_of_site(site)
-        packages, mpis = {**cluster.packages, **own.packages}, {**cluster.mpis, **own.mpis}
-        cluster = replace(cluster, packages=packages, mpis=mpis)
-    if "gcc" not in cluster.packages and site.name != probe.LOCAL:
-        left_out = (*left_out, _COMPILERS)
+        facts, left_out = replace(facts, compilers=()), (*left_out, _COMPILERS)
+    cluster, own = defaults.default_cluster_config(facts), cluster_of_site(site)
+    packages, mpis = {**cluster.packages, **own.packages}, {**cluster.mpis, **own.mpis}
+    cluster = replace(cluster, packages=packages, mpis=mpis)
     heads = defaults.comments(facts)
     texts = {
         name: "".join(f"# {line}\n" for line in heads[name])
@@ -42,9 +38,7 @@ def run(asked: SpackConfigOptions) -> int:
         print("".join(f"--- # {name}\n{text}" for name, text in texts.items()), end="")
     else:
         _write_new(Path(asked.output), texts)
-    for line in left_out:
-        if line.partition(":")[0] in cluster.packages:
-            continue
+    for line in (line for line in left_out if line.partition(":")[0] not in packages):
         print(f"note: left out: {line}", file=sys.stderr)
     return 0
 

@@ -41,12 +41,8 @@ def load_results(folder: os.PathLike[str] | str, *, probes: bool = False) -> Res
     specification = place / SPECIFICATION
     around = next((path for path in place.parents if (path / SPECIFICATION).is_file()), None)
     if around and not place.is_dir():
-        raise fail(
-            Reason.INVALID_VALUE,
-            f"`{place}` is in a results folder, and results are the whole folder",
-            hint=f"give the folder: `{around}`",
-            where=Location(file=str(place)),
-        )
+        message = f"`{place}` is in a results folder, and results are the whole folder"
+        raise fail(Reason.INVALID_VALUE, message, hint=f"give the folder: `{around}`")
     documents.refuse_other_kind(os.fspath(place), "results")
     for is_fault, reason, message, where in (
         (not place.exists(), Reason.FILE_MISSING, f"there is no results folder `{place}`", place),

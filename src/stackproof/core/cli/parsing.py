@@ -181,8 +181,7 @@ class Parser(argparse.ArgumentParser):
         verb = self.prog.partition(" ")[2]
         if not options:
             further = next((word for word in words if word != "--"), "--")
-            plain = [word for word in self._given if not word.startswith("-")]
-            several = plain if len(plain) == len(self._given) else []
+            several = [] if any(word.startswith("-") for word in self._given) else self._given
             hint = habits.replace_words(verb, several) or self._list_hint()
             return f"`{further}` is one argument too many", hint
         option = options[0]

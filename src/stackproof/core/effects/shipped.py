@@ -6,7 +6,6 @@ folders of the same name beside `src`.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from stackproof.core.errors import Reason, did_you_mean, fail
@@ -70,16 +69,11 @@ def find(kind: str, name: str) -> Path:
 
 def _list_own(kind: str) -> list[str]:
     """Return the sites, or recipes, that lie in the current folder, as they can be asked for."""
-    from stackproof.core import kinds, limits  # noqa: PLC0415 - for failures only
+    from stackproof.core.effects import documents  # noqa: PLC0415 - for failures only
 
-    def kind_of(path: Path) -> str:
-        with path.open("rb") as stream:
-            return kinds.kind_of_file(stream.read(limits.KIND.bytes))
-
-    paths = sorted(Path().glob(f"*{_SUFFIX}"))[:_MOST_FILES] if kind != "knowledge" else ()
-    files = [path for path in paths if path.is_file() and os.access(path, os.R_OK)]
-    named = [path for path in files if path.name.isprintable() and f"{kind_of(path)}s" == kind]
-    return [f"./{path}" for path in named]
+    paths = sorted(Path().glob(f"*{_SUFFIX}"))[:_MOST_FILES]
+    named = [path for path in paths if path.name.isprintable()]
+    return [f"./{path}" for path in named if f"{documents.kind_of(str(path))}s" == kind]
 
 
 def has(path: Path) -> bool:

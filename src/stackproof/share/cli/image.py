@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterable
 
@@ -18,6 +19,8 @@ from stackproof.share.effects.checking import FaultKind
 from stackproof.share.effects.storing import AddOptions
 from stackproof.share.labels import Label, LabelRecord
 from stackproof.share.options import ImageAddOptions, ImageCheckOptions, ImageRemoveOptions
+
+_UARCHS = {"x8664": "x86_64", "neoversen1": "neoverse_n1", "neoversev2": "neoverse_v2"}
 
 
 def run_add(asked: ImageAddOptions) -> int:
@@ -45,9 +48,10 @@ def run_add(asked: ImageAddOptions) -> int:
     progress.end_line()
     if filled:
         print(f"note: {filled}", file=sys.stderr)
-    if near := labels.guess_uarch(record.label.uarch):
-        uarch = record.label.uarch
-        print(f"note: no machine known here is a `{uarch}`: was `{near}` meant?", file=sys.stderr)
+    uarch = record.label.uarch
+    meant = _UARCHS.get(re.sub("[^a-z0-9]", "", uarch.lower()), uarch)
+    if meant != uarch:
+        print(f"note: no machine known here is a `{uarch}`: was `{meant}` meant?", file=sys.stderr)
     if asked.json:
         print(json.dumps(data(record), indent=1))
     else:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
 from stackproof.core import harmless, limits
@@ -194,24 +194,18 @@ def _looked_at(
     registry: OciRegistry, remote: RemoteLabel, *, most: int = limits.REGISTRY.count
 ) -> pulling.RemoteImage:
     """Return the image that is meant: what its tag names now, which a list must agree with."""
+    system = places.system()
     try:
-        return _look(registry, remote, most)
+        if not remote.label.missing:
+            return pulling.look(registry, remote, most=most)
+        listed = catalogue.choose(registry, remote, system=system, service=oci.listing_service())
+        return pulling.look_again(registry, listed, most=most)
     except StackproofError as error:
-        problem = error.problems[0]
-        if problem.reason is not Reason.IMAGE_MISSING:
+        if error.reason is not Reason.IMAGE_MISSING:
             raise
-        guess = catalogue.hint_at_namespaces(registry, remote, system=places.system())
-        hint = f"{guess}{problem.hint or ''}"
-        raise StackproofError(dataclasses.replace(problem, hint=hint)) from error
-
-
-def _look(registry: OciRegistry, remote: RemoteLabel, most: int) -> pulling.RemoteImage:
-    if not remote.label.missing:
-        return pulling.look(registry, remote, most=most)
-    listed = catalogue.choose(
-        registry, remote, system=places.system(), service=oci.listing_service()
-    )
-    return pulling.look_again(registry, listed, most=most)
+        hint = catalogue.hint_at_namespaces(registry, remote, system=system)
+        problem = error.problems[0]
+        raise StackproofError(replace(problem, hint=f"{hint}{problem.hint or ''}")) from error
 
 
 def _print_table(found: Sequence[LabelRecord], *, with_namespace: bool) -> None:

@@ -32,8 +32,6 @@ _SUFFIX = ".json"
 _THREADS = 8
 _SETTLES_S = 0.2
 _ATTEMPTS = 10
-_NAMESPACES = ("build", "deploy")
-"""Namespaces that most registries have."""
 
 
 def find(
@@ -239,24 +237,15 @@ def remembered(address: RegistryAddress, namespace: str = "") -> tuple[LabelReco
     return listing.ordered(found)
 
 
-def labels_elsewhere(
-    records: Sequence[LabelRecord], word: str, *, besides: str = "", system: str = ""
-) -> tuple[str, ...]:
-    """Return a word with each namespace that has it before it, `besides` one."""
-    meant = labels.matching(records, labels.parse(word) if word else Label(), system=system)
-    spaces = sorted({record.namespace for record in meant} - {besides})
-    return tuple(f"{space}::{word}" for space in spaces)
-
-
 def hint_at_namespaces(registry: OciRegistry, remote: RemoteLabel, *, system: str = "") -> str:
     """Return the beginning of a hint that says which other namespaces have a label."""
     records = [*remembered(registry.address)]
-    for namespace in {*_NAMESPACES} - {remote.namespace}:
+    for namespace in {"build", "deploy"} - {remote.namespace}:  # most registries have these
         with contextlib.suppress(StackproofError):
             records += kept(registry, namespace) or ()
-    word = str(remote.label)
-    others = labels_elsewhere(records, word, besides=remote.namespace, system=system)
-    return f"`{'`, `'.join(others)}` has it; " if others else ""
+    meant = labels.matching(records, remote.label, system=system)
+    others = sorted({record.namespace for record in meant} - {remote.namespace})
+    return "".join(f"`{namespace}::{remote.label}` has it; " for namespace in others)
 
 
 def _folder(address: RegistryAddress) -> Path:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from stackproof.core import mountlist
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.core.mountlist import MountRequest
-from stackproof.share import addresses, labels
+from stackproof.share import labels
 from stackproof.share.effects import places
 from stackproof.share.effects.repository import ImageRepository
 from stackproof.share.labels import Label, LabelRecord
@@ -107,25 +107,12 @@ def image_asked(word: str) -> tuple[str, str]:
 
     if os.path.lexists(word) or roots.is_image(word):
         return word, ""
-    guess = labels.guess(places.records(), word, system=places.system()) + _pull_hint(word)
+    guess = labels.guess(places.records(), word, system=places.system())
     raise fail(
         Reason.IMAGE_MISSING,
         f"there is no image `{word}`: {describe_missing()}",
         hint=f"{guess}`stackproof image ls` lists the labels, `stackproof build` makes an image",
     )
-
-
-def _pull_hint(word: str) -> str:
-    """Return the beginning of a hint where a registry had a label when it was last listed."""
-    from stackproof.share.effects import catalogue, oci  # noqa: PLC0415 - slow, and for failures alone
-
-    if not (os.environ.get(oci.VARIABLE) and labels.is_label(word)):
-        return ""
-    with contextlib.suppress(StackproofError):
-        records = catalogue.remembered(addresses.parse_address(os.environ[oci.VARIABLE]))
-        remotes = catalogue.labels_elsewhere(records, word, system=places.system())
-        return f"`stackproof image pull {remotes[0]}` brings it; " if remotes else ""
-    return ""
 
 
 def describe_missing() -> str:

@@ -102,23 +102,13 @@ def read_arm(arm: Arm, programs: tuple[str, ...]) -> ReadyArm:
     return replace(ready, stamps=stamps)
 
 
-_MARKS = {"pack": STACK, "prefix": "bin/mpicc*"}
-"""What a folder has that is an arm of another kind, as a pattern of file names."""
-
-
 def _refuse_other_folder(folder: str) -> None:
-    """Raise `StackproofError` (INVALID_VALUE) for a pack or an installed MPI, not so called."""
-    short = os.path.relpath(folder)
-    short = folder if short.startswith("..") else short
-    for kind, mark in _MARKS.items():
-        if glob.glob(os.path.join(glob.escape(folder), mark)) and not os.path.exists(
-            os.path.join(folder, META)
-        ):
-            raise fail(
-                Reason.INVALID_VALUE,
-                f"the folder `{short}` is {arms.REGISTRY[kind].title}, not an image",
-                hint=f"write `{kind}:{short}`; in a specification `{kind}: {short}`",
-            )
+    """Raise `StackproofError` (INVALID_VALUE) for a pack or an installed MPI without its word."""
+    name = min(folder, os.path.relpath(folder), key=len)
+    for kind, mark in (("pack", STACK), ("prefix", "bin/mpicc*")):
+        if glob.glob(mark, root_dir=folder) and not glob.glob(META, root_dir=folder):
+            message = f"the folder `{name}` is {arms.REGISTRY[kind].title}, not an image"
+            raise fail(Reason.INVALID_VALUE, message, hint=f"write `{kind}:{name}`")
 
 
 def _as_its_view(arm: Arm, image: Image) -> Arm:

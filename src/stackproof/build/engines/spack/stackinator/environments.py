@@ -154,8 +154,15 @@ def read_environments(
     language = config.language
     schema = language.schema("environments")
     document = findings.parse(folder, "environments.yaml", "a recipe")
-    if document is None or not findings.check(document, schema, language.version):
-        _check_mpis(document, offer.cluster, findings)
+    if document is None:
+        return ()
+    if not findings.check(document, schema, language.version):
+        for name, body in mapping(
+            document.data
+        ).items():  # their MPIs can be asked about all the same
+            if isinstance(spec := mapping(mapping(body).get("network")).get("mpi"), str):
+                part = DocumentPart(document, findings, (name, "network", "mpi"))
+                is_there(part, spec, offer.cluster)
         return ()
     result = []
     for name, body in document.data.items():
@@ -172,15 +179,6 @@ def read_environments(
         findings.note("the recipe has no environment", where=document.where())
     _check_views(document, findings)
     return tuple(result)
-
-
-def _check_mpis(document: Document | None, cluster: ClusterConfig, findings: FindingsList) -> None:
-    """Find the MPIs that nobody has in a document that is of no good form for another reason."""
-    environments = mapping(document.data) if document else {}
-    for name, body in environments.items():
-        spec = mapping(mapping(body).get("network")).get("mpi")
-        if document and isinstance(spec, str) and spec.strip():
-            is_there(DocumentPart(document, findings, (name, "network", "mpi")), spec, cluster)
 
 
 def _check_views(document: Document, findings: FindingsList) -> None:

@@ -118,8 +118,11 @@ def not_stated(spec: str, cluster: ClusterConfig) -> tuple[str, str]:
 
         asking = missing.command(cluster.site_file)
         entry = f'{name}: {{version: "{exact[1] if exact else "VERSION"}", path: DIR}}'
-        way = missing.way_to_state(cluster.site_file, "externals", entry)
-        return message, f"`{asking}` on a login node asks the machine; elsewhere {way}"
+        file = cluster.site_file
+        copying = f"mine.yaml, which `stackproof site show {file} --yaml > mine.yaml` makes"
+        own = file if file.endswith((".yaml", ".yml", ".json")) else copying
+        hint = f"or write `{entry}` below `externals:` of {own}"
+        return message, f"`{asking}` on a login node asks the machine; {hint}"
     hint = "name it under `mpi:` of its network.yaml, and its place in its packages.yaml"
     has = f"; else it has: {', '.join(cluster.mpis)}" if cluster.mpis else ""
     return message, f"{hint}{has}"

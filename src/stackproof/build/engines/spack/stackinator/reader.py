@@ -239,20 +239,11 @@ def read_recipe(
         site_facts=site_facts(cluster, packages),
     )
     # A recipe of one file is asked about when its MPI has been exchanged.
-    if cluster.site_file and not findings.one_file:
-        _check_vendors(stack, folder, cluster, findings)
+    for _, spec in unstated_vendors(stack) if cluster.site_file and not findings.one_file else ():
+        message, hint = not_stated(spec, cluster)
+        place = Location(file=folder.place("environments.yaml"))
+        findings.problem(Reason.SITE_INCOMPLETE, message, where=place, hint=hint)
     return stack
-
-
-def _check_vendors(
-    stack: SpackStack, folder: Folder, cluster: ClusterConfig, findings: FindingsList
-) -> None:
-    """Find out whether the site says where it has the vendors' MPIs that are asked for."""
-    for environment, spec in unstated_vendors(stack):
-        document = findings.parse(folder, "environments.yaml")
-        if document is not None:
-            entry = DocumentPart(document, findings, (environment,))
-            entry.problem(("network", "mpi"), *not_stated(spec, cluster), Reason.SITE_INCOMPLETE)
 
 
 REFRAME = "extra/reframe.yaml"
