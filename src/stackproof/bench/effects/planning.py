@@ -128,7 +128,7 @@ def claim(spec: BenchSpec, arms: Arms, folder: Path) -> None:
 
 
 def _describe_differences(folder: Path, spec: BenchSpec) -> str | None:
-    """Return what a results folder compares, and what it is to; None where that is the same."""
+    """Return the arms of a results folder and those asked for; None where they are the same."""
     with contextlib.suppress(StackproofError):  # another version may have written it
         there, here = (
             " with ".join(f"`{arm.asked}`" for arm in (each.baseline, *each.challengers))

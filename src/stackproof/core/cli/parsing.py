@@ -143,8 +143,8 @@ class Parser(argparse.ArgumentParser):
             from stackproof.core.cli import habits  # noqa: PLC0415 - for failures only
 
             kind, verb = str(action.metavar or "choice").lower(), self.prog.partition(" ")[2]
-            below = {verb: names} if verb else {n: _actions(p) for n, p in action.choices.items()}
-            habit = habits.replace_command(verb, str(value), below)
+            below = {} if verb else {name: _actions(one) for name, one in action.choices.items()}
+            habit = habits.replace_word(verb, str(value), names) or habits.add_verb(value, below)
             hint = habit or f"{guess}{kind}s are: {', '.join(names)}; "
             raise self.wrong(f"`{value}` is no {kind} of {self.prog}", hint)
         message = f"{_named(action)} cannot be `{value}`"
@@ -188,7 +188,7 @@ class Parser(argparse.ArgumentParser):
         if option in BEFORE_THE_VERB:
             return f"`{option}` stands before the verb", f"write `stackproof {option} …`; "
         known = [name for name in self._option_string_actions if name.startswith("--")]
-        habit = habits.replace_option(verb, option, known)
+        habit = habits.replace_word(verb, option, known)
         return f"unknown option `{option}`", habit or did_you_mean(option, known)
 
     def _list_hint(self) -> str:
