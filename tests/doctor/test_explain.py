@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from inprocess import stackproof
+from stackproof.build.engines.spack.effects.known import load_conflicts
+from stackproof.core.errors import Reason
+from stackproof.doctor.cli.explain import explain
+from stackproof.knowledge.effects.load import load_everything
+from stackproof.knowledge.model import find
 
 COVERS = (
     "doctor/cli/explain.py",
@@ -35,3 +42,16 @@ def test_an_unknown_name_is_wrong_usage() -> None:
     done = stackproof("explain", "K999")
     assert done.returncode == 2
     assert "error: nothing is known of `K999`" in done.stderr
+
+
+def test_every_id_that_a_message_names_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    knowledge = load_everything()
+    assert all(find(knowledge, name) for rule in knowledge.rules for name in (rule.id, rule.name))
+    conflicts = [conflict.id for conflict in load_conflicts()]
+    for name in (*conflicts, *Reason, "FAIL", "INCONCLUSIVE"):
+        assert explain(name, as_json=False) == 0
+        assert name in capsys.readouterr().out
+    text = stackproof("explain", "site-incomplete").stdout
+    assert text.endswith("\n  exit code 4: This machine lacks a tool, a right, a kernel feature, "
+                         "space or the network.\n")  # fmt: skip
+    assert json.loads(stackproof("explain", "usage", "--json").stdout)[0]["name"] == "usage"

@@ -48,7 +48,7 @@ class ExplainOptions(Options, run="doctor.cli.explain:run"):
     """What is explained; all that is known without a name."""
 
     name: str | None = argument(
-        "NAME", "a variable (FI_PROVIDER), or a known problem (K01) by id or name; left out: list "
-        "all", default=None,
+        "NAME", "a variable (FI_PROVIDER), a known problem or conflict (K01) by id or name, or the "
+        "reason of an error; left out: list all", default=None,
     )  # fmt: skip
     json: bool = flag("print as JSON")

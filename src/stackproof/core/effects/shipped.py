@@ -6,6 +6,7 @@ folders of the same name beside `src`.
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 from stackproof.core.errors import Reason, did_you_mean, fail
@@ -69,11 +70,15 @@ def find(kind: str, name: str) -> Path:
 
 def _list_own(kind: str) -> list[str]:
     """Return the sites, or recipes, that lie in the current folder, as they can be asked for."""
-    from stackproof.core.effects import documents  # noqa: PLC0415 - for failures only
+    from stackproof.core import kinds, limits  # noqa: PLC0415 - for failures only
 
-    paths = sorted(Path().glob(f"*{_SUFFIX}"))[:_MOST_FILES]
-    named = [path for path in paths if path.name.isprintable()]
-    return [f"./{path}" for path in named if f"{documents.kind_of(str(path))}s" == kind]
+    every = sorted(path for path in Path().glob(f"*{_SUFFIX}") if path.is_file())
+    paths = [path for path in every if path.name.isprintable()]
+    heads: dict[Path, bytes] = {}
+    for path in paths[:_MOST_FILES]:
+        with contextlib.suppress(OSError), path.open("rb") as stream:
+            heads[path] = stream.read(limits.KIND.bytes)
+    return [f"./{path}" for path, head in heads.items() if f"{kinds.kind_of_file(head)}s" == kind]
 
 
 def has(path: Path) -> bool:

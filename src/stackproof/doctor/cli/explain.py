@@ -6,8 +6,9 @@ import json
 import shutil
 import sys
 
+from stackproof.build.engines.spack.effects import known
 from stackproof.core import noun
-from stackproof.core.errors import ExitCode
+from stackproof.core.errors import ExitCode, Reason
 from stackproof.doctor.options import ExplainOptions
 from stackproof.knowledge.effects.load import load_everything
 from stackproof.knowledge.model import find
@@ -23,6 +24,9 @@ def run(options: ExplainOptions) -> int:
 
 def explain(name: str | None, *, as_json: bool) -> int:
     """Print what is known under a name, or the list of all that is known."""
+    if text := _explain_word(name or ""):
+        print(json.dumps([{"name": name, "text": text}], indent=1) if as_json else text)
+        return int(ExitCode.DONE)
     knowledge = load_everything()
     if name is None:
         if as_json:
@@ -40,6 +44,18 @@ def explain(name: str | None, *, as_json: bool) -> int:
             "\n\n".join("\n".join(lines_of(entry, width, knowledge.variables)) for entry in entries)
         )
     return int(ExitCode.DONE)
+
+
+def _explain_word(name: str) -> str:
+    """Return the meaning of a reason, a verdict or a conflict; empty for other names."""
+    for reason in Reason:
+        if name == reason or reason.text.endswith(f" is {name}."):
+            code = reason.exit_code
+            return f"{name}: {reason.text}\n  exit code {int(code)}: {code.text}"
+    conflicts = {conflict.id: conflict for conflict in known.load_conflicts()}
+    if conflict := conflicts.get(name):
+        return "\n  ".join((f"{name}: {conflict.reason}", conflict.remedy, *conflict.sources))
+    return ""
 
 
 def text_width() -> int:

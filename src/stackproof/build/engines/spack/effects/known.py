@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,7 +31,7 @@ def conflict_problems(
     A recipe of our own format can accept a conflict by its id. Recipes of Stackinator's formats
     have no word for that: there every conflict is a note.
     """
-    known = _conflicts()
+    known = load_conflicts()
     document = loaded.document
     accepted = () if document is None else tuple(document.data.get("accept", ()))
     found = conflicts.find(loaded.stack, lock, known)
@@ -66,7 +67,7 @@ def environment_problems(path: str) -> tuple[Problem, ...]:
         beside = os.path.join(os.path.dirname(file), "compilers.yaml")
         others = [beside] if kind == "spack-packages" and os.path.isfile(beside) else []
         return environment_file.judge_spack(
-            documents.load(file), _conflicts(), *map(documents.load, others)
+            documents.load(file), load_conflicts(), *map(documents.load, others)
         )
     except StackproofError as error:
         return tuple(
@@ -80,7 +81,9 @@ def _is_template(problem: Problem) -> bool:
     return "{%" in text or "{{" in text
 
 
-def _conflicts() -> tuple[conflicts.Conflict, ...]:
+@functools.cache
+def load_conflicts() -> tuple[conflicts.Conflict, ...]:
+    """Return the known conflicts between packages."""
     return conflicts.parse_conflicts(
         documents.load(str(shipped.find("knowledge", FILE)), ours=True)
     )
