@@ -233,8 +233,8 @@ def _not_found_of_nodes(site: Site, partition: str) -> Iterator[str]:
     node = site.partitions.get(partition)
     if node is None or not node.microarchitecture:
         yield (
-            "the microarchitecture, which archspec tells: install stackproof with its extra "
-            "`spack`, or state what `spack arch --target` says"
+            "the microarchitecture: `pip install archspec` where stackproof is, and ask again; or "
+            f"state `microarchitecture` below `partitions: {partition}:`, as `spack arch` says it"
         )
     if node is None or (node.gpu is None and node.gpus is None):
         yield (

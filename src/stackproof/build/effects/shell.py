@@ -40,8 +40,11 @@ def find_build(name: str) -> Path:
             hint=f"name one: {', '.join(path.name for path in found)}",
         )
     known = ", ".join(path.name for path in every) or "none"
+    guess = f"`stackproof start {name}` opens a shell with an image; " if image.is_file() else ""
     raise fail(
-        Reason.FILE_MISSING, f"there is no build `{name}` in `{home}`", hint=f"there are: {known}"
+        Reason.FILE_MISSING,
+        f"there is no build `{name}` in `{home}`",
+        hint=f"{guess}there are: {known}",
     )
 
 
