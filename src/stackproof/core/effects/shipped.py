@@ -13,7 +13,6 @@ from stackproof.core.errors import Reason, did_you_mean, fail
 
 _PACKAGE = Path(__file__).resolve().parents[2]
 _SUFFIX = ".yaml"
-_MOST_FILES = 20
 KINDS = ("sites", "recipes", "knowledge")
 
 
@@ -75,7 +74,7 @@ def _list_own(kind: str) -> list[str]:
     every = sorted(path for path in Path().glob(f"*{_SUFFIX}") if path.is_file())
     paths = [path for path in every if path.name.isprintable()]
     heads: dict[Path, bytes] = {}
-    for path in paths[:_MOST_FILES]:
+    for path in paths[: limits.KIND.count]:
         with contextlib.suppress(OSError), path.open("rb") as stream:
             heads[path] = stream.read(limits.KIND.bytes)
     return [f"./{path}" for path, head in heads.items() if f"{kinds.kind_of_file(head)}s" == kind]

@@ -70,7 +70,7 @@ def run_show(asked: SiteShowOptions) -> int:
     """Print the facts of one site and their sources."""
     site = probe.load_site(asked.site)
     if asked.yaml:
-        print(probe.path_of(asked.site).read_text(encoding="utf-8"), end="")
+        print(probe.read_text(asked.site), end="")
     elif asked.json:
         print(noun.to_json(site), end="")
     else:

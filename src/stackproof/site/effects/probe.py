@@ -71,12 +71,16 @@ def own_source(name_or_path: str) -> Source | None:
 
 def read_site_file(name_or_path: str) -> documents.Document:
     """Return the parsed document of a site; raises like `load_site`."""
-    return load(str(path_of(name_or_path)), wanted="site")
+    return load(_path_of(name_or_path), wanted="site")
 
 
-def path_of(name_or_path: str) -> Path:
-    """Return the file of a site; raises `StackproofError` (FILE_MISSING) for an unknown name."""
-    return Path(name_or_path) if _is_path(name_or_path) else shipped.find("sites", name_or_path)
+def read_text(name_or_path: str) -> str:
+    """Return the text of a site file that was read; raises like `load_site`."""
+    return files.read_bounded(_path_of(name_or_path), limits.DOCUMENT).decode()
+
+
+def _path_of(name_or_path: str) -> str:
+    return name_or_path if _is_path(name_or_path) else str(shipped.find("sites", name_or_path))
 
 
 def captured(file: str | None) -> Capture:
