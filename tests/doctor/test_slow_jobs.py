@@ -9,9 +9,10 @@ import pytest
 
 from doctoring import fired
 from inprocess import stackproof
+from knowing import KNOWLEDGE
 from stackproof.doctor.conditions import Answer, evaluate
 from stackproof.doctor.evidence.variables import mpi_on_path, of_another_host
-from stackproof.knowledge.evidence import Evidence
+from stackproof.knowledge.evidence import Evidence, FactValue
 
 RAN = "step 1 t=12.3\nstep 2 t=24.9\nstep 3 t=37.0\n"
 OB1 = (
@@ -152,3 +153,67 @@ def test_a_log_in_the_place_of_an_image_is_told_its_option(tmp_path: Path) -> No
     done = stackproof("doctor", log)
     assert done.returncode == 6
     assert f"--log {log}" in done.stderr
+
+
+RULES = {rule.id: rule for rule in KNOWLEDGE.rules}
+UCX = {"OMPI_MCA_pml": "ucx"}
+CM = {"OMPI_MCA_pml": "cm", "OMPI_MCA_mtl": "ofi"}
+INTEL = {"I_MPI_FABRICS": "ofi"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "facts", "left_out"),
+    [
+        ({"OMPI_MCA_btl": "tcp,self"}, {}, True),
+        ({"OMPI_MCA_btl": "^vader"}, {}, True),
+        ({"OMPI_MCA_btl": "self,sm,tcp"}, {}, False),
+        ({"OMPI_MCA_btl": "vader,tcp,self"}, {}, False),
+        ({"OMPI_MCA_btl": "^openib"}, {}, False),
+        ({"OMPI_MCA_btl": "tcp,self"}, {"mpi": "mpich"}, False),
+        ({"OMPI_MCA_btl": "tcp,self"}, {"placement": ("inter-node",)}, False),
+        ({"OMPI_MCA_btl": "tcp,self"}, {"placement": ("intra-node",)}, True),
+        ({"OMPI_MCA_btl": "tcp,self"}, {"placement": ("inter-node", "intra-node")}, False),
+        ({**UCX, "OMPI_MCA_btl": "tcp,self"}, {}, False),
+        ({**UCX, "UCX_TLS": "tcp,self"}, {}, True),
+        ({**UCX, "UCX_TLS": "^posix"}, {}, True),
+        ({**UCX, "UCX_TLS": "rc_x,sm,self"}, {}, False),
+        ({**UCX, "UCX_TLS": "^ud"}, {}, False),
+        ({"UCX_TLS": "tcp,self"}, {}, False),  # ob1 asks no UCX
+        ({**CM, "FI_PROVIDER": "tcp"}, {}, True),
+        ({**CM, "FI_PROVIDER": "lnx"}, {}, False),
+        ({"FI_PROVIDER": "tcp"}, {}, False),  # shared memory of the MPI itself
+        ({**INTEL, "FI_PROVIDER": "tcp"}, {"mpi": "intel-mpi"}, True),
+        ({**INTEL, "FI_PROVIDER": "tcp"}, {}, True),
+        ({**INTEL, "I_MPI_OFI_PROVIDER": "shm"}, {"mpi": "intel-mpi"}, False),
+        (INTEL, {"mpi": "intel-mpi", "fabric": "none"}, True),
+        (INTEL, {"mpi": "intel-mpi", "fabric": "infiniband"}, False),
+        ({"I_MPI_FABRICS": "shm:ofi", "FI_PROVIDER": "tcp"}, {}, False),
+        ({"MPIR_CVAR_NOLOCAL": "1"}, {"mpi": "mpich"}, True),
+        ({"MVP_NOLOCAL": "yes"}, {"mpi": "mvapich"}, True),
+        ({"MPIR_CVAR_NOLOCAL": "0"}, {}, False),
+        ({"MPIR_CVAR_NOLOCAL": "1"}, {"mpi": "intel-mpi"}, False),  # which has its own
+    ],
+)
+def test_settings_that_leave_out_shared_memory_are_a_cause(
+    variables: dict[str, str], facts: dict[str, FactValue], left_out: bool
+) -> None:
+    evidence = Evidence(variables=variables, facts=facts)
+    answer = evaluate(RULES["K245"].when, evidence, KNOWLEDGE.newest).answer
+    assert (answer is Answer.YES) is left_out
+
+
+def test_open_mpi_4_has_no_shared_memory_by_the_name_sm() -> None:
+    for release, left_out in (("4.1.6", True), ("5.0.11", False)):
+        evidence = Evidence(
+            versions={"openmpi": release}, variables={"OMPI_MCA_btl": "sm,tcp,self"}
+        )
+        answer = evaluate(RULES["K245"].when, evidence, KNOWLEDGE.newest).answer
+        assert (answer is Answer.YES) is left_out
+
+
+def test_the_remedy_names_the_variable_that_is_set(tmp_path: Path) -> None:
+    log, env = written(tmp_path, job_log=RAN, job_env="MPIR_CVAR_NOLOCAL=1\nHOME=/home/a\n")
+    text = stackproof("doctor", "--log", log, "--env", env).stdout
+    assert "kept from shared memory" in text
+    assert "$ unset MPIR_CVAR_NOLOCAL   # MPICH\n" in text
+    assert "OMPI_MCA" not in text

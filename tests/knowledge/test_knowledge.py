@@ -33,8 +33,8 @@ SCHEMAS = {"sources.yaml": "knowledge-sources", "index.yaml": "reference-curves"
 def conditions(part: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """Yield a condition and those inside it."""
     yield part
-    inner = (*part.get("all", ()), *part.get("any", ()), *([part["not"]] if "not" in part else ()))
-    for condition in inner:
+    without = (part[key] for key in ("not", "unless") if key in part)
+    for condition in (*part.get("all", ()), *part.get("any", ()), *without):
         yield from conditions(condition)
 
 
@@ -97,7 +97,7 @@ def test_everything_that_is_shipped_is_read() -> None:
     assert len(KNOWLEDGE.settings) == 222
     numbers = {rule.number for rule in KNOWLEDGE.rules}
     assert set(range(1, 91)) <= numbers
-    assert len(KNOWLEDGE.rules) == len(numbers) == 241
+    assert len(KNOWLEDGE.rules) == len(numbers) == 242
 
 
 def test_every_entry_has_a_public_source_and_says_how_it_is_known() -> None:
@@ -161,8 +161,9 @@ def test_conditions_are_told_in_words() -> None:
         "fact": {"transport": ["lnx", "shm"], "container": True},
         "any": [{"unset": ["A"]}, {"log": "x"}],
         "not": {"equals": {"B": "1"}},
+        "unless": {"set": ["C"]},
     }
     assert words(condition) == (
         "libfabric 2.2: and transport is lnx or shm and container is true and "
-        "(A is not set or the job printed `x`) and not (B=1)"
+        "(A is not set or the job printed `x`) and not (B=1) and not known to be (C is set)"
     )

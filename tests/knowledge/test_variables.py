@@ -43,8 +43,8 @@ def _of_condition(condition: Mapping[str, Any]) -> Iterator[str]:
         yield from condition.get(key, ())
     for inner in (*condition.get("all", ()), *condition.get("any", ())):
         yield from _of_condition(inner)
-    if "not" in condition:
-        yield from _of_condition(condition["not"])
+    for key in {"not", "unless"} & {*condition}:
+        yield from _of_condition(condition[key])
 
 
 def _names(rule: Rule) -> set[str]:

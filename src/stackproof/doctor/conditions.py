@@ -107,6 +107,10 @@ def _not(part: Outcome) -> Outcome:
     return Outcome(answer=turned[part.answer], quotes=part.quotes, missing=part.missing)
 
 
+def _unless(part: Outcome) -> Outcome:
+    return Outcome(answer=Answer.NO if part.answer is Answer.YES else Answer.YES)
+
+
 def _together(answer: Answer, parts: list[Outcome]) -> Outcome:
     """Return the outcome of parts together: their first line, and their most certain words."""
     known = [part.certainty for part in parts if part.certainty is not None]
@@ -354,4 +358,5 @@ _PARTS: Mapping[str, Callable[[Any, _Asked], list[Outcome]]] = {
     "all": lambda _, of: [_all(of.inner("all"))],
     "any": lambda _, of: [_any(of.inner("any"))],
     "not": lambda part, of: [_not(evaluate(part, of.evidence, of.newest))],
+    "unless": lambda part, of: [_unless(evaluate(part, of.evidence, of.newest))],
 }

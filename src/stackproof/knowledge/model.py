@@ -212,6 +212,8 @@ def words(condition: Mapping[str, Any]) -> str:
         parts.append(f"({' or '.join(words(inner) for inner in condition['any'])})")
     if "not" in condition:
         parts.append(f"not ({words(condition['not'])})")
+    if "unless" in condition:
+        parts.append(f"not known to be ({words(condition['unless'])})")
     return " and ".join(parts)
 
 
