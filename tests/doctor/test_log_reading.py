@@ -442,3 +442,77 @@ def test_a_part_of_a_word_is_no_evidence(text: str) -> None:
     )
     assert more.get("mpi") == facts.get("mpi")
     assert more.get("provider") == facts.get("provider")
+
+
+LISTINGS = {
+    "mpichversion": "MPICH Device:       ch4:ucx ofi\nMPICH error checking: enabled",
+    "MPIR_CVAR_DEBUG_SUMMARY": (
+        "tag_bits: 30\n===============================\n==== Various sizes and limits ====\n"
+        "sizeof(MPIDI_per_vci_t): 128\nMPICH 5.0.2 -  - Fri Sep 25 20:45:26 UTC 2026\n"
+        "error checking    : enabled\nthread CS         : per-vci\n"
+        "==== data structure summary ====\nsizeof(MPIR_Comm): 1832\n"
+        "================================"
+    ),
+    "mpivars": (
+        "\tMPIR_CVAR_REQUEST_ERR_FATAL     =0\tSCOPE_LOCAL\tNo-object\tMPI_INT\t"
+        "VERBOSITY_USER_BASIC\tThe default MPI_ERRS_ARE_FATAL error handler will dump a error stack\n"
+        "error   - throw an error"
+    ),
+    "ompi_info -a": (
+        '            MCA mca base: parameter "mca_base_component_show_load_errors" (current value: '
+        '"all", data source: default)\n                          Whether to abort when a specified '
+        "component isn't found or cannot be loaded\n  MPI parameter check: runtime\n"
+        "   mpirun default --prefix: no\n FT MPI support: error checking yes"
+    ),
+    "select": "[n1:7] select: init returned failure for component ofi",
+    "fi_info -e": "# FI_HMEM_DISABLE_P2P: Boolean (0/1, on/off, true/false, yes/no)\n"
+    "# FI_SOCKETS_CONN_TIMEOUT: Integer\n# sockets: retries before reporting as failure",
+    "ucx_info -cf": (
+        "#\n# syntax:    [FATAL|ERROR|WARN|DIAG|INFO]\nUCX_LOG_LEVEL_TRIGGER=FATAL\n#\n"
+        "# If non-empty, send mail notification for fatal errors.\nUCX_LOG_LEVEL=WARN"
+    ),
+    "UCX_LOG_LEVEL": "[1700000000.1] [n1:5:0] sys.c:453 UCX DEBUG failed to open "
+    "/proc/sys/kernel/yama/ptrace_scope: No such file or directory",
+    "FI_LOG_LEVEL": "libfabric:7:core:core:ofi_reg_dl_prov():648<debug> dlopen(x): cannot open",
+    "mpiexec -verbose": (
+        "[mpiexec@n1] Timeout set to -1 (-1 means infinite)\n\n" + "=" * 98 + "\n"
+        "mpiexec options:\n----------------\n  Base path: /opt/mpich/bin/"
+    ),
+    "I_MPI_HYDRA_DEBUG": (
+        "[mpiexec@n1] Launch arguments: /opt/bin//hydra_bstrap_proxy --upstream-host n1\n"
+        " -----------------------------------------\n            Topology parameters\n"
+        " -----------------------------------------\n Topology restricted    : no"
+    ),
+    "scontrol": "   StdErr=/home/u/job-error.err\nMessageTimeout          = 10 sec\n"
+    "   ErrorFile=/home/u/job.err MailType=INVALID_DEPEND,BEGIN,END,FAIL",
+    "sbatch": "#SBATCH --error=job.%j.err\n#SBATCH --error job.err\nsteps: --error=err.%t",
+    "counters": "RX errors 0  dropped 0\nerrors: 0\nfailed = 0\nInvalid count : 0\nerrors = 0",
+    "states": 'error-correction: on\nabort on error: false\naborted: no\nerror string: "none"',
+    "places": "Logging errors to /tmp/x/error.log\nError output: stderr\nError handler: default",
+    "words": "Success (no error)\ntest finished with no errors\nTimeout (s): 300\ntimeout set to 60",
+}
+
+
+@pytest.mark.parametrize("name", LISTINGS)
+def test_a_setting_by_the_name_of_an_error_is_no_complaint(name: str) -> None:
+    evidence = Evidence(logs={"job.log": f"starts\n{LISTINGS[name]}\n"})
+    assert [event.text for event in story_of(evidence).events] == []
+    evidence = merged(of_log(evidence.logs["job.log"], "job.log"), evidence)
+    fires = [
+        one.rule.id for one in diagnose(KNOWLEDGE, evidence) if one.outcome.answer is Answer.YES
+    ]
+    assert fires == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "error code: 13", "failed: 3", "# ERROR: broken", "foo.c:12: error: bar", "read error",
+        "connect timeout after 30 s", "app: write error on file /x/error.log", "status: failed",
+        "cannot open error.log", "unknown option --error", "Timeout: exceeded 5 s", "error: no disk",
+        "   error = Connection refused", "srun: error: Unable to create step",
+    ],
+)  # fmt: skip
+def test_an_error_is_a_complaint(line: str) -> None:
+    (event, *_) = story_of(Evidence(logs={"job.log": f"{line}\n"})).events
+    assert event.text == line.strip()

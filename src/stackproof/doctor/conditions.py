@@ -16,7 +16,7 @@ from typing import Any
 from stackproof.core import harmless
 from stackproof.core.value import Value, replace
 from stackproof.core.versions import Part, Range, Versions, versions
-from stackproof.doctor.log.grammar import COMPONENTS, SPEAKERS
+from stackproof.doctor.log.grammar import COMPONENTS, LISTED, SPEAKERS
 from stackproof.doctor.log.lines import plain
 from stackproof.doctor.log.patterns import is_error_number, search
 from stackproof.doctor.log.story import component_of, story_of
@@ -264,6 +264,8 @@ def _log(pattern: str, not_by: Iterable[str], evidence: Evidence) -> Outcome:
             begin = log.text.rfind("\n", 0, match.start() + (match[0][:1] == "\n")) + 1
             whole = log.text[begin : max(log.text.find("\n", match.end()), match.end())]
             if others and component_of(whole or log.text[begin:]) in others:
+                continue
+            if LISTED.search(whole):
                 continue
             number = log.number_at(begin)
             quote = f"{name}:{number}: {harmless.line(_quoted(log.text, begin, match.end()))}"

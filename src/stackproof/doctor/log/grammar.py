@@ -210,8 +210,35 @@ HARMLESS = re.compile(
     r"|PMIX_ERR_NOT_FOUND.{0,40}continu|failed tests? *[:=] *0"
     r"|more processes have sent help message|_base_help_aggregate|\(ignored\)"
     r"|support is disabled|Deprecat|deprecated"
+    r"|select: init (?:of component \w+ )?returned failure"
 )
 """Words that look so, and are not."""
+
+LISTED = re.compile(
+    r"^\s{20,}\S|^\s*MCA [\w ]+: |^\s*[A-Z][A-Z0-9]*_\w+=\S*\s*$|^\s*[\w-]+ {2,}- [a-z]"
+    r"|^#(?:\s(?!.*\b(?:[Ee]rror|ERROR|FATAL|[Ff]ailed|FAILED)\b ?[:!])|\s*$)"
+    r"|\bSCOPE_\w+\s+No-object\b|\bUCX +(?:DIAG|DEBUG|TRACE|REQ|DATA|FUNC|POLL)\b"
+    r"|<(?:debug|trace)>"
+)
+"""Lines of `env`, `ompi_info -a`, `ucx_info -f`, `fi_info -e` and `mpivars` that list settings, and
+those of a library to who debugs it."""
+
+NAMES = re.compile(
+    r"(?<!\S)(?:#SBATCH +)?--?[A-Za-z][\w-]*|[^\s:=]*/[^\s:]+|\b[\w-]+\.(?:log|err|out|txt)\b"
+    r"|\b[Ee]rror (?:handl|check|correct|output|file|stream|report|rate|string)\w*"
+    r"|\b[Tt]imeout(?: \(\w+\))?(?: value| set to| is|(?= *[:=]))[ :=]*-?\d[\w.]*"
+    r"|^[^:=]{1,60}[:=]\s*(?:enabled|disabled|yes|no|true|false|on|off|none|null|\(null\)|auto"
+    r"|default|unset|n/?a|-1|0+(?:\.0*)?|inf\w*|\"[^\"]*\")[,;]?\s*$",
+    re.IGNORECASE,
+)
+"""Names that hold such a word: options, paths, and settings with their state."""
+
+
+def is_complaint(text: str) -> bool:
+    """Return true where a line says that something is not as it should be, beside names."""
+    words = COMPLAINT.search(text) and COMPLAINT.search(NAMES.sub(" ", text))
+    return words is not None and HARMLESS.search(text) is None
+
 
 ENDS: tuple[tuple[str, str], ...] = (
     (
@@ -281,7 +308,7 @@ PROVIDERS = re.compile(
 
 ALONE = re.compile(
     r"\b[Ff]rom 0 (?:of|out of) 1\b"
-    r"|\b[Rr]ank:? +0 (?:of|out of|/) 1\b|\b0 ?/ ?1\b(?!\d)|\bprocess(?:or)? 0 (?:of"
+    r"|\b[Rr]ank:? +0 (?:of|out of|/) 1\b|\b0 ?/ ?1\b(?!\d|, on/off)|\bprocess(?:or)? 0 (?:of"
     r"|out of) 1\b(?! node)|\b0 (?:of|out of) 1 (?:rank|process|task|proc)"
     r"|\b(?:comm(?:unicator)?|world)[ _]?size\)?[ :=]+1\b(?!\d)"
     r"|\b[Ss]ize(?: is)?[:= ]+1\b.{0,40}\b[Rr]ank(?: is)?[:= ]+0\b"

@@ -149,9 +149,8 @@ def _events(name: str, text: str, numbers: tuple[int, ...]) -> tuple[LogEvent, .
         fatal = fatal or (boxed and _WARNING.search(whole) is None)
         stack = _STACK.match(whole) is not None and not whole.rstrip().endswith(":")
         before, last = last, line
-        if not (fatal or stack) and grammar.COMPLAINT.search(whole) is None:
-            continue
-        if grammar.HARMLESS.search(whole):
+        harmless = grammar.HARMLESS.search(whole) is not None
+        if harmless or not (fatal or stack or grammar.is_complaint(whole)):
             continue
         key = re.sub(r"0x[0-9a-f]+|\d+", "", whole)
         if key in found or len(found) >= MOST_EVENTS:
@@ -177,8 +176,8 @@ def went_on(log: PlainLog) -> bool:
         return False
     after = False
     for _, whole, boxed in _statements(log.lines):
-        complains = grammar.FATAL.search(whole) or grammar.COMPLAINT.search(whole)
-        if boxed or (complains and not grammar.HARMLESS.search(whole)):
+        fatal = grammar.FATAL.search(whole) and not grammar.HARMLESS.search(whole)
+        if boxed or fatal or grammar.is_complaint(whole):
             after = False
         elif grammar.PROGRESS.search(whole):
             after = True
@@ -192,9 +191,14 @@ _WARNING = re.compile(
 
 
 def _statements(lines: tuple[PlainLine, ...]) -> Iterator[tuple[PlainLine, str, bool]]:
-    """Yield lines with what they say, and whether a launcher's box says it, at once then."""
+    """Yield lines with what they say, and whether a launcher's box says it, at once then.
+
+    Lines that list settings are left out.
+    """
     box: list[PlainLine] | None = None
     for line in lines:
+        if grammar.LISTED.search(line.text):
+            continue
         if _RULE.match(line.text):
             if box:
                 yield from _boxed(box)
@@ -225,11 +229,19 @@ def _boxed(box: Sequence[PlainLine]) -> Iterator[tuple[PlainLine, str, bool]]:
         if not line.text.strip():
             break
         head.append(line)
-    if all(re.match(r"\s*\S{1,20}\s*[|=:]\s", line.text) for line in head):
+    text = " ".join(line.text.strip() for line in head)
+    rows = sum(_ROW.match(line.text) is not None for line in head)
+    failed = grammar.FATAL.search(text) or grammar.is_complaint(text)
+    if 3 * rows >= 2 * len(head) or (_TITLE.fullmatch(text) and not failed):
         yield from _each(head)
     else:
-        yield head[0], " ".join(line.text.strip() for line in head), True
+        yield head[0], text, True
     yield from _each(rest)
+
+
+_ROW = re.compile(r"\s*(?:\S{1,20}\s*[|=:]\s|[^:.]{1,40}\s*: +\S|[-=]+ .*[-=]+$|<.*> +- |-+$|\w+=)")
+_TITLE = re.compile(r"(?:\S+ ){0,3}\S+:?|<.*|.*[^.:!]")
+"""A row of a table (a name and its value, a title, a rule), and the words above one."""
 
 
 def component_of(text: str) -> str:
