@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,8 @@ import pytest
 from inprocess import stackproof
 from knowing import KNOWLEDGE
 from stackproof.core.errors import ExitCode, Reason
-from stackproof.doctor.answer import MOST_LINES, fitting_commands, text_of
+from stackproof.doctor.answer import MOST_LINES, text_of
+from stackproof.doctor.commands import fill_names, fitting_commands
 from stackproof.doctor.diagnosis import Diagnosis
 from stackproof.doctor.evidence.log import of_log
 from stackproof.doctor.evidence.variables import of_spelling
@@ -90,16 +92,78 @@ def test_what_would_tell_more_is_left_out_where_it_cannot_change_the_cause() -> 
 def test_commands_are_those_of_the_mpi_at_hand(
     rule: str, facts: dict[str, str | bool], first: str, gone: str
 ) -> None:
-    commands = fitting_commands(RULES[rule], Evidence(facts=facts))
+    commands = fitting_commands(RULES[rule], Evidence(facts={"scheduler": "slurm", **facts}))
     assert commands[0].startswith(first)
     assert not any(gone in command for command in commands)
 
 
-def test_a_rule_never_loses_all_its_commands() -> None:
+def test_a_rule_never_loses_all_its_commands_where_slurm_is() -> None:
     for rule in KNOWLEDGE.rules:
         for mpi in ("openmpi", "mpich", "cray-mpich", "intel-mpi", "mvapich", "of nobody"):
             found = fitting_commands(rule, Evidence(facts={"mpi": mpi, "pmix-loads": False}))
             assert bool(found) is bool(rule.commands)
+
+
+OF_SLURM = re.compile(r"\b(?:srun|sbatch|salloc|sacct|scontrol|sinfo)\b|\bSLURM_")
+
+
+def test_without_slurm_no_command_asks_for_it() -> None:
+    """A rule whose title names Slurm has been told that it is there."""
+    for rule in KNOWLEDGE.rules:
+        for launcher in ("mpirun", "mpiexec"):
+            for command in fitting_commands(rule, Evidence(facts={"launcher": launcher})):
+                line = re.sub(r"'[^']*'", "", command)
+                about_slurm = re.search(r"[Ss]lurm|srun", rule.title)
+                assert not OF_SLURM.search(line) or about_slurm, command
+
+
+@pytest.mark.parametrize(
+    ("rule", "facts", "command"),
+    [
+        ("K213", {"launcher": "mpirun"}, "mpirun -n 1 ./program; mpirun -n 2 ./program"),
+        ("K82", {"mpi": "mpich"}, "mpiexec -n 1 sh -c 'ulimit -l'"),
+        ("K208", {}, "ssh NODE hostname"),
+        ("K25", {"launcher": "mpiexec"}, "ldd PROGRAM | grep libmpi; which mpirun"),
+        ("K124", {}, "free -g; dmesg -T | grep -i 'killed process'"),
+        ("K117", {}, "srun --overlap …"),
+    ],
+)
+def test_a_command_is_that_of_the_launcher_at_hand(
+    rule: str, facts: dict[str, str | bool], command: str
+) -> None:
+    assert command in fitting_commands(RULES[rule], Evidence(facts=facts))
+    of_slurm = fitting_commands(RULES[rule], Evidence(logs={"job.log": "srun: done"}))
+    assert any("srun" in text or "sbatch" in text for text in of_slurm)
+
+
+def test_a_remedy_names_the_program_the_node_and_the_job() -> None:
+    log = (
+        "./my app: error while loading shared libraries: libx.so: cannot open\n"
+        "/a/b: error while loading shared libraries: libx.so: cannot open shared object file\n"
+        "slurmstepd: error: *** STEP 77.0 ON n3 CANCELLED AT x ***\n"
+        "srun: error: n3: task 0: Killed\n"
+    )
+    evidence = Evidence(logs={"job.log": log})
+    assert fill_names("ldd PROGRAM; ssh NODE true", evidence, {}) == "ldd /a/b; ssh n3 true"
+    assert fill_names("sacct -j JOB", evidence, {}) == "sacct -j 77"
+    given = {"PROGRAM": "./my app", "IMAGE": "a.squashfs"}
+    assert fill_names("ldd ./program", evidence, given) == "ldd './my app'"
+    assert fill_names("stackproof run IMAGE -- PROGRAM", Evidence(), given) == (
+        "stackproof run a.squashfs -- './my app'"
+    )
+    assert fill_names("podman run IMAGE", Evidence(), given) == "podman run IMAGE"
+    assert fill_names("ldd PROGRAM", Evidence(), {"PROGRAM": ""}) == "ldd PROGRAM"
+
+
+def test_only_variables_that_are_set_are_unset() -> None:
+    variables = {"OMPI_MCA_pml": "ucx"}
+    evidence = Evidence(variables=variables)
+    assert fitting_commands(RULES["K27"], evidence) == ("unset OMPI_MCA_pml",)
+    assert fitting_commands(RULES["K27"], Evidence()) == RULES["K27"].commands
+    assert fitting_commands(RULES["K27"], Evidence(variables={"A": "b"})) == RULES["K27"].commands
+    intel = Evidence(variables={"I_MPI_FABRICS": "ofi", "FI_PROVIDER": "tcp"})
+    (command,) = fitting_commands(RULES["K245"], intel)
+    assert command.startswith("unset I_MPI_FABRICS")
 
 
 @pytest.mark.parametrize(

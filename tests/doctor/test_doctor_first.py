@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,22 @@ from inprocess import stackproof
 from knowing import KNOWLEDGE
 from stackproof import cli
 from stackproof.compare import path_words
+from stackproof.compare.compare import compare
+from stackproof.compare.effects.results import load_results
 from stackproof.core import noun
+from stackproof.core.numbers import ratio_text
 from stackproof.core.value import Value, replace
 from stackproof.doctor.answer import text_of
 from stackproof.doctor.conditions import Answer
 from stackproof.doctor.diagnosis import Diagnosis
 from stackproof.doctor.evidence.places import implied
-from stackproof.doctor.evidence.results import fallbacks, of_cores, of_nodes, of_results
+from stackproof.doctor.evidence.results import (
+    fallbacks,
+    of_cores,
+    of_nodes,
+    of_results,
+    slower_arms,
+)
 from stackproof.doctor.evidence.variables import of_spelling, one_slip
 from stackproof.doctor.rules import diagnose
 from stackproof.knowledge.evidence import merged
@@ -202,7 +212,7 @@ def test_results_of_the_demo_raise_no_alarm(arm: str) -> None:
 def test_arms_on_different_paths_are_said_to_be_and_why_one_is_slow() -> None:
     intra, inter = path_words.differences(DEMO)
     assert "openmpi-ofi took tcp" in intra
-    assert "times slower than intel-mpi at 8 B, since tcp is not shm" in intra
+    assert "a difference of speed between these is none of their MPIs" in intra
     assert "openmpi-lnx took lnx" in inter
     assert path_words.differences(keep(DEMO, lambda m: m.case.transport == "shm")) == ()
 
@@ -298,3 +308,48 @@ def test_no_known_name_is_one_slip_from_another_family_of_names() -> None:
     names = {name for setting in KNOWLEDGE.settings for name in setting.names}
     evidence = of_spelling(dict.fromkeys(names, "x"), KNOWLEDGE)
     assert evidence.facts["names-misspelt"] is False
+
+
+def slowed(results: Results, arm: str, times: float) -> Results:
+    """Return results on one path whose arm is so many times slower."""
+
+    def slow(one: Measurement) -> Measurement:
+        series = tuple(
+            replace(
+                each,
+                values=tuple(
+                    value * times if each.benchmark == "latency" else value / times
+                    for value in each.values
+                ),
+            )
+            for each in one.output.series
+        )
+        return replace(one, output=replace(one.output, series=series))
+
+    kept = keep(results, lambda one: one.case.transport == "shm")
+    return changed(kept, slow, lambda one: one.arm == arm)
+
+
+def test_an_unexplained_slow_arm_is_told_with_the_ratio_of_compare_and_the_next_commands(
+    tmp_path: Path,
+) -> None:
+    folder = write_results(slowed(DEMO, "mpich", 6), tmp_path / "results")
+    text = stackproof("doctor", "--results", folder, "--arm", "mpich").stdout
+    assert "No known problem is there" not in text
+    assert f"$stackproofreport{folder}" in "".join(text.split())
+    assert "$ stackproof doctor IMAGE --log slow.log" in text
+    (line,) = re.findall(r"mpich: lowest ratio to intel-mpi (0\.\d+) \(", text)
+    comparison = compare(load_results(folder))
+    ratios = [
+        cell.ratio
+        for panel in comparison.panels
+        for judgement in panel.judgements
+        for cell in judgement.cells
+        if judgement.arm == "mpich" and cell.ratio is not None
+    ]
+    assert line == ratio_text(min(ratios))
+    assert line in stackproof("compare", folder).stdout
+
+
+def test_results_without_a_slow_arm_name_none() -> None:
+    assert slower_arms(compare(keep(DEMO, lambda one: one.block <= 1)), "nobody") == ()

@@ -483,8 +483,8 @@ LISTINGS = {
         " -----------------------------------------\n            Topology parameters\n"
         " -----------------------------------------\n Topology restricted    : no"
     ),
-    "scontrol": "   StdErr=/home/u/job-error.err\nMessageTimeout          = 10 sec\n"
-    "   ErrorFile=/home/u/job.err MailType=INVALID_DEPEND,BEGIN,END,FAIL",
+    "scontrol": "   StdErr=/p/u/job-error.err\nMessageTimeout          = 10 sec\n"
+    "   ErrorFile=/p/u/job.err MailType=INVALID_DEPEND,BEGIN,END,FAIL",
     "sbatch": "#SBATCH --error=job.%j.err\n#SBATCH --error job.err\nsteps: --error=err.%t",
     "counters": "RX errors 0  dropped 0\nerrors: 0\nfailed = 0\nInvalid count : 0\nerrors = 0",
     "states": 'error-correction: on\nabort on error: false\naborted: no\nerror string: "none"',

@@ -212,7 +212,7 @@ def test_open_mpi_4_has_no_shared_memory_by_the_name_sm() -> None:
 
 
 def test_the_remedy_names_the_variable_that_is_set(tmp_path: Path) -> None:
-    log, env = written(tmp_path, job_log=RAN, job_env="MPIR_CVAR_NOLOCAL=1\nHOME=/home/a\n")
+    log, env = written(tmp_path, job_log=RAN, job_env="MPIR_CVAR_NOLOCAL=1\nLANG=C\n")
     text = stackproof("doctor", "--log", log, "--env", env).stdout
     assert "kept from shared memory" in text
     assert "$ unset MPIR_CVAR_NOLOCAL   # MPICH\n" in text

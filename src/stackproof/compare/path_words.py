@@ -5,16 +5,11 @@ That arms take different paths, or different interfaces, is no fault; that nobod
 
 from __future__ import annotations
 
-import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from stackproof.results.measurement import Measurement
 from stackproof.results.model import Results
-
-_TIMES = 1.5
-"""How many times slower a path must be for its arm to be named with it."""
-
 
 _BYTES = 1 << 20
 _SHARE = 0.1
@@ -62,40 +57,10 @@ def _lines(results: Results) -> Iterator[str]:
         if len(groups) < 2:
             continue
         words = "; ".join(f"{', '.join(arms)} took {path}" for path, arms in groups.items())
-        slow = [
-            text for arm in by_arm if (text := _slower(results, arm, placement, by_arm))
-        ]  # fmt: skip
-        more = f" {' '.join(slow)}" if slow else ""
-        yield f"{placement}: {words}, as the specification asked.{more}"
-
-
-def _slower(results: Results, arm: str, placement: str, by_arm: Mapping[str, str]) -> str:
-    """Return how much slower an arm is that took another path than the baseline, in words."""
-    base = results.spec.baseline
-    if arm == base or base not in by_arm or by_arm[arm] == by_arm[base]:
-        return ""
-    ours, theirs = (_latency(results, one, placement) for one in (arm, base))
-    sizes = sorted({*ours} & {*theirs})
-    if not sizes:
-        return ""
-    size = sizes[0]
-    times = ours[size] / theirs[size]
-    if times < _TIMES:
-        return ""
-    return (
-        f"{arm} is {times:.0f} times slower than {base} at {size} B, since {by_arm[arm]} is "
-        f"not {by_arm[base]}: this is no property of its MPI."
-    )
-
-
-def _latency(results: Results, arm: str, placement: str) -> dict[int, float]:
-    values: dict[int, list[float]] = defaultdict(list)
-    for one in results.measurements:
-        if one.arm == arm and one.case.placement.name == placement and _counts(one):
-            for series in one.output.series:
-                if series.benchmark == "latency" and series.size > 0 and series.values:
-                    values[series.size].append(statistics.median(series.values))
-    return {size: statistics.median(found) for size, found in values.items()}
+        yield (
+            f"{placement}: {words}, as the specification asked; a difference of speed between "
+            "these is none of their MPIs."
+        )
 
 
 def _counts(one: Measurement) -> bool:

@@ -3,62 +3,36 @@
 from __future__ import annotations
 
 import re
+import shlex
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from stackproof.core import harmless
 from stackproof.core.value import Value, replace
+from stackproof.doctor import commands as doctor_commands
 from stackproof.doctor.conditions import Answer
 from stackproof.doctor.diagnosis import Diagnosis
 from stackproof.doctor.log.story import LogEvent, component_of
 from stackproof.doctor.rules import RuleFinding
-from stackproof.knowledge.evidence import Evidence
-from stackproof.knowledge.model import Rule, Severity
-from stackproof.mpi import families
+from stackproof.knowledge.model import Severity
 from stackproof.report.knowledge_text import labelled
-
-# --------------------------------------------------------------------------------------------------
-# The commands of a remedy that fit the MPI at hand, and what the site's Slurm can do.
-
-_MARKS = {
-    name: re.compile(
-        rf"#.*(?<!Cray )\b{re.escape(family.title)}\b|\b{family.variable_prefix or '(?!)'}"
-    )
-    for name, family in families.REGISTRY.items()
-}
-"""An MPI by its name in the comment of a command, or by a variable that it alone reads."""
-
-_WITHOUT_PMIX = "mpirun …   # inside the allocation: Slurm here has no library of PMIx"
-
-
-def fitting_commands(rule: Rule, evidence: Evidence) -> tuple[str, ...]:
-    """Return a rule's commands without those of other MPIs, and without a PMIx that is not there.
-
-    All are returned where none fits, or where the MPI is not known.
-    """
-    mpi = evidence.facts.get("mpi")
-    family = families.REGISTRY.get(mpi) if isinstance(mpi, str) else None
-    kin = {family.name, family.made_of} if family is not None else set()
-    fitting = [
-        command
-        for command in rule.commands
-        if not kin or not (of := _families_of(command)) or of & kin
-    ]
-    if evidence.facts.get("pmix-loads") is False:
-        fitting = [_WITHOUT_PMIX if "--mpi=pmix" in text else text for text in fitting]
-    return tuple(dict.fromkeys(fitting)) or rule.commands
-
-
-def _families_of(command: str) -> set[str]:
-    return {name for name, mark in _MARKS.items() if mark.search(command)}
-
 
 MOST_LINES = 12
 """Lines of an answer beside those on results: what the job printed, why, and what to do."""
 MOST_CAUSES = 3
 """Causes that are named; a longer list helps nobody."""
 
+_UNEXPLAINED = (
+    "No known problem explains why it is slower. Look where it is, and have a short run say which "
+    "path its messages take:"
+)
+_NEXT_COMMANDS = (
+    "$ stackproof report RESULTS",
+    "$ export FI_LOG_LEVEL=info MPIR_CVAR_DEBUG_SUMMARY=1 OMPI_MCA_bml_base_verbose=10",
+    "$ stackproof run IMAGE -- mpiexec -n 2 ./program >slow.log 2>&1",
+    "$ stackproof doctor IMAGE --log slow.log",
+)
 _INFERRED = "a part of this is a conclusion that nobody has confirmed"
 _FACTS = ("mpi", "launcher", "provider", "ended")
 
@@ -116,10 +90,11 @@ def _wrapped(text: str, width: int, first: str = "  ", most: int = 10**6) -> lis
 
 
 def _results(diagnosis: Diagnosis, width: int, *, every: bool) -> Iterator[str]:
-    """Yield what results show: launches that fell back, and arms on different paths."""
+    """Yield what results show: launches that fell back, arms on other paths, and slower ones."""
     for title, texts in (
         ("Launches did not take the path that was asked for", diagnosis.fallbacks),
         ("Arms took different paths", diagnosis.paths),
+        ("Below the margin by `stackproof compare`", diagnosis.slower),
     ):
         if texts:
             yield f"{title}:"
@@ -227,11 +202,14 @@ def _cause(
     cause = labelled("cause", rule.cause, width) if rule.cause else []
     yield _Block(lines=tuple(cause[:2]), weight=3)
     yield _Block(lines=tuple(cause[2:]), weight=7, continues=True)
-    yield _Block(lines=tuple(labelled("remedy", rule.remedy, width)))
-    commands = rule.commands if every else fitting_commands(rule, diagnosis.evidence)
+    evidence, named = diagnosis.evidence, diagnosis.named
+    remedy = doctor_commands.fill_names(rule.remedy, evidence, named)
+    yield _Block(lines=tuple(labelled("remedy", remedy, width)))
+    commands = rule.commands if every else doctor_commands.fitting_commands(rule, evidence)
     for place, command in enumerate(commands):
         weight = (1, 4, 8)[min(place, 2)]
-        yield _Block(lines=tuple(labelled("", f"$ {command}", width)), weight=weight)
+        text = f"$ {doctor_commands.fill_names(command, evidence, named)}"
+        yield _Block(lines=tuple(labelled("", text, width)), weight=weight)
     for source in rule.sources[:1]:
         yield _Block(lines=tuple(labelled("source", source.url, width)), weight=3)
 
@@ -249,6 +227,12 @@ def _others(diagnosis: Diagnosis, width: int) -> Iterator[_Block]:
 def _nothing(diagnosis: Diagnosis, width: int) -> list[str]:
     """Return that no cause is known, and where to look."""
     story = diagnosis.story
+    if diagnosis.slower and not story.fatal:
+        folder = shlex.quote(diagnosis.named.get("RESULTS") or "RESULTS")
+        lines = _wrapped(_UNEXPLAINED, width, "")
+        for text in _NEXT_COMMANDS:
+            lines += _wrapped(text.replace("RESULTS", folder), width)
+        return lines
     if not story.fatal:
         reason = "of those that can be told from this" if story.first is None else (
             "and lines that look so did not end the job, as far as they tell"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from stackproof.core import harmless, noun
 from stackproof.core.value import Value
 from stackproof.doctor.conditions import Answer, Certainty
@@ -15,13 +17,17 @@ _SCHEMA = "stackproof/diagnosis/1"
 class Diagnosis(Value):
     """Evidence, every known problem decided on it, and what paths of arms show.
 
-    `fallbacks` are launches that took another transport than was asked for.
+    `fallbacks` are launches that took another transport than was asked for, `slower` the arms that
+    are, by `compare`. `named` are the names for words of remedies (PROGRAM, IMAGE, RESULTS), as
+    they were given.
     """
 
     evidence: Evidence
     findings: tuple[RuleFinding, ...]
     paths: tuple[str, ...] = ()
     fallbacks: tuple[str, ...] = ()
+    slower: tuple[str, ...] = ()
+    named: Mapping[str, str] = {}
 
     @property
     def story(self) -> LogStory:
@@ -70,6 +76,7 @@ def data_of(diagnosis: Diagnosis) -> dict[str, object]:
         "evidence": noun.to_data(diagnosis.evidence),
         "paths": diagnosis.paths,
         "fallbacks": diagnosis.fallbacks,
+        "slower": diagnosis.slower,
         "printed": [
             {**noun.to_data(event), "text": harmless.line(event.text)}
             for event in diagnosis.story.events

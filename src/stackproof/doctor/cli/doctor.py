@@ -40,4 +40,10 @@ def examine(options: DoctorOptions) -> Diagnosis:
         findings=diagnose(knowledge, collected.evidence),
         paths=collected.paths,
         fallbacks=collected.fallbacks,
+        slower=collected.slower,
+        named={
+            "PROGRAM": options.program or "",
+            "IMAGE": options.image or "",
+            "RESULTS": options.results or "",
+        },
     )

@@ -29,11 +29,12 @@ if TYPE_CHECKING:
 
 
 class Collected(Value):
-    """The evidence, and in words the paths that arms of results took."""
+    """The evidence, and in words the paths that arms of results took, and which are slower."""
 
     evidence: Evidence
     paths: tuple[str, ...] = ()
     fallbacks: tuple[str, ...] = ()
+    slower: tuple[str, ...] = ()
     problems: tuple[Problem, ...] = ()
 
 
@@ -80,6 +81,7 @@ def collect(options: DoctorOptions, knowledge: Knowledge) -> Collected:
         evidence=evidence,
         paths=measured.paths,
         fallbacks=measured.fallbacks,
+        slower=measured.slower,
         problems=measured.results.problems,
     )
 
@@ -166,7 +168,7 @@ def _job(options: DoctorOptions) -> tuple[Evidence, Mapping[str, str]]:
                 Reason.INVALID_VALUE,
                 f"no variable of an environment is in `{options.env}`",
                 where=Location(file=options.env),
-                hint=f"write it in a rank: srun -n1 env > {options.env}",
+                hint=f"write it in a rank: mpiexec -n 1 env > {options.env} (srun on Slurm)",
             )
         return evidence_variables.of_environment(variables, options.env), variables
     if not options.results and options.site is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 from collections.abc import Iterator
@@ -9,8 +10,9 @@ from pathlib import Path
 
 from stackproof.bench import path_verdict
 from stackproof.compare import path_words
+from stackproof.compare.compare import compare
 from stackproof.compare.effects.results import load_results
-from stackproof.core.errors import Reason, did_you_mean, fail
+from stackproof.core.errors import Reason, StackproofError, did_you_mean, fail
 from stackproof.core.value import Value
 from stackproof.doctor.effects.logs import evidence_of
 from stackproof.doctor.evidence import results as evidence_results
@@ -22,22 +24,27 @@ _LOGS_READ = 3
 
 
 class ResultsEvidence(Value):
-    """Evidence of one arm of results, and the paths that arms took."""
+    """Evidence of one arm of results, the paths that arms took, and which are slower."""
 
     results: Results
     evidence: Evidence
     paths: tuple[str, ...] = ()
     fallbacks: tuple[str, ...] = ()
+    slower: tuple[str, ...] = ()
 
 
 def examine(folder: str, arm: str | None) -> ResultsEvidence:
     """Return the evidence of a folder of results; raises as `load_results`."""
     results = load_results(Path(folder), probes=True)
+    slower: tuple[str, ...] = ()
+    with contextlib.suppress(StackproofError):  # nothing is there to compare
+        slower = evidence_results.slower_arms(compare(results), arm)
     return ResultsEvidence(
         results=results,
         evidence=_of_arm(results, _chosen(results, arm), folder),
         paths=path_words.differences(results),
         fallbacks=evidence_results.fallbacks(results, arm),
+        slower=slower,
     )
 
 

@@ -8,8 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from stackproof.bench import path_verdict
 from stackproof.compare import integrity, launch_checks
+from stackproof.compare.model import Comparison
 from stackproof.core import harmless
 from stackproof.core.errors import Problem, Reason
+from stackproof.core.numbers import ratio_text, size_text
 from stackproof.core.value import Value, replace
 from stackproof.doctor.evidence import log
 from stackproof.doctor.evidence.variables import of_interfaces
@@ -17,6 +19,7 @@ from stackproof.knowledge.evidence import Evidence, Pieces, merged, relevant
 from stackproof.knowledge.reference_curves import BufferPlace, memory_of
 from stackproof.mpi import families
 from stackproof.mpi.transports import Profile
+from stackproof.report.headline import headline
 from stackproof.results.case import Locality
 from stackproof.results.measurement import Measurement, State
 from stackproof.results.metrics import METRICS
@@ -124,6 +127,28 @@ def fallbacks(results: Results, arm: str | None = None) -> tuple[str, ...]:
         f"than they were told to, and do not count: {texts[0]}"
         for (name, placement), texts in seen.items()
         if texts and arm in {name, None}
+    )
+
+
+def slower_arms(comparison: Comparison, arm: str | None) -> tuple[str, ...]:
+    """Return a line for each challenger, or the arm, with a point below its margin.
+
+    The ratio is that of `compare`: the typical one of the two launches of a block.
+    """
+    lowest: dict[str, tuple[float, str]] = {}
+    for panel in comparison.panels:
+        for judgement in panel.judgements:
+            name = judgement.arm
+            for cell in judgement.cells if arm in {None, name} else ():
+                if cell.ratio is not None and cell.ratio < 1 - cell.margin:
+                    size = f" at {size_text(cell.size)}" * panel.curve.sized
+                    place = f"{panel.curve.title}{size}, {panel.curve.placement}"
+                    lowest[name] = min((cell.ratio, place), lowest.get(name, (1.0, "")))
+    return tuple(
+        f"{name}: lowest ratio to {comparison.spec.baseline} {ratio_text(ratio)} ({place}); "
+        f"{headline(comparison, name).partition(': ')[2]}"
+        for name, (ratio, place) in lowest.items()
+        if name != comparison.spec.null or arm
     )
 
 
