@@ -445,3 +445,34 @@ def test_a_folder_that_takes_no_files_is_named():
     need("root")  # others are refused by its mode
     with refused(Reason.NOT_PERMITTED, "no file can be made in `/proc`"):
         files.write("/proc/report.html", "x")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run", "{}", "--", "true"],
+        ["inspect", "{}"],
+        ["build", "{}"],
+        ["inject", "check", "/bin/true", "--with", "{}"],
+        ["activate", "{}", "--inject", "{}"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_folder_that_may_not_be_entered_is_named(tmp_path: Path, words: list[str]) -> None:
+    """Nobody can say that what lies in it is missing."""
+    closed, start = tmp_path / "closed", [sys.executable, "-m", "stackproof"]
+    closed.mkdir(mode=0o700)
+    (closed / "a.squashfs").write_text("hsqs")
+    if os.geteuid() == 0:
+        need("unprivileged-user")
+        os.chown(closed, 65534, 65534)
+        start = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", *start]
+    else:
+        closed.chmod(0)
+    words = [word.format(closed / "a.squashfs") for word in words]
+    done = subprocess.run(
+        [*start, *words], capture_output=True, text=True, timeout=600, check=False
+    )
+    assert f"hint: you may not enter the folder `{closed}`: its owner can let you in" in done.stderr
+    assert "does not exist" not in done.stderr
+    assert "bug" not in done.stderr

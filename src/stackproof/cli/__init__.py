@@ -302,7 +302,8 @@ def _explain(error: BaseException) -> StackproofError:
         return error
     if isinstance(error, KeyboardInterrupt):
         return fail(Reason.INTERRUPTED, "interrupted")
-    if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
+    is_closed = isinstance(error, PermissionError) and bool(error.filename)
+    if isinstance(error, OSError) and (is_closed or error.errno in {errno.ENOSPC, errno.EDQUOT}):
         from stackproof.core.effects import files  # noqa: PLC0415 - not for --version
 
         if error.filename is None:

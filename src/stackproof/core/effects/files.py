@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from stackproof.core import limits
+from stackproof.core.effects import closed
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.limits import Limit
 
@@ -156,7 +157,13 @@ def _permission_hint(path: str) -> str:
     """Return the hint for a path that may not be read, or written."""
     if os.path.isfile(path) and not os.access(path, os.R_OK):
         return "make the file readable for you"
-    return "choose a path you may write to"
+    return closed.hint_at_closed(path) or "choose a path you may write to"
+
+
+def refuse_closed(path: str) -> None:
+    """Raise `StackproofError` (NOT_PERMITTED) for a path below a folder that may not be entered."""
+    if closed.hint_at_closed(path):
+        raise translate(PermissionError(errno.EACCES, os.strerror(errno.EACCES)), path)
 
 
 def write(

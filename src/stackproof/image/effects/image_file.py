@@ -71,8 +71,10 @@ def load_head(path: str) -> tuple[bytes, int]:
         hint = "make one with `stackproof build`; `stackproof image ls` lists labels"
         raise _failure("image-missing", f"there is no image `{path}`", path, hint) from None
     except (OSError, ValueError) as error:
+        from stackproof.core.effects import closed  # noqa: PLC0415 - for failures only
+
         why = getattr(error, "strerror", None) or error
-        hint = "make the file readable for you"
+        hint = closed.hint_at_closed(path) or "make the file readable for you"
         text = f"cannot read image `{path}`: {why}"
         raise _failure("image-unreadable", text, path, hint) from None
     if not head.startswith(b"hsqs"):

@@ -84,6 +84,9 @@ def image_in(text: str) -> MountRequest | None:
     if len(requests) != 1:
         raise _wrong("usage", "one thing can be injected", "name one image or one folder")
     if not os.path.isfile(path):
+        from stackproof.core.effects import files  # noqa: PLC0415 - see above
+
+        files.refuse_closed(path)
         message = "is neither a file nor a folder" if os.path.exists(path) else "does not exist"
         raise _wrong("file-missing", f"`{path}` {message}", "name an image or a folder")
     try:

@@ -52,8 +52,11 @@ class OpenImage:
             message = f"cannot open image `{path}`: {error.strerror}"
             if missing:  # as the other verbs say it
                 message = f"there is no image `{path}`"
+            from stackproof.core.effects import closed  # noqa: PLC0415 - for failures only
+
             hint = "make one with `stackproof build`; `stackproof image ls` lists labels"
-            raise MountFailure(reason, message, hint if missing else "") from None
+            hint = hint if missing else closed.hint_at_closed(path)
+            raise MountFailure(reason, message, hint) from None
         self.size = self._check(path)
         # Of the FUSE way: descriptor of the device, the pipe that starts the server, its stderr.
         self.fuse = self.start = self.complaints = -1

@@ -103,15 +103,18 @@ def image_asked(word: str) -> tuple[str, str]:
             where=Location(file=before),
             hint=f"write `{before}:/user-environment`, or leave it out",
         )
-    from stackproof.image.container.effects import roots  # noqa: PLC0415 - slow, and for failures alone
+    from stackproof.core.effects import files  # noqa: PLC0415 - slow, and for failures alone
+    from stackproof.image.container.effects import roots  # noqa: PLC0415 - as above
 
     if os.path.lexists(word) or roots.is_image(word):
         return word, ""
+    files.refuse_closed(word)
     guess = labels.guess(places.records(), word, system=places.system())
     raise fail(
         Reason.IMAGE_MISSING,
         f"there is no image `{word}`: {describe_missing()}",
-        hint=f"{guess}`stackproof image ls` lists the labels, `stackproof build` makes an image",
+        hint=f"{guess}`stackproof image ls` lists the labels, `stackproof image pull` brings one "
+        "from a registry, and `stackproof build` makes an image",
     )
 
 
