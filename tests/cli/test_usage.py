@@ -113,14 +113,22 @@ def test_in_words(capsys, argv, message):
 @pytest.mark.parametrize(
     ("argv", "hint"),
     [
-        (["start", "a.squashfs", "b.squashfs"], "several are one word, with commas: `IMAGE,IMAGE`"),
-        (["start", "a.squashfs", "--", "true"], "`stackproof run IMAGE -- COMMAND`"),
+        (["start", "a.squashfs", "b.squashfs"], "one word, with commas: `a.squashfs,b.squashfs`"),
+        (["start", "a.squashfs", "--", "true"], "`stackproof run a.squashfs -- true`"),
+        (["start", "a.squashfs", "true"], "`stackproof run a.squashfs -- true`"),
+        (["start", "a.squashfs", "--no-view", "--", "ls", "-l"], "`stackproof run IMAGE -- ls -l`"),
+        (["run", "--", "mpiexec", "-n", "2", "./a"], "`stackproof run IMAGE -- mpiexec -n 2 ./a`"),
+        (["run", "--", "a b"], "`stackproof run IMAGE -- 'a b'`"),
+        (["run", "--view", "a.squashfs", "--", "ls"], "`stackproof run IMAGE -- ls`"),
+        (["run", "mpiexec", "-n", "2", "./a"], "`IMAGE -- mpiexec -n 2 ./a`"),
         (
-            ["start", "a.squashfs", "--no-view", "--", "ls", "-l"],
-            "`stackproof run IMAGE -- COMMAND`",
+            ["run", "a.squashfs"],
+            "`stackproof run a.squashfs -- COMMAND`; a shell: `stackproof start",
         ),
-        (["run", "--", "mpiexec", "-n", "2", "./a"], "IMAGE stands before `--`"),
-        (["activate", "a.squashfs", "b.squashfs"], "with commas: `IMAGE,IMAGE`"),
+        (["run", "a.squashfs", "--"], "`stackproof run a.squashfs -- COMMAND`"),
+        (["activate", "a.squashfs", "b.squashfs"], "with commas: `a.squashfs,b.squashfs`"),
+        (["status"], "`echo $STACKPROOF_MOUNTED` shows what is mounted"),
+        (["pull", "a/1:v1"], "did you mean `image pull`?"),
         (["cluster", "exec", "node1", "--", "true"], "cluster exec --on node1 -- …"),
     ],
 )

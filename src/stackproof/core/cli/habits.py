@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 HABITS = {
     "exec, mpirun, mpiexec, srun, mount, umount": "run IMAGE -- COMMAND",
     "view, views, load, module, env, use": "start IMAGE --view VIEW",
-    "list, ls, images, ps, status, repo, image status": "image ls",
+    "list, ls, images, ps, repo, image status": "image ls",
     "search": "image find",
     "info, show": "inspect IMAGE",
     "spec, concretize, solve, graph, dry-run, build --dry-run, check --dry-run": "plan RECIPE",
@@ -27,10 +27,17 @@ HABITS = {
     "* -v": "* --view", "* -n, * -np": "* --ranks", "* -f": "* --force",
 }  # fmt: skip
 """Words of others, an action or an option behind its verb, and what does it here: `*` is any."""
+IN_THE_SHELL = {
+    "status": "`echo $STACKPROOF_MOUNTED` shows what is mounted; ",
+    "stop": "`exit` leaves a session; ",
+}
+"""Verbs of others that need no command of ours, by the hint for each."""
 
 
 def replace_word(verb: str, word: str, known: Collection[str]) -> str:
     """Return the hint for a word or an option that `verb` has under a name among those `known`."""
+    if not verb and word in IN_THE_SHELL:
+        return IN_THE_SHELL[word]
     phrases = {f"{verb} {word}".strip(), f"* {word}" if verb else word}
     for words, line in HABITS.items():
         if phrases.intersection(words.split(", ")) and (line[0] != "*" or line[2:] in known):

@@ -89,6 +89,16 @@ class Parser(argparse.ArgumentParser):
             raise self.wrong(*self._left_over(extras))
         return found, extras
 
+    def require_first(self, values: Mapping[str, Any]) -> str:
+        """Return the first argument; raises `StackproofError` (USAGE) where it is behind `--`."""
+        first = next(action for action in self._actions if not action.option_strings)
+        before = [*itertools.takewhile(lambda word: word != "--", self._given)]
+        if "--" in self._given and values[first.dest] not in before:
+            name = metavar_of(first).partition("[")[0]
+            hint = f"write `{self.prog} {name} -- {_joined(self._given[len(before) + 1 :])}`; "
+            raise self.wrong(f"no {name} stands before `--`", hint)
+        return str(values[first.dest])
+
     def error(self, message: str) -> NoReturn:
         """Raise `StackproofError` (USAGE) for what argparse found to be wrong.
 
@@ -182,7 +192,7 @@ class Parser(argparse.ArgumentParser):
         if not options:
             further = next((word for word in words if word != "--"), "--")
             several = [] if any(word.startswith("-") for word in self._given) else self._given
-            hint = habits.replace_words(verb, several) or self._list_hint()
+            hint = habits.replace_words(verb, several) or self._list_hint(further)
             return f"`{further}` is one argument too many", hint
         option = options[0]
         if option in BEFORE_THE_VERB:
@@ -191,13 +201,22 @@ class Parser(argparse.ArgumentParser):
         habit = habits.replace_word(verb, option, known)
         return f"unknown option `{option}`", habit or did_you_mean(option, known)
 
-    def _list_hint(self) -> str:
+    def _list_hint(self, further: str) -> str:
         """Return how a command is called that takes a list, where several words were given."""
         if all("[," not in metavar_of(one) for one in self._actions if not one.option_strings):
             return ""
-        if "--" in self._given:
-            return "a command is run by `stackproof run IMAGE -- COMMAND`; "
-        return "several are one word, with commas: `IMAGE,IMAGE`; "
+        words = [word for word in self._given if word != "--"]
+        first = words[0] if words.index(further) == 1 else "IMAGE"
+        if "--" in self._given or not (os.path.isfile(further) or further.endswith(".squashfs")):
+            command = _joined(words[words.index(further) :])
+            return f"a command is run by `stackproof run {first} -- {command}`; "
+        return f"several are one word, with commas: `{first},{further}`; "
+
+
+def _joined(words: Sequence[str]) -> str:
+    import shlex  # noqa: PLC0415 - for failures only
+
+    return shlex.join(words)
 
 
 def _actions(parser: argparse.ArgumentParser) -> list[str]:
@@ -375,13 +394,15 @@ def finish(args: argparse.Namespace) -> None:
         if "rest" not in field.facts:
             continue
         words = getattr(args, name)
+        first = args.parser.require_first(vars(args)) if field.facts.get("between") else ""
         if words[:1] == ["--"]:
             del words[0]
         elif field.facts.get("between") and words and words[0].startswith("-"):
             words = _take_between(args, words)
         setattr(args, name, words)
         if not words and "must" in field.facts:
-            raise args.parser.wrong("say what to run: -- COMMAND")
+            hint = f"`stackproof run {first} -- COMMAND`; a shell: `stackproof start {first}`; "
+            raise args.parser.wrong("say what to run: -- COMMAND", hint if first else "")
 
 
 def _take_between(args: argparse.Namespace, words: list[str]) -> list[str]:
@@ -390,7 +411,9 @@ def _take_between(args: argparse.Namespace, words: list[str]) -> list[str]:
     argparse cannot do this by itself: it takes away a `--` that belongs to the command.
     """
     if "--" not in words and words[0] != "-h" and not words[0].startswith("--"):
-        hint = "IMAGE stands before `--`, and the command behind it; "
+        first = args.parser.require_first(vars(args))
+        command = "COMMAND" if os.path.isfile(first) else _joined([first, *words])
+        hint = f"IMAGE stands before `--`, and the command behind it: `IMAGE -- {command}`; "
         raise args.parser.wrong(f"unknown option `{words[0]}`", hint)
     at = words.index("--") if "--" in words else len(words)
     behind = Parser(prog=args.parser.prog, usage=args.parser.usage, add_help=False)
