@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -20,6 +21,7 @@ COVERS = (
     "inject/effects/job_judge.py",
     "inject/effects/job_key.py",
     "mount/effects/job_mpi.py",
+    "mount/effects/other_mpi.py",
     "mpi/requirement.py",
 )
 
@@ -162,6 +164,66 @@ def test_programs_that_nobody_can_judge_need_a_word(job: Job) -> None:
     assert answers(job(*words, "--", "env", solver)) == {"new/lib/libmpi.so.12"}
 
 
+def outside(job: Job, library: str = "libmpich.so.12") -> str:
+    """Make a program of this machine with an MPI of its own, and return its path."""
+    job.prefix("host", library)
+    return job.lab.program(
+        "host/bin/outside", needs=[f"host/lib/{library}"], calls=["MPI_Init", "MPI_Get_count"],
+        declarations=USES_MPICH, flags=[f"-Wl,-rpath,{job.folder}/host/lib"],
+    )  # fmt: skip
+
+
+def test_a_program_that_takes_another_mpi_is_named(job: Job) -> None:
+    """The line that is printed puts the image's own MPI under it, which says nothing more."""
+    program = outside(job)
+    for start in ([], ["env"], ["nice", "-n", "1"]):
+        done = job("run", "app.squashfs", "--", *start, program)
+        assert answers(done) == {"host/lib/libmpich.so.12"}
+        line = shlex.join(["stackproof", "run", "app.squashfs", "--inject", "app.squashfs", "--",
+                           *start, program])  # fmt: skip
+        assert done.stderr == (
+            f"note: `{program}` takes libmpich.so.12 from {job.folder}/host/lib/libmpich.so.12, "
+            f"not from the image; to run it on the image's MPI: `{line}`\n"
+        )
+        done = job(*shlex.split(line)[1:])
+        assert (answers(done), done.stderr) == ({"app/mpich/lib/libmpi.so.12"}, "")
+    program = outside(job, "libmpi_cray.so.12")
+    (job.folder / "host/lib/libmpi_cray.so.12").unlink()
+    done = job("run", "app.squashfs", "--", program)
+    assert f"`{program}` finds no libmpi_cray.so.12, not" in done.stderr
+
+
+def test_a_program_of_another_abi_is_to_be_compiled(job: Job) -> None:
+    program = outside(job, "libmpi.so.40")
+    done = job("run", "app.squashfs", "--", program)
+    assert answers(done) == {"host/lib/libmpi.so.40"}
+    assert "is of another ABI: compile it with the image's mpicc" in done.stderr
+    assert "--inject" not in done.stderr
+
+
+@pytest.mark.parametrize("case", ["own", "read", "rank", "no view", "inject", "of the image"])
+def test_nothing_is_said_where_all_is_right(job: Job, case: str) -> None:
+    program = outside(job, "libmpi.so.12" if case == "own" else "libmpich.so.12")
+    words = {"read": ["head", "-c", "1", program], "of the image": ["solver"]}.get(case, [program])
+    options = {"no view": ["--no-view"], "inject": ["--inject", "new"]}.get(case, [])
+    more = {"PMI_RANK": "1"} if case == "rank" else {}
+    done = job("run", "app.squashfs", *options, "--join", "no", "--", *words, **more)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_damaged_program_is_only_started(job: Job, tmp_path: Path) -> None:
+    for number, text in enumerate(
+        (b"\x7fELF libmpi", b"\x7fELF\2\1\1" + b"\xff" * 400 + b"libmpi")
+    ):
+        program = job.folder / f"damaged{number}"
+        program.write_bytes(text)
+        program.chmod(0o755)
+        done = job("run", "app.squashfs", "--", str(program))
+        assert done.returncode in {2, 126, 127}
+        assert "note: " not in done.stderr
+        assert "bug" not in done.stderr
+
+
 def test_an_image_is_mounted_beside(job: Job) -> None:
     mpi = {"family": "mpich", "version": "5.0.2", "prefix": "/built/there", "launcher": "hydra"}
     values = {"list": {"PATH": [{"op": "prepend", "value": ["/built/there/bin"]}]}, "scalar": {}}
@@ -208,7 +270,7 @@ def test_the_abi_is_told_before_the_place(
         (["--inject", "/dev/null"], 3),
         (["--inject", "empty"], 3),
         (["--inject", "new,gone"], 2),
-        (["--inject", "app.squashfs"], 6),
+        (["--inject", f"app.squashfs:{MOUNT}"], 6),
         (["--inject", "app/bin"], 3),
         (["--inject", "facts.json"], 3),
         (["--accept-unknown"], 2),

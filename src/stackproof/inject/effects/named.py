@@ -21,7 +21,7 @@ from stackproof.inject.program import calls_mpi
 from stackproof.linking.effects import view as linking_view
 from stackproof.linking.effects.view import FileSource, RootView
 from stackproof.linking.elf import read
-from stackproof.linking.loader import LoaderSettings
+from stackproof.linking.loader import settings_of
 from stackproof.mpi import abi
 from stackproof.share.effects import naming
 
@@ -80,6 +80,7 @@ def load_place(text: str, root: str = "/") -> NamedPath:
     if root != "/":
         return NamedPath(path=_inside(text, root))
     if not os.path.exists(text):
+        files.refuse_closed(text)
         raise fail(
             Reason.FILE_MISSING,
             f"`{text}` does not exist"
@@ -274,16 +275,6 @@ def _callers(folder: str, view: RootView) -> Iterator[str]:
     yield from (path for name, path in libraries.items() if name not in named)
 
 
-def setting_of(environment: Mapping[str, str]) -> LoaderSettings:
-    """Return which folders and libraries the loader puts first in an environment; ld.so(8)."""
-    # It takes blanks and semicolons too, in one list or the other.
-    paths, preload = (environment.get(name, "") for name in ("LD_LIBRARY_PATH", "LD_PRELOAD"))
-    return LoaderSettings(
-        library_path=tuple(paths.replace(";", ":").split(":")) if paths else (),
-        preload=tuple(preload.replace(":", " ").split()),
-    )
-
-
 def launcher_kind(name: str, known: Mapping[str, str]) -> str:
     """Return the kind of a launcher: a name that is known, or what a program on disk shows.
 
@@ -349,6 +340,7 @@ def _libraries_beside(path: str) -> tuple[str, ...]:
     return tuple(found)
 
 
+setting_of = settings_of
 this_machine = linking_view.this_machine
 """Return the processor of this machine."""
 

@@ -160,7 +160,7 @@ class RootView:
     """The `FileView` of a root, with other folders or images at places in it (`binds`).
 
     A text names a folder of this machine: `/` is the machine itself. What is read of files is also
-    taken from and put into `kept`, where that is given.
+    taken from and put into `kept`, where that is given. `reader` reads ELF files.
     """
 
     def __init__(
@@ -168,8 +168,10 @@ class RootView:
         root: str | FileStore = "/",
         binds: Mapping[str, str | FileStore] | None = None,
         kept: ElfCache | None = None,
+        reader: Callable[[ReadableFile], ElfFile] = read,
     ) -> None:
         self.kept = kept
+        self._reader = reader
         self.skipped: list[str] = []
         self._root = _store(root)
         self._stores = {posixpath.normpath(at): _store(what) for at, what in (binds or {}).items()}
@@ -214,7 +216,7 @@ class RootView:
     def elf(self, file: File) -> ElfFile:
         """Return what an ELF file says; raises like `elf.read`, and NOT_PERMITTED."""
         if file.identity not in self._elfs:
-            self._elfs[file.identity] = self._read(file, ElfFile, read)
+            self._elfs[file.identity] = self._read(file, ElfFile, self._reader)
         return self._elfs[file.identity]
 
     def glance(self, file: File) -> Glance:

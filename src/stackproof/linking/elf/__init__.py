@@ -14,7 +14,7 @@ from stackproof.linking.elf.model import (
     VersionDefinition,
     VersionNeed,
 )
-from stackproof.linking.elf.reader import MAGIC, glance, read
+from stackproof.linking.elf.reader import MAGIC, glance, read, read_outline
 
 __all__ = [
     "HIDDEN",
@@ -29,4 +29,5 @@ __all__ = [
     "VersionNeed",
     "glance",
     "read",
+    "read_outline",
 ]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec import structs
+
 from stackproof.core import limits
 from stackproof.linking.elf import symbols
 from stackproof.linking.elf.layout import (
@@ -22,7 +24,6 @@ from stackproof.linking.elf.layout import (
     open_frame,
 )
 from stackproof.linking.elf.model import (
-    EXECUTABLE,
     HIDDEN,
     MACHINES,
     ElfFile,
@@ -31,7 +32,7 @@ from stackproof.linking.elf.model import (
     VersionNeed,
 )
 
-__all__ = ["MAGIC", "glance", "read"]
+__all__ = ["MAGIC", "glance", "read", "read_outline"]
 
 _DF_BIND_NOW, _DF_1_NOW, _DF_1_NODEFLIB = 8, 1, 0x800
 
@@ -44,7 +45,29 @@ def read(source: ReadableFile) -> ElfFile:
     """
     frame = open_frame(source)
     dynamic = symbols.dynamic_symbols(frame)
-    program = frame.kind == EXECUTABLE or any(s.kind == PT_INTERP for s in frame.segments)
+    outer = _outlined(frame)
+    return structs.replace(
+        outer,
+        build_id=build_id(frame),
+        isa=isa_level(frame),
+        imports=tuple(dynamic.imports),
+        exports=dynamic.exports,
+        more_exports=dynamic.more,
+        objects=dynamic.objects,
+        copies=tuple(dynamic.copies) if outer.is_program else (),
+        version_needs=version_needs(frame),
+        version_definitions=version_definitions(frame),
+        version_table=frame.one(Tag.VERSYM) is not None,
+        mpi_inside=outer.is_program and symbols.defines_in_full_table(frame, b"MPI_Init"),
+    )
+
+
+def read_outline(source: ReadableFile) -> ElfFile:
+    """Return the names and paths of an ELF file without its symbols; raises like `read`."""
+    return _outlined(open_frame(source))
+
+
+def _outlined(frame: Frame) -> ElfFile:
     flags, flags_1 = frame.one(Tag.FLAGS) or 0, frame.one(Tag.FLAGS_1) or 0
     soname = frame.one(Tag.SONAME)
     return ElfFile(
@@ -66,17 +89,6 @@ def read(source: ReadableFile) -> ElfFile:
         bind_now=bool(flags & _DF_BIND_NOW or flags_1 & _DF_1_NOW or Tag.BIND_NOW in frame.dynamic),
         no_default_libraries=bool(flags_1 & _DF_1_NODEFLIB),
         executable_stack=any(s.kind == PT_GNU_STACK and s.flags & PF_X for s in frame.segments),
-        build_id=build_id(frame),
-        isa=isa_level(frame),
-        imports=tuple(dynamic.imports),
-        exports=dynamic.exports,
-        more_exports=dynamic.more,
-        objects=dynamic.objects,
-        copies=tuple(dynamic.copies) if program else (),
-        version_needs=version_needs(frame),
-        version_definitions=version_definitions(frame),
-        version_table=frame.one(Tag.VERSYM) is not None,
-        mpi_inside=program and symbols.defines_in_full_table(frame, b"MPI_Init"),
     )
 
 

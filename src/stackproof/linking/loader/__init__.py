@@ -15,7 +15,7 @@ from stackproof.linking.loader.binding import (
 from stackproof.linking.loader.closure import Closure, Edge, load_program
 from stackproof.linking.loader.ldcache import CacheEntry, File, FileView, elf_at
 from stackproof.linking.loader.machine import Interpreter, Machine, level_of
-from stackproof.linking.loader.search import LoaderSettings, MappedObject
+from stackproof.linking.loader.search import LoaderSettings, MappedObject, settings_of
 
 __all__ = [
     "CacheEntry",
@@ -34,6 +34,7 @@ __all__ = [
     "level_of",
     "load_program",
     "missing_nodes",
+    "settings_of",
     "unbound",
     "unbound_of",
     "unversioned_providers",

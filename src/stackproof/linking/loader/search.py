@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct, field
 
@@ -39,6 +39,16 @@ class LoaderSettings(Value):
     audit: tuple[str, ...] = ()
     secure: bool = False
     folder: str = "/"
+
+
+def settings_of(environment: Mapping[str, str]) -> LoaderSettings:
+    """Return the settings of an environment: folders and libraries that come first; ld.so(8)."""
+    # It takes blanks and semicolons too, in one list or the other.
+    paths, preload = (environment.get(name, "") for name in ("LD_LIBRARY_PATH", "LD_PRELOAD"))
+    return LoaderSettings(
+        library_path=tuple(paths.replace(";", ":").split(":")) if paths else (),
+        preload=tuple(preload.replace(":", " ").split()),
+    )
 
 
 class MappedObject(Struct, kw_only=True):

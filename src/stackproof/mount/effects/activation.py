@@ -16,6 +16,7 @@ from stackproof.mount.effects.entering import (
     EntryRequest,
     bad_place,
     changed_environment,
+    with_injected,
     wrong,
 )
 
@@ -44,7 +45,7 @@ def activated(
         from stackproof.share.effects import naming  # noqa: PLC0415 - see above
 
         own_requests = naming.images(own_requests)
-    requests = (*own_requests, *((injected,) if injected else ()))
+    requests, number = with_injected(own_requests, injected)
     labels = [request.label for request in requests]
     if any(labels):
         from stackproof.share.effects import trusted  # noqa: PLC0415 - see above
@@ -53,7 +54,7 @@ def activated(
             trusted.require(request.image, request.label)
     optional = options.views is None and not mpi.path and not mpi.inject
     images = _load(requests, say, optional=optional)
-    if injected:
+    if len(own_requests) < len(requests):
         job_mpi.check_places(
             [
                 (image, request.mount_point or image.mount)
@@ -63,8 +64,8 @@ def activated(
         )
     placed = _placed(requests, images)
     points = [request.mount_point or "" for request in placed]
-    request = EntryRequest((), say, injected=injected is not None)
-    environment, _ = changed_environment(options, images, points, request, before)
+    entry = EntryRequest((), say, own=len(own_requests), injected=number)
+    environment, _ = changed_environment(options, images, points, entry, before)
     return mountlist.render(placed), ",".join(labels) if any(labels) else "", environment
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from stackproof.core import mountlist
+from stackproof.core import harmless, mountlist
 from stackproof.core.effects.foreign import squash
 from stackproof.core.effects.libc import MountFailure
 from stackproof.core.mountlist import MountRequest
@@ -99,7 +99,6 @@ def enter(
         from stackproof.mount.effects import job_mpi  # noqa: PLC0415 - see above
 
         injected = job_mpi.requested(options.mpi)
-    asked = EntryRequest(words, say, injected=injected is not None)
     try:
         requests = mountlist.parse(options.images)
         # Where labels count, a file in the working folder is none: see `image_asked`.
@@ -107,7 +106,8 @@ def enter(
             from stackproof.share.effects import naming  # noqa: PLC0415 - see above
 
             requests = naming.images(requests)
-        wanted = (*requests, *((injected,) if injected else ()))
+        wanted, number = with_injected(requests, injected)
+        asked = EntryRequest(words, say, own=len(requests), injected=number)
         if options.join != "yes" and methods.may_need_helper(options.how):
             entered = _by_helper(options, wanted, asked)
             if entered:
@@ -117,14 +117,33 @@ def enter(
         raise wrong(failure.reason, failure.message, hint=failure.hint) from None
 
 
+def with_injected(
+    requests: Sequence[MountRequest], injected: MountRequest | None
+) -> tuple[Sequence[MountRequest], int | None]:
+    """Return all images to mount, and the number of the one to inject, which may be among them."""
+    if injected is None:
+        return requests, None
+    for number, request in enumerate(requests):
+        is_same = os.path.realpath(request.image) == os.path.realpath(injected.image)
+        if is_same and injected.mount_point in {None, request.mount_point}:
+            return requests, number
+    return (*requests, injected), len(requests)
+
+
 class EntryRequest:
-    """The command, whom notes are told, and whether the last image is one to inject."""
+    """The command, whom notes are told, how many images are the job's own, and which is injected.
 
-    __slots__ = ("injected", "say", "words")
+    The injected one is the last, behind the own ones, or one of these.
+    """
 
-    def __init__(self, words: Sequence[str], say: Callable[[str], None], *, injected: bool) -> None:
+    __slots__ = ("injected", "own", "say", "words")
+
+    def __init__(
+        self, words: Sequence[str], say: Callable[[str], None], *, own: int, injected: int | None
+    ) -> None:
         self.words = words
         self.say = say
+        self.own = own
         self.injected = injected
 
 
@@ -134,10 +153,10 @@ def _by_itself(
     places: list[tuple[Described, str]] = []
 
     def place(item: MountRequest, meta: bytes | None, size: int) -> str:
-        bare = _may_be_silent(options, asked, len(places), len(wanted))
+        bare = _may_be_silent(options, asked, len(places))
         image = _described(item, meta, size, bare=bare)
         places.append((image, _mount_point(item, image)))
-        if asked.injected and len(places) == len(wanted):
+        if asked.own < len(places):
             from stackproof.mount.effects import job_mpi  # noqa: PLC0415 - see above
 
             job_mpi.check_places(places)
@@ -150,8 +169,10 @@ def _by_itself(
     points = [item.mount_point or "" for item in mounted]
     changed, words = changed_environment(options, images, points, asked, os.environ, mounted=True)
     if asked.words and asked.words[0] in _OF_MPI and any(image.mpi for image in images):
-        injected = "" if asked.injected else options.mpi.inject or ""
+        injected = "" if asked.injected is not None else options.mpi.inject or ""
         _tell_of_others(asked, points, changed.get("PATH", ""), injected)
+    if options.views is not None and options.mpi.inject is None:
+        _tell_of_other_mpi(options, images, points, asked, changed)
     environment = mount_exec.with_marker(mounted, changed)
     return Entered(images, environment[mount_exec.MARKER], environment, words)
 
@@ -176,6 +197,62 @@ def _tell_of_others(asked: EntryRequest, points: Sequence[str], path: str, injec
         )
 
 
+_STARTERS = frozenset({
+    *_OF_MPI, "env", "gdb", "nice", "numactl", "orterun", "prterun", "srun", "strace", "taskset",
+    "time", "timeout",
+})  # fmt: skip
+"""Commands that start a program which is named behind them."""
+_MOST_WORDS, _LOOKED_AT_BYTES = 64, 4 << 20
+
+
+def _tell_of_other_mpi(
+    options: StartOptions | PlainOptions,
+    images: Sequence[Described],
+    points: Sequence[str],
+    request: EntryRequest,
+    environment: Mapping[str, str],
+) -> None:
+    """Tell, as the first of all ranks, of a program that takes another MPI than the images'."""
+    number = next((number for number, image in enumerate(images) if image.mpi), None)
+    if number is None or any(os.environ.get(name, "0") != "0" for name in mount_exec.RANKS):
+        return
+    is_start = os.path.basename(request.words[0]) in _STARTERS if request.words else False
+    for word in request.words[: _MOST_WORDS if is_start else 1]:
+        place = _place_of(word, environment.get("PATH", ""))
+        if not place.startswith(tuple(f"{point}/" for point in points)) and _names_mpi(place):
+            from stackproof.mount.effects import other_mpi  # noqa: PLC0415 - see above
+
+            image = mountlist.parse(options.images)[number].image
+            start = ["stackproof", "run", options.images, "--inject", image, "--", *request.words]
+            text = other_mpi.describe_other(
+                place, images[number].mpi or {}, points, environment, start
+            )
+            if text:
+                request.say(f"`{harmless.line(word)}` {text}")
+            return
+
+
+def _place_of(word: str, path: str) -> str:
+    """Return the file that a word names, itself or by PATH; empty for none."""
+    places = [word] if "/" in word else [f"{folder}/{word}" for folder in path.split(":")]
+    return next((os.path.realpath(place) for place in places if os.path.isfile(place)), "")
+
+
+def _names_mpi(place: str) -> bool:
+    """Return True for an ELF file with the name of an MPI library near its beginning."""
+    try:
+        descriptor = os.open(place, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        head = os.pread(descriptor, _LOOKED_AT_BYTES, 0)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return head.startswith(b"\x7fELF") and b"libmpi" in head
+
+
 def _by_helper(
     options: StartOptions | PlainOptions, wanted: Sequence[MountRequest], asked: EntryRequest
 ) -> Entered | None:
@@ -192,14 +269,14 @@ def _by_helper(
     images = [
         image_file.load_described(
             item.image,
-            bare=bool(item.mount_point and _may_be_silent(options, asked, place, len(wanted))),
+            bare=bool(item.mount_point and _may_be_silent(options, asked, place)),
         )
         for place, item in enumerate(wanted)
     ]
     points = [
         _mount_point(item, _for_here(image)) for item, image in zip(wanted, images, strict=True)
     ]
-    if asked.injected:
+    if asked.own < len(images):
         from stackproof.mount.effects import job_mpi  # noqa: PLC0415 - see above
 
         job_mpi.check_places(list(zip(images, points, strict=True)))
@@ -233,9 +310,11 @@ def changed_environment(
 
     None is an image that is not on this machine. Tells of images that are not at their own place.
     """
-    last = (images[-1], points[-1]) if asked.injected else (None, "")
-    own = images[:-1] if asked.injected else images
-    placed = [(image, point) for image, point in zip(own, points, strict=False) if image]
+    last: tuple[Described | None, str] = (None, "")
+    if asked.injected is not None:
+        last = (images[asked.injected], points[asked.injected])
+    own = zip(images[: asked.own], points, strict=False)
+    placed = [(image, point) for image, point in own if image]
     known = [image for image, _ in placed]
     for image, point in placed if options.views is not None else ():
         if point != image.mount and image.views:
@@ -268,11 +347,9 @@ def changed_environment(
     return environment, job.command(asked.words, environment) if job else asked.words
 
 
-def _may_be_silent(
-    options: StartOptions | PlainOptions, request: EntryRequest, place: int, count: int
-) -> bool:
+def _may_be_silent(options: StartOptions | PlainOptions, request: EntryRequest, place: int) -> bool:
     """Return true for an image that need not say its content: tools behind the first one."""
-    return options.views is None or 0 < place < count - request.injected
+    return options.views is None or 0 < place < request.own
 
 
 def _described(wanted: MountRequest, meta: bytes | None, size: int, *, bare: bool) -> Described:

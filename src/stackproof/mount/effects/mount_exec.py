@@ -58,7 +58,8 @@ _SIGPIPE, _SIGXFSZ = 13, 25
 _ROOM = "mode=0755,size=4m"
 # What launchers give each rank: PMI-1 and PMI-2 (MPICH, Intel MPI, srun), PMIx (Open MPI, srun),
 # Open MPI itself, Intel MPI.
-_RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MPI_LOCALRANKID")
+RANKS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
+_RANK_VARIABLES = (*RANKS[:-1], "MPI_LOCALRANKID")
 
 
 def attach(
