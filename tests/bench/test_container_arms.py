@@ -19,7 +19,7 @@ from need import need
 from refusals import refusal
 from stackproof.bench.effects import launching
 from stackproof.bench.effects.arms import Arms
-from stackproof.bench.effects.kinds import container_arm, container_rank
+from stackproof.bench.effects.kinds import container_arm, container_case, container_rank
 from stackproof.bench.effects.nodes import LaunchNodes
 from stackproof.bench.spec import Arm
 from stackproof.core.effects import files
@@ -56,6 +56,25 @@ class Lab(Value, kw_only=False):
             ["podman", *map(str, words)], check=True, timeout=600, capture_output=True,
             env={"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", **self.store.env},
         )  # fmt: skip
+
+
+def test_settings_that_a_shell_exports_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An arm says its settings by itself, so that a result has them; the error says how."""
+    podman = tmp_path / "podman"
+    podman.write_text("#!/bin/sh\necho image not known >&2\nexit 125\n")
+    podman.chmod(0o755)
+    monkeypatch.delenv("CONTAINERS_CONF", raising=False)
+    monkeypatch.setenv("CONTAINERS_STORAGE_CONF", "/my/storage.conf")
+    for env, hint in (
+        ({}, "`env: {CONTAINERS_STORAGE_CONF: /my/storage.conf}`"),
+        ({"CONTAINERS_STORAGE_CONF": "/other"}, "repeat it with: "),
+    ):
+        arm = Arm(container="localhost/app:1", env=env, name="x")
+        with pytest.raises(StackproofError) as caught:
+            container_case.run_runtime(arm, (str(podman), "image", "inspect"))
+        assert hint in (caught.value.problems[0].hint or "")
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import inprocess
-from images import make_image
+from images import env_json, make_image
 from need import need
 
 COVERS = ("build/cli/image.py", "build/cli/image_edf.py")
@@ -216,3 +216,17 @@ def test_a_stack_mounted_into_a_container(tmp_path: Path) -> None:
     assert "MPIR_CVAR_CH4_OFI_ENABLE_HMEM" not in data["env"]
     done = definition(image, "--image", "ubuntu:24.04", "--gpu", "rocm", cwd=tmp_path)
     assert tomllib.loads(done.stdout)["env"]["MPIR_CVAR_CH4_OFI_ENABLE_HMEM"] == "1"
+
+
+def test_a_variable_that_replaces_the_containers_own_is_named(tmp_path: Path) -> None:
+    need("mksquashfs")
+    lists = {"LD_LIBRARY_PATH": [{"op": "prepend", "value": ["/user-environment/lib"]}]}
+    values = {"list": lists, "scalar": {}}
+    view = {"root": "/user-environment", "env": {"version": 1, "type": "augment", "values": values}}
+    image = make_image(tmp_path / "mpi.squashfs", meta=env_json(views={"default": view}))
+    words = (image, "--image", "ubuntu:24.04")
+    done = definition(*words, cwd=tmp_path)
+    assert "note: `LD_LIBRARY_PATH` takes the place of the container's own" in done.stderr
+    both = "/user-environment/lib:/own"
+    done = definition(*words, "--env", f"LD_LIBRARY_PATH={both}", cwd=tmp_path)
+    assert (tomllib.loads(done.stdout)["env"], done.stderr) == ({"LD_LIBRARY_PATH": both}, "")

@@ -25,7 +25,12 @@ def run(asked: EdfOptions) -> int:
     """Write the definition; nothing is built, started or downloaded."""
     words = edf.parse_words(asked.mount, asked.env, asked.annotation)
     given = replace(words, workdir=asked.workdir or "", devices=asked.device)
-    whole = edf.complete(*_of(asked, given))
+    container, contents = _of(asked, given)
+    whole = edf.complete(container, contents)
+    lists = {*contents.env.prepend, *contents.env.append} - {"PATH", *given.env}
+    for replaced in sorted(lists) if contents.whole else ():
+        text = f"`{replaced}` takes the place of the container's own: `--env` sets both parts"
+        print(f"note: {text}", file=sys.stderr)
     name = " ".join(asked.target.split())
     text = f"# {name}: written by `stackproof image edf`\n{edf.render(whole)}"
     if asked.output:

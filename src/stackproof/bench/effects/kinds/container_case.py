@@ -14,12 +14,13 @@ from stackproof.bench.spec import Arm
 from stackproof.core.command import Command, EnvPatch
 from stackproof.core.effects import cache_folder, cache_kinds, files
 from stackproof.core.effects.run import failure, run
-from stackproof.core.errors import Location, Reason, fail
-from stackproof.core.value import Value
+from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.core.value import Value, replace
 from stackproof.image.container.effects import roots
 
 ANSWER_S = 300.0
 """How long a runtime may take to answer."""
+_SETTINGS = ("CONTAINERS_CONF", "CONTAINERS_STORAGE_CONF")
 _KEPT_BYTES = 16 << 30
 _SCHEME = re.compile(r"(?:oci|oci-archive|docker-archive):")
 
@@ -127,5 +128,13 @@ def run_runtime(arm: Arm, argv: tuple[str, ...]) -> str:
     command = Command(argv=argv, env=EnvPatch(set=dict(arm.env)), timeout_s=ANSWER_S, cwd="/")
     done = run(command)
     if done.returncode != 0 or done.timed_out:
-        raise failure(command, done, log=None, reason=Reason.JOB_FAILED)
+        error = failure(command, done, log=None, reason=Reason.JOB_FAILED)
+        unused = [name for name in _SETTINGS if name in os.environ and name not in arm.env]
+        if not unused:
+            raise error
+        values = ", ".join(f"{name}: {os.environ[name]}" for name in unused)
+        hint = (
+            f"no exported variable is used: if it is for this, say `env: {{{values}}}` in the arm"
+        )
+        raise StackproofError(replace(error.problems[0], hint=hint))
     return done.stdout.decode(errors="replace")
