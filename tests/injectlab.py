@@ -82,7 +82,7 @@ def links_made(lab, judgement):
     home = Path(lab.path("aliases"))
     home.mkdir(exist_ok=True)
     for link, target in judgement.way.links.items():
-        (home / os.path.basename(link)).symlink_to(target)
+        Path(link.replace("/run/stackproof-aliases", str(home))).symlink_to(target)
     return {
         name: value.replace("/run/stackproof-aliases", str(home))
         for name, value in judgement.environment.items()

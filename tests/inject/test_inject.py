@@ -205,7 +205,7 @@ def test_what_must_be_mounted_is_said(lab, capsys):
     new = squashed(lab, "new", "/user-new")
     code, out, _ = inject(capsys, "check", app, "--with", new)
     assert code == ExitCode.DONE
-    assert out.endswith(f"`{new}` is mounted: stackproof run {new} -- COMMAND\n")
+    assert out.endswith(f"`{new}` is mounted: stackproof run {new} -- mpiexec -n 2 {app}\n")
     programs = squashed(lab, "programs", "/user-programs")
     code, out, _ = inject(capsys, "check", programs, "--with", lab.path("new"))
     assert f"/user-programs/bin/app in {programs}: works" in out
@@ -213,6 +213,23 @@ def test_what_must_be_mounted_is_said(lab, capsys):
     assert "both images are mounted" in inject(capsys, "check", programs, "--with", new)[1]
     assert "this holds" not in inject(capsys, "check", app, "--with", lab.path("new"))[1]
     assert "this holds" not in inject(capsys, "check", app, "--with", lab.path("gone"))[1]
+
+
+def test_one_line_starts_what_needs_a_link(lab, capsys):
+    """The line with an image is that of `run`, and that with a folder is that of `inject apply`."""
+    app, prefix = lab.path("programs/bin/app"), lab.path("named")
+    link = f"ln -s libmpich.so.12 {prefix}/lib/libmpi.so.12"
+    code, out, _ = inject(capsys, "check", app, "--with", prefix)
+    assert (code, f"hint: {link}\n" in out) == (ExitCode.STEPS, True)
+    assert "stackproof-aliases" not in out
+    assert f"stackproof inject apply {app} --with {prefix} --wrapper DIR\n" in out
+    image = squashed(lab, "named", "/user-named")
+    code, out, _ = inject(capsys, "check", app, "--with", image)
+    assert (code, "stackproof-aliases" in out) == (ExitCode.STEPS, False)
+    assert "LD_LIBRARY_PATH=DIR:/user-named/lib\n" in out
+    assert f"stackproof run {image} --inject {image} -- mpiexec -n 2 {app}\n" in out
+    subprocess.run(["/bin/sh", "-c", link], check=True, timeout=600)
+    assert inject(capsys, "check", app, "--with", prefix)[0] == ExitCode.DONE
 
 
 def test_an_image_without_programs_does_not_end_the_others(lab, capsys):

@@ -15,7 +15,7 @@ import pytest
 from containerlab import store
 from eessilab import EVERY, Eessi, inject
 from images import MOUNT, make_image
-from injectlab import uses_mpich
+from injectlab import openmpi, uses_mpich, uses_openmpi
 from need import need
 from stackproof.core.errors import ExitCode
 from stackproof.inject.container import CDI_KIND, Containing, render_edf
@@ -52,7 +52,8 @@ def test_options(lab, capsys):
     host = lab.path("host")
     for form, bind in (("podman", "volume"), ("docker", "volume"), ("apptainer", "bind")):
         code, out, err = inject(capsys, *words(lab, form=form))
-        assert (code, err) == (ExitCode.DONE, "")
+        assert code == ExitCode.DONE
+        assert "takes the place of the one that the container's image sets" in err
         assert shlex.split(out) == [
             f"--{bind}={host}:{host}:ro",
             f"--env=LD_LIBRARY_PATH={host}/lib",
@@ -62,11 +63,11 @@ def test_options(lab, capsys):
 def test_runtimes_of_the_field(lab, capsys):
     """Every form says the same: one folder at its own path, one variable."""
     host = lab.path("host")
-    code, out, err = inject(capsys, *words(lab, form="edf"))
-    assert (code, err) == (ExitCode.DONE, "")
+    code, out, err = inject(capsys, *words(lab, form="edf"), "--library-path", "/own")
+    assert (code, err) == (ExitCode.DONE, ""), "the image's own folders are known"
     assert tomllib.loads(out) == {
         "mounts": [f"{host}:{host}:ro"],
-        "env": {"LD_LIBRARY_PATH": f"{host}/lib"},
+        "env": {"LD_LIBRARY_PATH": f"{host}/lib:/own"},
     }
     assert shlex.split(inject(capsys, *words(lab, form="enroot"))[1]) == [
         f"--mount={host}:{host}:none:x-create=auto,rbind,ro",
@@ -76,6 +77,40 @@ def test_runtimes_of_the_field(lab, capsys):
         f"--bind={host}:{host}",
         f"--set-env=LD_LIBRARY_PATH={host}/lib",
     ]
+
+
+def test_a_link_is_made_beside_the_library(lab, capsys):
+    """A bind brings it along, and the line that is printed makes it."""
+    lab.library("named/lib/libmpich.so.12", defines=EVERY)
+    code, _, err = inject(capsys, *words(lab, "named"))
+    link = f"ln -s libmpich.so.12 {lab.path('named/lib/libmpi.so.12')}"
+    assert (code, f"repeat this: {link}\n" in err) == (ExitCode.STEPS, True)
+    subprocess.run(["/bin/sh", "-c", link], check=True, timeout=600)
+    assert inject(capsys, *words(lab, "named"))[0] == ExitCode.DONE
+
+
+def test_levels_are_of_an_artefact_alone(lab, capsys):
+    code, _, err = inject(capsys, *words(lab), "--level", "libfabric")
+    assert (code, "choose from an artefact" in err) == (ExitCode.USAGE, True)
+
+
+def test_why_a_hook_covers_nothing(lab, capsys, tmp_path):
+    """It is another ABI, an MPI that is not there, or a program without MPI."""
+    need("patchelf")
+    net = lab.path("net")
+    assert inject(capsys, "artefact", lab.path("host"), "-o", net)[0] == ExitCode.DONE
+    uses_openmpi(lab, name="root/bin/other", own="openmpi/lib") if openmpi(lab, "openmpi") else None
+    lab.program("root/bin/plain")
+    hook = ("--with", net, "--form", "podman-hook", "--root", lab.path("root"), "--level", "mpi")
+    for program, why in (
+        ("/bin/other", "compiled for the openmpi ABI, and the artefact's MPI is not"),
+        ("/bin/plain", "neither the program nor its libraries call MPI"),
+    ):
+        code, _, err = inject(capsys, "container", program, *hook)
+        assert (code, why in err) == (ExitCode.WORSE, True), err
+    (tmp_path / "root/opt/lib/libmpi.so.12").unlink()
+    code, _, err = inject(capsys, "container", "/bin/app", *hook)
+    assert (code, "the container has no `libmpi.so.12`" in err) == (ExitCode.WORSE, True)
 
 
 def test_texts_of_an_edf():

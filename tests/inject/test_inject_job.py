@@ -37,7 +37,7 @@ OLD = {"FI_PROVIDER_PATH": "/old/libfabric", "OPAL_PREFIX": "/old", "PATH": "/bi
 
 
 def open_mpi() -> Replacement:
-    elf: Any = SimpleNamespace(runpath=None)  # nothing else of it is asked
+    elf: Any = SimpleNamespace(runpath=None, rpath=None)  # nothing else of it is asked
     path = f"{PREFIX}/lib/libmpi.so.40"
     main = Main(
         path=path, file=File(path, "1:1", False), elf=elf, family=abi.FAMILIES["openmpi"], shown=""

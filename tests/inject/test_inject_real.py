@@ -76,6 +76,51 @@ def test_another_name(lab):
     assert answers(lab, found, program) == {"MPI_Init": "new/lib/libmpich.so.12"}
 
 
+@pytest.mark.parametrize("tags", ["--enable-new-dtags", "--disable-new-dtags"])
+@pytest.mark.parametrize("beside", [False, True])
+def test_another_name_of_an_mpi_with_inner_libraries(lab, tags, beside):
+    """`$ORIGIN` of a link in another folder is that folder: the inner ones are named as well."""
+    program = for_mpich(lab)
+    lab.library("new/lib/mpich/libfabric.so.1", defines=["fi_getinfo"])
+    mpich(lab, "new", name="libmpich.so.12", imports=["fi_getinfo"], needs=["new/lib/mpich/libfabric.so.1"],
+          flags=[f"-Wl,{tags},-rpath,$ORIGIN/mpich"])  # fmt: skip
+    found = judged(lab, program, "new", beside=beside)
+    assert (found.verdict, causes(found)) == (InjectionVerdict.STEPS, {Cause.ALIAS})
+    (step,) = found.findings
+    folders = found.environment["LD_LIBRARY_PATH"].split(":")
+    if beside:
+        assert folders == [lab.path("new/lib")]
+        assert step.remedy == f"ln -s libmpich.so.12 {lab.path('new/lib/libmpi.so.12')}"
+    else:
+        assert folders[1:] == [lab.path("new/lib"), lab.path("new/lib/mpich")]
+        assert step.remedy.startswith(
+            f"ln -s {lab.path('new/lib/libmpich.so.12')} DIR/libmpi.so.12"
+        )
+    assert answers(lab, found, program) == {"MPI_Init": "new/lib/libmpich.so.12"}
+
+
+def test_the_first_main_library_is_compared(lab):
+    """MPICH 5 has a library of the standard ABI as well, which is no reason by itself."""
+    program = for_openmpi(lab)
+    mpich(lab, "new")
+    lab.library("new/lib/libmpi_abi.so.1", defines=["MPI_Init", "MPI_Abi_get_version"])
+    found = judged(lab, program, "new")
+    assert (found.verdict, found.family) == (InjectionVerdict.FAILS, "mpich")
+    assert found.findings[0].provider == lab.path("new/lib/libmpi.so.12")
+
+
+def test_no_finding_names_a_link_that_is_not_made(lab):
+    program = for_mpich(lab)
+    mpich(lab, "new", name="libmpich.so.12", needs=["gone/libgone.so.1"]
+          if lab.library("gone/libgone.so.1") else [])  # fmt: skip
+    os.remove(lab.path("gone/libgone.so.1"))
+    found = judged(lab, program, "new")
+    assert found.verdict is InjectionVerdict.FAILS
+    texts = [(one.file, one.provider, one.message, one.remedy) for one in found.findings]
+    assert "/run/stackproof-aliases" not in repr(texts)
+    assert lab.path("new/lib/libmpich.so.12") in {one.file for one in found.findings}
+
+
 def test_rpath_of_the_program(lab):
     program = for_mpich(lab, flags=rpath_of(lab, "old/lib"))
     mpich(lab, "new")

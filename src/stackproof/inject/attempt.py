@@ -26,7 +26,8 @@ from stackproof.mpi import requirement
 class Question(Value):
     """What is asked beside program and replacement.
 
-    `setting` is how the program is started now; `launcher` a name in `starting.OFFERS`, or empty,
+    `setting` is how the program is started now; `beside` says that links may be made beside the
+    libraries of the replacement; `launcher` is a name in `starting.OFFERS`, or empty,
     and `launcher_file` its path, where that was named;
     `namespaces` is `per-rank`, `per-node` or `none`; `with_plugins` looks at plug-ins too.
     `releases` is asked only when a version is missing. With `before`, a view without the
@@ -37,6 +38,7 @@ class Question(Value):
 
     machine: Machine
     setting: LoaderSettings = field(default_factory=LoaderSettings)
+    beside: bool = False
     launcher: str = ""
     launcher_file: str = ""
     namespaces: str = "none"

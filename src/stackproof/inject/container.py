@@ -10,6 +10,7 @@ every container that starts (OCI runtime specification, "POSIX-platform Hooks").
 from __future__ import annotations
 
 import json
+import posixpath
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -57,14 +58,16 @@ def plan_containing(judgements: Sequence[Judgement], binds: Mapping[str, str]) -
     ]
     for judgement in judgements:
         way = judgement.way
-        if way.links or way.rpath:
+        if way.rpath:
             problems.append(
                 _problem(
                     judgement,
-                    "a bind and variables do not do it: links or another DT_RPATH are needed",
-                    "`stackproof inject check` names them; make them in the image",
+                    "no variable reaches it: its DT_RPATH must be changed in the image",
+                    "`stackproof inject check` names the command",
                 )
             )
+        elif way.links:
+            problems.append(_missing_link(judgement, binds))
         elif judgement.environment != judgements[0].environment:
             problems.append(
                 _problem(
@@ -76,6 +79,17 @@ def plan_containing(judgements: Sequence[Judgement], binds: Mapping[str, str]) -
     if problems:
         raise StackproofError(*problems)
     return Containing(binds=binds, environment=judgements[0].environment)
+
+
+def _missing_link(judgement: Judgement, binds: Mapping[str, str]) -> Problem:
+    """Return the problem of a link that is missing beside the library: a bind brings it along."""
+    link, target = next(iter(judgement.way.links.items()))
+    wanted, name = posixpath.basename(link), posixpath.basename(target)
+    made = posixpath.join(posixpath.dirname(target), wanted)
+    place = next((place for place in binds if made.startswith(f"{place}/")), "")
+    command = shlex.join(("ln", "-s", name, binds.get(place, "") + made[len(place) :]))
+    message = f"it asks for `{wanted}`, and the replacement has `{name}` alone"
+    return _problem(judgement, message, f"make a link, and repeat this: {command}")
 
 
 def _problem(judgement: Judgement, message: str, hint: str) -> Problem:

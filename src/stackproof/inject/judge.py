@@ -14,7 +14,7 @@ from stackproof.inject.model import Cause, Effect, Finding, Judgement, Way, verd
 from stackproof.inject.program import Demand, demand_of, traces_of
 from stackproof.inject.replacement import Replacement
 from stackproof.inject.tree import tree_of
-from stackproof.inject.ways import ALIASES, Overlay, ways
+from stackproof.inject.ways import ALIASES, ANY_FOLDER, Overlay, ways
 from stackproof.linking.loader import Closure, FileView, Scope, load_program
 
 # --------------------------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ def judge(view: FileView, program: str, replacement: Replacement, question: Ques
     demand = demand_of(view_before, before, question.opens)
     main = replacement.main_for(demand.abi, launcher.abi_of(question.launcher))
     best: tuple[int, InjectionAttempt, tuple[Finding, ...]] | None = None
-    tries = ways(replacement, demand, main, question.setting)
+    tries = ways(replacement, demand, main, question)
     if question.before is not None:
         tries = iter([Way(name="as-is")])
     elif any(replacement.owns(loaded.path) for loaded in before.objects[1:]):
@@ -205,10 +205,22 @@ def judge(view: FileView, program: str, replacement: Replacement, question: Ques
         family=main.family.name if main else "",
         way=case.way,
         environment=case.environment(relocated=relocated),
-        findings=tuple(
-            one if one.file else replace(one, file=program) for one in sorted(found, key=_order)
-        ),
+        findings=tuple(_shown(one, program, case.way) for one in sorted(found, key=_order)),
         tree=tree_of(case.after, (replacement.prefix,)),
+    )
+
+
+def _shown(finding: Finding, program: str, way: Way) -> Finding:
+    """Return a finding that names files that are there: no link that is still to be made."""
+    message = finding.message
+    for link, target in way.links.items():
+        message = message.replace(f"`{link}`", f"`{target}`")
+    return replace(
+        finding,
+        message=message,
+        file=way.links.get(finding.file, finding.file) or program,
+        provider=way.links.get(finding.provider, finding.provider),
+        remedy=finding.remedy.replace(ALIASES, ANY_FOLDER),
     )
 
 

@@ -66,7 +66,9 @@ class Replacement(Value):
 
     def main_for(self, *abis: str | None) -> Main | None:
         """Return the main library for the first ABI that one is of, the first one for none."""
-        mains: dict[str, Main] = {main.family.abi: main for main in reversed(self.mains)}
+        mains: dict[str, Main] = {}
+        for main in self.mains:
+            mains.setdefault(main.family.abi, main)
         return next((mains[name] for name in (*abis, *mains) if name in mains), None)
 
     @property
@@ -87,9 +89,11 @@ class Replacement(Value):
         if not path.startswith(self.prefix.rstrip("/") + "/"):
             return False
         name = posixpath.basename(path)
-        return not self._is_shared() or part_of(name) is not None or name in self.named
+        return not self.is_shared or part_of(name) is not None or name in self.named
 
-    def _is_shared(self) -> bool:
+    @property
+    def is_shared(self) -> bool:
+        """Return True for a folder of the system, which holds everything else too."""
         return any(_SYSTEM.match(folder + "/") for folder in self.folders)
 
     def plugins(self, view: FileView) -> Iterator[str]:

@@ -7,26 +7,31 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from stackproof.core.value import replace
+from stackproof.inject.attempt import Question
 from stackproof.inject.model import Way
 from stackproof.inject.program import Demand
 from stackproof.inject.replacement import Main, Replacement
 from stackproof.linking.elf import ElfFile
 from stackproof.linking.elf.constants import Traces
-from stackproof.linking.loader import CacheEntry, File, FileView, LoaderSettings
+from stackproof.linking.loader import CacheEntry, File, FileView
 from stackproof.mpi import abi
 from stackproof.mpi.abi import LibraryRole
 
 ALIASES = "/run/stackproof-aliases"
-"""Where links would be made, in examples; any folder does."""
+"""Where links would be made if not beside the library; any folder does."""
+ANY_FOLDER = "DIR"
+"""What a reader is shown in the place of `ALIASES`."""
 
 
 def ways(
-    replacement: Replacement, demand: Demand, main: Main | None, setting: LoaderSettings
+    replacement: Replacement, demand: Demand, main: Main | None, question: Question
 ) -> Iterator[Way]:
     """Yield ways to try: LD_LIBRARY_PATH, with links, LD_PRELOAD, and a new DT_RPATH."""
-    links = aliases(replacement, demand, main)
+    setting = question.setting
+    beside = question.beside and not replacement.is_shared
+    links = aliases(replacement, demand, main, beside=beside)
     folders = replacement.folders
-    linked = (*((ALIASES,) if links else ()), *folders)
+    linked = (*((ALIASES,) if links and not beside else ()), *folders)
     inner = inner_folders(replacement)
     opened = (*links, main.path) if main and demand.is_module and not demand.names else ()
     if not setting.secure and not unnameable(linked):
@@ -60,20 +65,25 @@ def inner_folders(replacement: Replacement) -> tuple[str, ...]:
     """Return the folders inside the prefix that its MPI finds its own libraries in.
 
     What is in LD_LIBRARY_PATH comes before a DT_RUNPATH, so that a program's own path may put other
-    libraries under the MPI than those it came with.
+    libraries under the MPI than those it came with. By a link in another folder, the MPI finds
+    them by neither path: `$ORIGIN` is the folder of the link.
     """
     found = []
     for main in replacement.mains:
         home = posixpath.dirname(main.path)
-        for word in (main.elf.runpath or "").split(":"):
+        for word in (main.elf.runpath or main.elf.rpath or "").split(":"):
             path = posixpath.normpath(word.replace("$ORIGIN", home).replace("${ORIGIN}", home))
             if path.startswith("/") and replacement.owns(path):
                 found.append(path)
     return tuple(path for path in dict.fromkeys(found) if path not in replacement.folders)
 
 
-def aliases(replacement: Replacement, demand: Demand, main: Main | None) -> dict[str, str]:
+def aliases(
+    replacement: Replacement, demand: Demand, main: Main | None, *, beside: bool = False
+) -> dict[str, str]:
     """Return links for the names that the program asks for and the replacement has under others.
+
+    They are in `ALIASES`, or `beside` the library that they lead to.
 
     Only a library of the same part and ABI stands in, and only with the right major number. A link
     has an absolute path as its target. Names count too that the host of a module may ask for, and
@@ -92,7 +102,8 @@ def aliases(replacement: Replacement, demand: Demand, main: Main | None) -> dict
             continue
         stand_in = main.path if promise[1] is LibraryRole.MAIN else _same_part(replacement, promise)
         if stand_in:
-            links[posixpath.join(ALIASES, name)] = stand_in
+            folder = posixpath.dirname(stand_in) if beside else ALIASES
+            links[posixpath.join(folder, name)] = stand_in
     return links
 
 
@@ -106,10 +117,10 @@ def _same_part(replacement: Replacement, promise: tuple[str, LibraryRole]) -> st
 
 
 def _preloads(replacement: Replacement, demand: Demand, links: dict[str, str]) -> Iterator[str]:
+    by_name = {posixpath.basename(link): link for link in links}
     for name in demand.names:
-        link = posixpath.join(ALIASES, name)
-        if link in links:
-            yield link
+        if name in by_name:
+            yield by_name[name]
         elif name in replacement.names:
             yield replacement.names[name]
 

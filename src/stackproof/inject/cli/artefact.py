@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 from collections.abc import Callable, Sequence
 
 from stackproof.core import noun
-from stackproof.inject.cli.words import EXIT_CODES, VERDICT_WORDS
+from stackproof.inject.cli.words import EXIT_CODES, VERDICT_WORDS, show_variables
 from stackproof.inject.effects import artefact as artefacts
 from stackproof.inject.effects.artefact import Made, Ranked
 from stackproof.inject.levels import Level, safest
@@ -74,7 +73,6 @@ def _levels(
     lines = [f"{path}: {'inject at the level of ' + best.name if best else 'no level works'}"]
     for number, level in enumerate(found, 1):
         lines.append(f"{number}. {level.name}: {VERDICT_WORDS[level.verdict]}; {level.why}")
-        values = level.environment.items()
-        lines += [f"  {name}={shlex.quote(value)}" for name, value in values]
+        lines += [f"  {line}" for line in show_variables(level.environment)]
         lines += reasons(level.findings)
     return lines

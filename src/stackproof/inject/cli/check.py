@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import sys
 from collections import Counter
@@ -13,7 +14,7 @@ from stackproof.core.effects import files
 from stackproof.image.container.effects import roots
 from stackproof.inject import tree
 from stackproof.inject.attempt import Question
-from stackproof.inject.cli.words import EXIT_CODES, KEEPS, VERDICT_WORDS, words_of
+from stackproof.inject.cli.words import EXIT_CODES, KEEPS, VERDICT_WORDS, show_variables, words_of
 from stackproof.inject.effects import check
 from stackproof.inject.effects import named as inject_named
 from stackproof.inject.model import (
@@ -25,6 +26,7 @@ from stackproof.inject.model import (
     worst,
 )
 from stackproof.inject.options import ContainerRequest, InjectCheckOptions, ProgramOptions
+from stackproof.inject.ways import ANY_FOLDER
 from stackproof.share.effects import naming
 
 
@@ -59,7 +61,7 @@ def _show(
             _text(one, place=place, tree_too=tree_too),
             end="\n\n" if one is not judgements[-1] else "\n",
         )
-    print(_how_to_mount(named, root, replacement), end="")
+    print(_how_to_start(named, root, replacement), end="")
     if len(judgements) > 1:
         print(f"\n{_summary(judgements)}")
     return int(EXIT_CODES[worst(tuple(judgement.verdict for judgement in judgements))])
@@ -78,21 +80,35 @@ def run_container(asked: ContainerRequest) -> int:
     return 0
 
 
-def _how_to_mount(named: Sequence[tuple[str, Judgement]], root: str, replacement: str) -> str:
-    """Return what must be mounted for the judgements to hold, empty where all is in place."""
-    if all(one.verdict is InjectionVerdict.FAILS for _, one in named) or root != "/":
+def _how_to_start(named: Sequence[tuple[str, Judgement]], root: str, replacement: str) -> str:
+    """Return the line that starts programs as they were judged; empty where none is needed."""
+    if all(each.verdict is InjectionVerdict.FAILS for _, each in named) or root != "/":
         return ""
     image = _is_squashed(replacement)
     own = next((text for text, _ in named if _is_squashed(text)), "")
-    if own:
-        start = f"stackproof run {own} --inject {replacement}"
-    elif image:
-        start = f"stackproof run {replacement}"
-    else:
+    ways = [judgement.way for _, judgement in named]
+    if not own and any(way.rpath or way.links for way in ways if way.rpath or not image):
+        words = ["stackproof", "inject", "apply", *dict.fromkeys(text for text, _ in named)]
+        line = shlex.join([*words, "--with", replacement, "--wrapper", ANY_FOLDER])
+        return "" if image else f"\nto have all that done, in scripts that start it: {line}\n"
+    if not (own or image):
         return ""
+    start = ["stackproof", "run", own or replacement]
+    if own or any(way.links or way.preload for way in ways):  # which `run` makes and sets
+        start += ["--inject", replacement]
     both = bool(own) and image
     what = "both images are" if both else f"`{replacement if image else own}` is"
-    return f"\nthis holds where {what} mounted: {start} -- COMMAND\n"
+    line = shlex.join([*start, "--", *_command(named)])
+    return f"\nthis holds where {what} mounted: {line}\n"
+
+
+def _command(named: Sequence[tuple[str, Judgement]]) -> list[str]:
+    """Return the words that start the one program that was judged, else those that stand for it."""
+    (place, judgement), *others = named
+    if others or judgement.verdict is InjectionVerdict.UNKNOWN:
+        return ["COMMAND"]
+    launcher = ["mpiexec", "-n", "2"] if judgement.family else []
+    return [*launcher, judgement.program if os.path.isdir(place) or _is_squashed(place) else place]
 
 
 def _is_squashed(text: str) -> bool:
@@ -148,8 +164,7 @@ def _text(judgement: Judgement, *, place: str, tree_too: bool) -> str:
     lines = [f"{_title(place, judgement)}: {words_of(judgement)}"]
     lines.append(f"  with {judgement.replacement}" + _family(judgement))
     environment = {} if has_mpi_inside(judgement) else judgement.environment
-    for name, value in environment.items():
-        lines.append(f"  {name}={shlex.quote(value)}")
+    lines += [f"  {line}" for line in show_variables(environment)]
     lines += _reasons(judgement.findings)
     if tree_too:
         lines += ["", *tree.render(judgement.tree)]

@@ -127,10 +127,16 @@ def _look(place: NamedPath, other: NamedPath, of: ProgramOptions, question: Ques
         more[other.path] = other.path
     view, config = place.view(of.root, more), place.root(of.root).config
     at_home = of.root == "/" and not place.image
+    replacement = require_use(find_replacement(view, other.home))
     return _Looked(
         view=view,
-        replacement=require_use(find_replacement(view, other.home)),
-        question=replace(question, setting=setting_of(of, config.environment)),
+        replacement=replacement,
+        question=replace(
+            question,
+            setting=setting_of(of, config.environment),
+            beside=question.beside
+            or (not other.binds and all(os.access(path, os.W_OK) for path in replacement.folders)),
+        ),
         paths=os.environ if at_home else config.environment,
         told=_environment(of.env),
     )

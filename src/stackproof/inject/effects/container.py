@@ -6,22 +6,31 @@ import os
 import posixpath
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
+from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.value import Value, replace
 from stackproof.image.container.effects import roots
 from stackproof.inject.artefact import folders_of
 from stackproof.inject.attempt import Question
-from stackproof.inject.container import ANNOTATION, HOOKS, Hook, plan_containing, render
+from stackproof.inject.container import (
+    ANNOTATION,
+    HOOKS,
+    Containing,
+    Hook,
+    plan_containing,
+    render,
+)
 from stackproof.inject.effects import artefact
 from stackproof.inject.effects import named as inject_named
 from stackproof.inject.effects.artefact import Chosen
-from stackproof.inject.effects.check import judge_named, question_of
+from stackproof.inject.effects.check import judge_named, question_of, setting_of
 from stackproof.inject.effects.wanted import refuse
 from stackproof.inject.judge import judge
 from stackproof.inject.model import Cause, Judgement
 from stackproof.inject.options import CheckOptions, ContainerOptions, ProgramOptions
+from stackproof.inject.program import demand_of
 from stackproof.inject.replacement import find_replacement
 from stackproof.linking.loader import Closure, FileView, load_program
+from stackproof.mpi import abi
 
 HOOK = "/usr/libexec/stackproof/stackproof-oci-hook"
 
@@ -32,7 +41,6 @@ def definition(of: ProgramOptions, options: ContainerOptions, say: Callable[[str
     `say` hears lines: notes, and with what containers must be started. Raises `StackproofError`:
     INJECTION_FAILS, INJECTION_UNKNOWN, USAGE, UNSUPPORTED, and what reading programs raises.
     """
-    question = question_of(of, CheckOptions())
     if options.form in HOOKS:
         made = hook_of(of, options)
         words = [f"--annotation={ANNOTATION}={made.hook.name}"]
@@ -44,13 +52,47 @@ def definition(of: ProgramOptions, options: ContainerOptions, say: Callable[[str
                 "do not start with the definition; --hook names it where it lies"
             )
         return HOOKS[options.form](made.hook)
+    question, is_known = _question_of(of)
     if inject_named.is_artefact(options.replacement):
-        return _bind(of, options, _asked(options), question)
+        containing = _bind(of, options, _asked(options), question)
+    else:
+        containing = _bind_prefix(of, options, question, say)
+    if not is_known and "LD_LIBRARY_PATH" in containing.environment:
+        say(
+            "note: this LD_LIBRARY_PATH takes the place of the one that the container's image "
+            "sets: if it sets one, say `--library-path DIRS`"
+        )
+    return render(options.form, containing)
+
+
+def _question_of(of: ProgramOptions, binds: Collection[str] = ()) -> tuple[Question, bool]:
+    """Return the question about a container's programs, and whether its own variables are known.
+
+    An image says them, a folder does not. Programs in `binds` are in no image.
+    """
+    first = of.programs[0]
+    is_carried = any(first.startswith(f"{place}/") for place in binds)
+    image = "" if is_carried else inject_named.load_place(first, of.root).image
+    variables = roots.load_root(image or of.root).config.environment
+    question = replace(question_of(of, CheckOptions()), setting=setting_of(of, variables))
+    return replace(question, beside=True), bool(variables or of.library_path)
+
+
+def _bind_prefix(
+    of: ProgramOptions, options: ContainerOptions, question: Question, say: Callable[[str], None]
+) -> Containing:
+    """Return the bind of a prefix at its own path, and the variables."""
+    if options.level or options.shs:
+        raise fail(
+            Reason.USAGE,
+            f"`--level` and `--shs` choose from an artefact, and `{options.replacement}` is none",
+            hint=f"leave them out, or inject `stackproof inject artefact {options.replacement}`",
+        )
     prefix = inject_named.load_prefix(options.replacement)
     named = judge_named(of, options.replacement, question, lambda text: say(f"note: {text}"))
     judgements = [judgement for _, judgement in named]
     refuse(judgements, accept_unknown=options.accept_unknown)
-    return render(options.form, plan_containing(judgements, {prefix.path: prefix.path}))
+    return plan_containing(judgements, {prefix.path: prefix.path})
 
 
 def _asked(options: ContainerOptions) -> Chosen:
@@ -90,8 +132,10 @@ def _view(of: ProgramOptions, more: Mapping[str, str]) -> FileView:
     return inject_named.load_place(of.programs[0], of.root).view(of.root, more)
 
 
-def _bind(of: ProgramOptions, options: ContainerOptions, asked: Chosen, question: Question) -> str:
-    """Return the definition with a bind of the artefact, and variables."""
+def _bind(
+    of: ProgramOptions, options: ContainerOptions, asked: Chosen, question: Question
+) -> Containing:
+    """Return the bind of an artefact, and the variables."""
     place = asked.compact.place
     view = _view(of, {place: asked.folder})
     found = find_replacement(view, posixpath.join(place, asked.level))
@@ -100,7 +144,7 @@ def _bind(of: ProgramOptions, options: ContainerOptions, asked: Chosen, question
         one = judge(view, path, replace(found, prefix=place), question)
         judgements.append(replace(one, environment={**one.environment, **asked.environment}))
     refuse(judgements, accept_unknown=options.accept_unknown)
-    return render(options.form, plan_containing(judgements, {place: asked.folder}))
+    return plan_containing(judgements, {place: asked.folder})
 
 
 class MadeHook(Value):
@@ -120,7 +164,7 @@ def hook_of(
     `StackproofError` as `definition` does.
     """
     binds = binds or {}
-    asked, question = _asked(options), question_of(of, CheckOptions())
+    asked, (question, _) = _asked(options), _question_of(of, binds)
     own = _view(of, binds)
     closures = [
         load_program(own, path, machine=question.machine, setting=question.setting)
@@ -133,7 +177,7 @@ def hook_of(
         program = closure.program.path
         paths = {one.path for one in closure.objects} & covered.keys()
         if not paths:
-            raise _nothing(program, asked)
+            raise _nothing(own, closure, asked)
         judgements.append(_judged(view, own, program, asked, question))
     refuse(judgements, accept_unknown=options.accept_unknown)
     hook = Hook(
@@ -200,12 +244,22 @@ def _unused(closures: Sequence[Closure], parts: Sequence[str]) -> tuple[str, ...
     return tuple(name for name in parts if name not in loaded)
 
 
-def _nothing(program: str, asked: Chosen) -> StackproofError:
-    return StackproofError(
-        Problem(
-            reason=Reason.INJECTION_FAILS,
-            message=f"it loads none of {', '.join(asked.replaces)}",
-            where=Location(file=program),
-            hint="another level, or --library-path as the container sets it",
-        )
-    )
+def _nothing(view: FileView, closure: Closure, asked: Chosen) -> StackproofError:
+    """Return the error for a program of which a hook would cover no file."""
+    demand, names = demand_of(view, closure), asked.replaces
+    abis = {promise[0] for name in names if (promise := abi.abi_of_name(name))}
+    lost = next((edge.name for edge in closure.missing if edge.name in names), "")
+    if lost:
+        message = f"the container has no `{lost}`, and a hook only covers files that are there"
+        hint = "--library-path as the container sets it, or --form podman, which brings the library"
+    elif abis and not demand.users:
+        message = "neither the program nor its libraries call MPI"
+        hint = "name the program that calls MPI"
+    elif abis and demand.abi and demand.abi not in abis:
+        message = f"the program is compiled for the {demand.abi} ABI, and the artefact's MPI is not"
+        hint = f"take an artefact of an MPI of the {demand.abi} ABI"
+    else:
+        message = f"it loads none of {', '.join(names)}"
+        hint = "another level, or --library-path as the container sets it"
+    where = Location(file=closure.program.path)
+    return fail(Reason.INJECTION_FAILS, message, hint=hint, where=where)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import posixpath
 import re
+import shlex
 from collections.abc import Iterator
 
 from stackproof.inject.attempt import InjectionAttempt
 from stackproof.inject.findings import opening
 from stackproof.inject.model import Cause, Effect, Finding, Way
 from stackproof.inject.program import configured_for, is_mpi, takes_no_handle
-from stackproof.inject.ways import unnameable
+from stackproof.inject.ways import ANY_FOLDER, unnameable
 from stackproof.linking.loader import Closure, FileView, MappedObject
 from stackproof.linking.loader.machine import LEVELS
 from stackproof.mpi import abi
@@ -150,8 +151,8 @@ def _no_mpi(closure: Closure) -> Finding:
         return Finding(
             cause=Cause.HOST,
             effect=Effect.CANNOT_TELL,
-            message="it calls no MPI, but opens libraries or starts programs while it runs, which "
-            "may: an interpreter does with its modules",
+            message=f"`{posixpath.basename(program.path)}` does not use MPI itself; it opens "
+            "libraries or starts programs while it runs, and an interpreter's modules may use MPI",
             file=opens.path,
             remedy="name what it opens or starts and what calls MPI: a program, or the `.so` of a "
             "module or plug-in",
@@ -325,12 +326,15 @@ def step_findings(case: InjectionAttempt) -> Iterator[Finding]:
     """Yield what must be done besides setting LD_LIBRARY_PATH."""
     way = case.way
     for link, target in way.links.items():
+        folder, name = posixpath.split(target)
+        beside = posixpath.dirname(link) == folder
+        make = shlex.join(("ln", "-s", name if beside else target, link))
         yield Finding(
             cause=Cause.ALIAS,
             effect=Effect.STEP,
             message=f"`{posixpath.basename(link)}` must lead to `{target}`",
             provider=target,
-            remedy=f"ln -s {target} {link}, or in another folder that comes first",
+            remedy=make if beside else f"{make}, with a folder of yours as {ANY_FOLDER}",
         )
     if way.name == "preload":
         yield Finding(

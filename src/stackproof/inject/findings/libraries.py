@@ -113,7 +113,7 @@ def mixed_findings(case: InjectionAttempt) -> Iterator[Finding]:
         if edge.to is None or edge.name not in own or not _CARRIES.fullmatch(edge.name):
             continue
         taken, asking = after.objects[edge.to], after.objects[edge.by]
-        if replacement.owns(taken.path) or not replacement.owns(asking.path):
+        if replacement.owns(taken.path) or not case.owns(asking.path):
             continue
         if taken.number not in seen:
             seen.add(taken.number)

@@ -168,7 +168,7 @@ def nothing_findings(case: InjectionAttempt) -> Iterator[Finding]:
             + (f": `{tool}` is a tool of MPI's profiling interface, and no MPI" if tool else ""),
             remedy=f"preload it, and name the MPI: --with MPI --env LD_PRELOAD={tool}"
             if tool
-            else "check which names it asks for: --tree shows them",
+            else "`inject check --tree` shows which names it asks for",
         )
         return
     for path, (opener, who) in dict(later).items():

@@ -9,6 +9,7 @@ from stackproof.core.errors import StackproofError
 from stackproof.inject.attempt import InjectionAttempt
 from stackproof.inject.model import Cause, Effect, Finding
 from stackproof.inject.replacement import Main, part_of
+from stackproof.inject.target import is_c_library
 from stackproof.linking.loader import (
     Closure,
     File,
@@ -92,8 +93,12 @@ def _remedy_for_missing(
             "the program lacks it without the injection too: install it, or name its folder "
             "with --library-path"
         )
-    if part_of(name) is not None:
-        return f"inject an MPI that has `{name}` too, as all its parts must be of one release"
+    if is_c_library(name) or part_of(name) is not None:
+        return (
+            "it is of the C library: the root that the program runs in must have it"
+            if is_c_library(name)
+            else f"inject an MPI that has `{name}` too, as all its parts must be of one release"
+        )
     if case.replacement.owns(by.path):
         if by.elf.runpath and "$ORIGIN" in by.elf.runpath:
             return (
