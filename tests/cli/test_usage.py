@@ -128,7 +128,7 @@ def test_in_words(capsys, argv, message):
         (["run", "a.squashfs", "--"], "`stackproof run a.squashfs -- COMMAND`"),
         (["activate", "a.squashfs", "b.squashfs"], "with commas: `a.squashfs,b.squashfs`"),
         (["status"], "`echo $STACKPROOF_MOUNTED` shows what is mounted"),
-        (["pull", "a/1:v1"], "did you mean `image pull`?"),
+        (["pull", "a/1:v1"], "write `stackproof image pull`"),
         (["cluster", "exec", "node1", "--", "true"], "cluster exec --on node1 -- …"),
     ],
 )
