@@ -32,7 +32,7 @@ PAGES = {
 }
 IMAGES = ("mpich", "intel-mpi", "openmpi", "openmpi-5.0.8")
 HELLO = (ROOT / "docs" / "tutorial" / "hello.c").read_text()
-VIEWS = "views: {default: {}, tools: {set: {TOOLS: 'yes'}}}\n"
+VIEWS = "views: {default: {}, tools: {set: {OMP_NUM_THREADS: '1'}}}\n"
 # Codes that say something of this machine's numbers, or of steps that a person takes.
 CODES = {"bench": {0, 8, 9}, "compare": {0, 8, 9}, "doctor": {0, 8, 9}, "inject check": {0, 10}}
 BASE = f"registry.example.org/debian:12@sha256:{'0' * 64}"
@@ -232,6 +232,9 @@ def test_run_with_an_image(shelf, place):
     (place / "hello").unlink()
     write(place / "mpich.yaml", f"name: mpich\nmpi: {{family: mpich, version: '5.0.2'}}\n{VIEWS}")
     shelf.run("stackproof build mpich.yaml", place)
+    views = "views: {default: {set: {GROMACS_GPUS: '2'}}}"
+    write(place / "other.yaml", f"name: other\nmpi: {{family: mpich, version: '5.0.2'}}\n{views}\n")
+    shelf.run("stackproof build other.yaml", place)
     said = run_page(shelf, page, place)
     assert "rank 1 of 2" in said["stackproof run mpich.squashfs -- mpiexec -n 2 ./hello"]
 
@@ -266,7 +269,7 @@ def test_halo_exchange(shelf, place):
     page = "docs/how-to/halo-exchange.md"
     small = block(page).replace("16x16x16x16", "4x4x4x4")
     write(place / "halo.yaml", f"{small}null-arm: false\nsamples: 5\n")
-    said = run_page(shelf, page, place)["stackproof compare results"]
+    said = run_page(shelf, page, place)["stackproof compare results --all"]
     for arm in ("mpich", "openmpi"):
         assert f"a halo exchange of {arm} at intra-node, the fastest way first:" in said
     assert "times as long as packed" in " ".join(said.split())

@@ -119,7 +119,7 @@ def ask(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Ask:
                 cli.main([str(word) for word in argv])
             return int(stop.value.code or 0)
 
-        code = run("compare", folder, *words)
+        code = run("compare", folder, "--all", *words)
         text, error = capsys.readouterr()
         page, data = tmp_path / "report.html", tmp_path / "report.json"
         reported = run("report", folder, "-o", page, "--json-file", data, *words)
@@ -380,8 +380,8 @@ def test_launches_that_are_not_there_are_counted(folder: Path, ask: Ask) -> None
     said = ask(folder)
     assert (said.code, said.kinds) == (9, set())  # too few to judge, and no doubt
     for text in (said.text, said.html):
-        assert "10 launches of each arm were planned" in text
-        assert "8 of mpich" in text
+        assert "10 planned per arm and placement" in text
+        assert "mpich 8" in text
 
 
 def test_margins_that_were_not_planned_are_named(folder: Path, ask: Ask) -> None:

@@ -39,7 +39,10 @@ def list_notes(results: Results, judged: Judged) -> tuple[Note, ...]:
     notes = [
         *_noted("warning", (f"not to be trusted, {one.kind}: {one.text}" for one in doubts)),
         *_noted("warning", planned_words(judged.rules.margins, results.spec.margins)),
-        *_noted("note", [judged.trust.sentence] if judged.trust.sentence else []),
+        *_noted(
+            "note" if judged.trust.digests else "warning",
+            [judged.trust.sentence] if judged.trust.sentence else [],
+        ),
         *_noted("warning", [_UNFINISHED] if is_unfinished else []),
         *_noted("note", gaps),
         *_noted("note", integrity.machine_words(results)),

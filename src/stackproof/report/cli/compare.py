@@ -79,9 +79,9 @@ def judge(
     if code != Reason.NOT_TRUSTED.exit_code:
         sys.stdout.flush()
         print(f"next: {describe_next(comparison, str(folder))}", file=sys.stderr)
-    if brief:
-        more = f"stackproof compare {shlex.quote(str(folder))} --all"
-        print(f"all numbers and notes: {more}", file=sys.stderr)
+        if brief:
+            more = f"stackproof compare {shlex.quote(str(folder))} --all"
+            print(f"all numbers and notes: {more}", file=sys.stderr)
     return code
 
 

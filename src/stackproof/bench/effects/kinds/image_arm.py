@@ -22,7 +22,6 @@ from stackproof.image.effects.tree import load_tree
 from stackproof.image.model import Deployment, Image, ImageMount
 from stackproof.mpi import families
 from stackproof.mpi.effects import fabric
-from stackproof.pack.model import STACK
 from stackproof.results.case import Locality
 from stackproof.share.effects import naming
 
@@ -104,6 +103,8 @@ def read_arm(arm: Arm, programs: tuple[str, ...]) -> ReadyArm:
 
 def _refuse_other_folder(folder: str) -> None:
     """Raise `StackproofError` (INVALID_VALUE) for a pack or an installed MPI without its word."""
+    from stackproof.pack.model import STACK  # noqa: PLC0415 - for failures only
+
     name = min(folder, os.path.relpath(folder), key=len)
     for kind, mark in (("pack", STACK), ("prefix", "bin/mpicc*")):
         if glob.glob(mark, root_dir=folder) and not glob.glob(META, root_dir=folder):
