@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -153,6 +154,20 @@ def test_a_remedy_names_the_program_the_node_and_the_job() -> None:
     )
     assert fill_names("podman run IMAGE", Evidence(), given) == "podman run IMAGE"
     assert fill_names("ldd PROGRAM", Evidence(), {"PROGRAM": ""}) == "ldd PROGRAM"
+
+
+def test_a_name_in_a_remedy_stays_one_word_of_the_shell() -> None:
+    """No name is put between quotes that it could end, filled in again, or taken for an option."""
+    inner = "srun sh -c 'A=$B exec PROGRAM'"
+    assert fill_names(inner, Evidence(), {"PROGRAM": "./a;touch b;"}) == inner
+    assert fill_names(inner, Evidence(), {"PROGRAM": "./a"}) == "srun sh -c 'A=$B exec ./a'"
+    given = {"PROGRAM": "IMAGE;touch b;#", "IMAGE": "c d"}
+    line = fill_names("stackproof inject check PROGRAM --with IMAGE", Evidence(), given)
+    assert shlex.split(line)[3:] == ["IMAGE;touch b;#", "--with", "c d"]
+    log = "-xfile: error while loading shared libraries: a\nError: Node failure on -Ffile\n"
+    remedy = "gdb PROGRAM core; ssh NODE true"
+    assert fill_names(remedy, Evidence(logs={"job.log": log}), {}) == remedy
+    assert fill_names("ldd PROGRAM", Evidence(), {"PROGRAM": "-v"}) == "ldd ./-v"
 
 
 def test_only_variables_that_are_set_are_unset() -> None:

@@ -103,8 +103,9 @@ def _without_slurm(command: str, launcher: str) -> str:
 
 _OF_LOG: Mapping[str, re.Pattern[str]] = {
     "PROGRAM": re.compile(
-        r"^(?P<name>[\w./+-]+): (?:error while loading shared|symbol lookup error|/\S+: version)"
-        r"|execve\(\): (?P<of>[\w./+-]+): ",
+        r"^(?P<name>[\w./+][\w./+-]*): "
+        r"(?:error while loading shared|symbol lookup error|/\S+: version)"
+        r"|execve\(\): (?P<of>[\w./+][\w./+-]*): ",
         re.MULTILINE,
     ),
     "JOB": re.compile(r"\b(?:StepId=|JOB |STEP |[Jj]ob )(?P<name>\d{1,9})\b(?P<of>)"),
@@ -112,18 +113,33 @@ _OF_LOG: Mapping[str, re.Pattern[str]] = {
 
 
 def fill_names(text: str, evidence: Evidence, named: Mapping[str, str]) -> str:
-    """Return a remedy with the names that were given or that a log tells: PROGRAM, NODE, JOB."""
+    """Return a remedy with the names that were given or that a log tells: PROGRAM, NODE, JOB.
+
+    A name that needs quotes is not put between others. None is looked at for words again.
+    """
     names = {**dict(_told(evidence)), **{word: name for word, name in named.items() if name}}
-    for word, name in names.items():
-        if name and (word != "IMAGE" or text.startswith("stackproof ")):
-            place = rf"\b{word}\b" + r"|\./program\b" * (word == "PROGRAM")
-            text = re.sub(place, shlex.quote(name).replace("\\", r"\\"), text)
-    return text
+    if not text.startswith("stackproof "):
+        names.pop("IMAGE", None)
+
+    def fill(match: re.Match[str]) -> str:
+        name = names.get("PROGRAM" if match[0] == "./program" else match[0], "")
+        name = f"./{name}" if name.startswith("-") else name
+        quoted = shlex.quote(name) if name else match[0]
+        before = _QUOTED.sub("", text[: match.start()])
+        is_inner = "'" in before or '"' in before
+        return match[0] if is_inner and quoted != name else quoted
+
+    return _WORD.sub(fill, text)
+
+
+_WORD = re.compile(r"\b(?:PROGRAM|NODE|JOB|IMAGE|RESULTS)\b|\./program\b")
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 
 
 def _told(evidence: Evidence) -> Iterator[tuple[str, str]]:
     failed = story_of(evidence).first_failed
-    yield "NODE", failed.node if failed is not None else ""
+    node = failed.node if failed is not None else ""
+    yield "NODE", "" if node.startswith("-") else node
     for word, pattern in _OF_LOG.items():
         match = next(filter(None, map(pattern.search, evidence.logs.values())), None)
         yield word, (match["name"] or match["of"]) if match else ""
