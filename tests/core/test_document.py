@@ -364,6 +364,8 @@ def test_a_line_with_a_secret_is_not_shown():
         shown = str(refused(text))
         assert "hush" not in shown
         assert "EF" not in shown
+    many = "".join(f"  - word{number}\n" for number in range(40))
+    assert refused(f"password:\n{many}  - hush: a: b\n").problems[0].detail is None
     assert len(str(refused("a: b: " + "c" * 5000).problems[0].detail)) < 100
 
 

@@ -12,7 +12,7 @@ from stackproof.core.errors import Location, Problem, Reason
 
 # A value that is empty, and behind it the indent of what stands below it all the same.
 _EMPTIED = re.compile(
-    r"^[ -]*([\w.\"'-]+):[ ]*(\{\}|\[\])[ ]*(?:#.*)?\n(?:[ \t]*(?:#.*)?\n)*[ ]+\Z", re.MULTILINE
+    r"^[ -]*+([\w.\"'-]+):[ ]*(\{\}|\[\])[ ]*(?:#.*)?\n(?:[ \t]*(?:#.*)?\n)*[ ]+\Z", re.MULTILINE
 )
 _TAB = "YAML is indented by blanks: write two in the place of the tab"
 _WHOLE = "put the whole value in quotes"
@@ -31,6 +31,8 @@ _FAULTS = (
 """What PyYAML finds, what that is in words, and what to write."""
 _BEGUN = re.compile("could not|found unexpected|expected ','")
 """Faults of something that began further up: there they are mended."""
+_LOOKED_AT = 1 << 16
+"""The longest text before a fault of which a line is shown."""
 
 
 def problem_of(error: yaml.MarkedYAMLError, text: str, file: str) -> Problem:
@@ -46,15 +48,15 @@ def problem_of(error: yaml.MarkedYAMLError, text: str, file: str) -> Problem:
     if mark:
         where = Location(file=file, line=mark.line + 1, column=mark.column + 1)
         lines = text.split("\n")[: mark.line + 1]
-        if before := _EMPTIED.search(text[: mark.index]):
-            name = before[1]
-            hint = f"take off `{before[2]}`: it says that `{name}` is empty, and keys stand below"
+        if emptied := _EMPTIED.search(text[: mark.index]):
+            name = emptied[1]
+            hint = f"take off `{emptied[2]}`: it says that `{name}` is empty, and keys stand below"
         elif key := re.match(r"\s*([\w.-]+:)\S", lines[-1] if begun else ""):
             hint = f"put a blank behind `{key[1]}`"
         elif hint != _TAB and not begun:
             hint = _compare_indents(lines) or hint
-        around = "\n".join(lines[-20:])
-        is_safe = secrets.without_secrets(around).endswith(lines[-1])
+        before = "\n".join(lines)  # a secret may begin far above
+        is_safe = len(before) < _LOOKED_AT and secrets.without_secrets(before).endswith(lines[-1])
         shown = lines[-1].strip()[:80] if is_safe else None
     return Problem(
         reason=Reason.YAML_SYNTAX, message=f"not YAML: {words}", where=where, detail=shown or None,
