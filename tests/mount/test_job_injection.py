@@ -224,6 +224,23 @@ def test_a_damaged_program_is_only_started(job: Job, tmp_path: Path) -> None:
         assert "bug" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("family", "version"), [("nobody's", "1"), ("openmpi", "\u00b2"), ("openmpi", "9" * 5000)]
+)
+def test_an_image_of_an_mpi_that_nobody_knows_is_only_mounted(
+    job: Job, family: str, version: str
+) -> None:
+    program = outside(job)
+    tree = job.folder / "odd"
+    tree.mkdir()
+    mpi = {"family": family, "version": version, "prefix": MOUNT, "launcher": "hydra"}
+    job.image("odd", tree, env_json(mpi=mpi))
+    done = job("run", "odd.squashfs", "--", program)
+    assert answers(done) == {"host/lib/libmpich.so.12"}
+    assert "Traceback" not in done.stderr
+    assert "bug" not in done.stderr
+
+
 def test_an_image_is_mounted_beside(job: Job) -> None:
     mpi = {"family": "mpich", "version": "5.0.2", "prefix": "/built/there", "launcher": "hydra"}
     values = {"list": {"PATH": [{"op": "prepend", "value": ["/built/there/bin"]}]}, "scalar": {}}

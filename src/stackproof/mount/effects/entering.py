@@ -245,12 +245,12 @@ def _names_mpi(place: str) -> bool:
     except OSError:
         return False
     try:
-        head = os.pread(descriptor, _LOOKED_AT_BYTES, 0)
+        is_elf = os.pread(descriptor, 4, 0) == b"\x7fELF"
+        return is_elf and b"libmpi" in os.pread(descriptor, _LOOKED_AT_BYTES, 0)
     except OSError:
         return False
     finally:
         os.close(descriptor)
-    return head.startswith(b"\x7fELF") and b"libmpi" in head
 
 
 def _by_helper(

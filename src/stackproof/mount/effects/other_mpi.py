@@ -30,6 +30,9 @@ def describe_other(
     It is empty where there is none. `mpi` is of the image, `points` are the mount points, and
     `start` is the command that puts the image's MPI under the program.
     """
+    family = mpi["family"]
+    if family not in families.REGISTRY:  # an image may say anything
+        return ""
     view, setting = RootView(reader=read_outline), settings_of(environment)
     try:
         closure = load_program(view, program, machine=this_machine(), setting=setting)
@@ -43,7 +46,7 @@ def describe_other(
         if path.startswith(tuple(f"{os.path.realpath(point)}/" for point in points)):
             return ""
         taken = f"takes {edge.name} from {path}" if path else f"finds no {edge.name}"
-        if kind not in {Abi.STANDARD, families.abi_of(mpi["family"], mpi["version"])}:
+        if kind not in {Abi.STANDARD, families.abi_of(family, mpi["version"])}:
             more = "and the image's MPI is of another ABI: compile it with the image's mpicc"
             return harmless.line(f"{taken}, {more}")
         more = "not from the image; to run it on the image's MPI"

@@ -196,5 +196,5 @@ class MpiFamily(Value):
         """Return the ABI of a release; where none is said, that of releases before a change."""
         first = (version or "").partition(".")[0]
         since = self.new_abi_from
-        new = since is not None and first.isdigit() and int(first) >= since
+        new = since is not None and first.isdecimal() and int(first[:9]) >= since
         return f"{self.abi}-{since}" if new else self.abi
