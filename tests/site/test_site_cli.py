@@ -205,6 +205,16 @@ def test_failures(capsys, argv, code):
     assert "error: " in err
 
 
+def test_what_nobody_named_is_not_waited_for(capsys, tmp_path, monkeypatch):
+    """A pipe takes the place of a file after the look at it, and `/proc` has files that wait."""
+    os.mkfifo(tmp_path / "a.yaml")
+    (tmp_path / "b.yaml").symlink_to("/proc/self/environ")
+    (tmp_path / "c.yaml").write_text("name: c\npartitions: {default: {}}\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Path, "is_file", lambda _: True)
+    assert "there are: ./c.yaml, adastra, " in call(capsys, "check", "login.txt")[2]
+
+
 def test_a_capture_file_of_another_kind(capsys, tmp_path):
     file = tmp_path / "x.json"
     file.write_text('{"schema": "stackproof/site/1"}')

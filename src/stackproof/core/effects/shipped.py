@@ -7,6 +7,8 @@ folders of the same name beside `src`.
 from __future__ import annotations
 
 import contextlib
+import os
+import stat
 from pathlib import Path
 
 from stackproof.core.errors import Reason, did_you_mean, fail
@@ -75,9 +77,20 @@ def _list_own(kind: str) -> list[str]:
     paths = [path for path in every if path.name.isprintable()]
     heads: dict[Path, bytes] = {}
     for path in paths[: limits.KIND.count]:
-        with contextlib.suppress(OSError), path.open("rb") as stream:
-            heads[path] = stream.read(limits.KIND.bytes)
+        with contextlib.suppress(OSError):
+            heads[path] = _head(path, limits.KIND.bytes)
     return [f"./{path}" for path, head in heads.items() if f"{kinds.kind_of_file(head)}s" == kind]
+
+
+def _head(path: Path, most: int) -> bytes:
+    """Return the first bytes of a file that nobody named: none of a pipe, nor of `/proc`."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        state = os.fstat(descriptor)
+        is_file = stat.S_ISREG(state.st_mode) and state.st_size > 0
+        return os.pread(descriptor, most, 0) if is_file else b""
+    finally:
+        os.close(descriptor)
 
 
 def has(path: Path) -> bool:
