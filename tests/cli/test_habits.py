@@ -68,6 +68,23 @@ def test_a_habit_gets_the_line(argv, hint):
     assert "s are: " not in said
 
 
+@pytest.mark.parametrize(
+    ("argv", "line"),
+    [
+        (["compare", "a", "b;c"], "stackproof compare a --beside 'b;c'"),
+        (["bench", "a", "b;c"], "stackproof bench --quick --baseline a --challenger 'b;c'"),
+        (["start", "a", "b;c.squashfs"], "'a,b;c.squashfs'"),
+        (["run", "b;c", "--"], "stackproof run 'b;c' -- COMMAND"),
+        (["check", "b;c.py"], "stackproof run IMAGE -- python3 'b;c.py'"),
+    ],
+)
+def test_names_of_files_are_words_of_a_shell_in_the_line(argv, line, tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b;c").mkdir()
+    (tmp_path / "b;c.py").write_text("import os\n")
+    assert f"`{line}`" in inprocess.stackproof(*argv, cwd=tmp_path).stderr
+
+
 def test_results_are_compared_beside_others(tmp_path):
     for name in ("new", "old"):
         (tmp_path / name).mkdir()

@@ -7,6 +7,7 @@ A file of which nothing is certain has no kind. Each line is looked at once, wha
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from stackproof.core import limits
@@ -120,7 +121,7 @@ def problem(
     return Problem(
         reason=reason,
         message=f"this is {name}, not {WANTED[wanted]}",
-        hint=hint.replace("{recipe}", _show(recipes)).replace("{path}", path),
+        hint=hint.replace("{recipe}", _show(recipes)).replace("{path}", shlex.quote(path)),
         where=Location(file=path),
     )
 

@@ -209,8 +209,8 @@ class Parser(argparse.ArgumentParser):
         first = words[0] if words.index(further) == 1 else "IMAGE"
         if "--" in self._given or not (os.path.isfile(further) or further.endswith(".squashfs")):
             command = _joined(words[words.index(further) :])
-            return f"a command is run by `stackproof run {first} -- {command}`; "
-        return f"several are one word, with commas: `{first},{further}`; "
+            return f"a command is run by `stackproof run {_joined([first])} -- {command}`; "
+        return f"several are one word, with commas: `{_joined([f'{first},{further}'])}`; "
 
 
 def _joined(words: Sequence[str]) -> str:
@@ -401,7 +401,8 @@ def finish(args: argparse.Namespace) -> None:
             words = _take_between(args, words)
         setattr(args, name, words)
         if not words and "must" in field.facts:
-            hint = f"`stackproof run {first} -- COMMAND`; a shell: `stackproof start {first}`; "
+            image = _joined([first])
+            hint = f"`stackproof run {image} -- COMMAND`; a shell: `stackproof start {image}`; "
             raise args.parser.wrong("say what to run: -- COMMAND", hint if first else "")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -168,7 +169,8 @@ def _job(options: DoctorOptions) -> tuple[Evidence, Mapping[str, str]]:
                 Reason.INVALID_VALUE,
                 f"no variable of an environment is in `{options.env}`",
                 where=Location(file=options.env),
-                hint=f"write it in a rank: mpiexec -n 1 env > {options.env} (srun on Slurm)",
+                hint="write it in a rank: mpiexec -n 1 env > "
+                f"{shlex.quote(options.env)} (srun on Slurm)",
             )
         return evidence_variables.of_environment(variables, options.env), variables
     if not options.results and options.site is None:

@@ -9,6 +9,7 @@ import contextlib
 import os
 import posixpath
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 
 from stackproof.core import limits
@@ -80,7 +81,8 @@ def _named(label: str) -> str:
                 Reason.IMAGE_NOT_SQUASHFS,
                 f"`{path}` is a text, and not an image of stackproof",
                 where=Location(file=path),
-                hint=f"what a job printed is given by --log {path}, its environment by --env",
+                hint=f"what a job printed is given by --log {shlex.quote(path)}, its environment "
+                "by --env",
             )
     return path
 
