@@ -5,12 +5,14 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from stackproof.core.errors import Reason
 from stackproof.core.value import replace
 from stackproof.inject.job import broken_before, plan_job
 from stackproof.inject.model import Cause, Effect, Finding, InjectionVerdict, Judgement, Way
 from stackproof.inject.replacement import Main, Replacement
-from stackproof.inject.ways import ALIASES
+from stackproof.inject.ways import ALIASES, inner_folders
 from stackproof.linking.loader import File
 from stackproof.mpi import abi
 
@@ -43,6 +45,15 @@ def open_mpi() -> Replacement:
         path=path, file=File(path, "1:1", False), elf=elf, family=abi.FAMILIES["openmpi"], shown=""
     )  # fmt: skip
     return replace(NETWORK, names={"libmpi.so.40": path}, mains=(main,))
+
+
+@pytest.mark.parametrize("kind", ["runpath", "rpath"])
+def test_a_path_of_an_mpi_adds_no_folder_of_others(kind: str) -> None:
+    """In a list of the loader a semicolon ends a folder, in the path of a library it does not."""
+    words = "$ORIGIN/own:$ORIGIN/a;/tmp/b:$ORIGIN/../../../tmp:/tmp"
+    elf: Any = SimpleNamespace(**{"runpath": None, "rpath": None, kind: words})
+    main = replace(open_mpi().mains[0], elf=elf)
+    assert inner_folders(replace(open_mpi(), mains=(main,))) == (f"{PREFIX}/lib/own",)
 
 
 def found(effect: Effect, cause: Cause = Cause.SYMBOL_MISSING, *, before: bool = False) -> Finding:

@@ -73,7 +73,8 @@ def inner_folders(replacement: Replacement) -> tuple[str, ...]:
         home = posixpath.dirname(main.path)
         for word in (main.elf.runpath or main.elf.rpath or "").split(":"):
             path = posixpath.normpath(word.replace("$ORIGIN", home).replace("${ORIGIN}", home))
-            if path.startswith("/") and replacement.owns(path):
+            # A semicolon would end the folder where the loader reads a list of them.
+            if path.startswith("/") and replacement.owns(path) and not unnameable([path]):
                 found.append(path)
     return tuple(path for path in dict.fromkeys(found) if path not in replacement.folders)
 
