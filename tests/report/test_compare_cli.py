@@ -53,6 +53,13 @@ def test_the_exit_code_is_the_verdict(same, worse, tmp_path):
     assert "as fast as" not in done.stdout
 
 
+def test_a_folder_with_a_line_break_makes_no_line_of_ours(worse, tmp_path):
+    folder = tmp_path / "a\nverdict: PASS"
+    folder.symlink_to(worse)
+    lines = stackproof("compare", folder).stderr.splitlines()
+    assert [line.partition(" ")[0] for line in lines] == ["next:", "all"]
+
+
 def test_json_goes_to_standard_output(worse):
     done = stackproof("compare", worse, "--json")
     assert done.returncode == 8

@@ -13,6 +13,7 @@ from stackproof.compare.compare import compare
 from stackproof.compare.effects.results import load_results
 from stackproof.compare.margins import parse_margins
 from stackproof.compare.model import CompareOptions, Comparison, Verdict
+from stackproof.core import harmless
 from stackproof.core.cli import streams
 from stackproof.core.errors import ExitCode, Reason, fail
 from stackproof.report.beside import beside_text
@@ -78,9 +79,10 @@ def judge(
     code = exit_code(comparison)
     if code != Reason.NOT_TRUSTED.exit_code:
         sys.stdout.flush()
-        print(f"next: {describe_next(comparison, str(folder))}", file=sys.stderr)
+        following = harmless.line(describe_next(comparison, str(folder)))
+        print(f"next: {following}", file=sys.stderr)
         if brief:
-            more = f"stackproof compare {shlex.quote(str(folder))} --all"
+            more = harmless.line(f"stackproof compare {shlex.quote(str(folder))} --all")
             print(f"all numbers and notes: {more}", file=sys.stderr)
     return code
 
