@@ -205,6 +205,17 @@ def test_failures(capsys, argv, code):
     assert "error: " in err
 
 
+def test_the_text_of_a_site_comes_through_a_pipe_and_without_a_mark(capsys, tmp_path):
+    text = "name: mine\npartitions: {default: {}}\n"
+    (tmp_path / "mine.yaml").write_text(text, encoding="utf-8-sig")
+    reader, writer = os.pipe()
+    os.write(writer, text.encode())
+    os.close(writer)
+    for path in (tmp_path / "mine.yaml", f"/proc/self/fd/{reader}"):
+        assert call(capsys, "show", "--yaml", str(path))[:2] == (0, text)
+    os.close(reader)
+
+
 def test_what_nobody_named_is_not_waited_for(capsys, tmp_path, monkeypatch):
     """A pipe takes the place of a file after the look at it, and `/proc` has files that wait."""
     os.mkfifo(tmp_path / "a.yaml")

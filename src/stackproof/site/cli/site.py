@@ -68,10 +68,11 @@ def run_list(asked: SiteListOptions) -> int:
 
 def run_show(asked: SiteShowOptions) -> int:
     """Print the facts of one site and their sources."""
-    site = probe.load_site(asked.site)
     if asked.yaml:
         print(probe.read_text(asked.site), end="")
-    elif asked.json:
+        return 0
+    site = probe.load_site(asked.site)
+    if asked.json:
         print(noun.to_json(site), end="")
     else:
         _print_site(site)

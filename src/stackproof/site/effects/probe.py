@@ -75,8 +75,12 @@ def read_site_file(name_or_path: str) -> documents.Document:
 
 
 def read_text(name_or_path: str) -> str:
-    """Return the text of a site file that was read; raises like `load_site`."""
-    return files.read_bounded(_path_of(name_or_path), limits.DOCUMENT).decode()
+    """Return the text of a site file, which is a site; raises like `load_site`."""
+    path = _path_of(name_or_path)
+    refuse_other_kind(path, "site")
+    content = files.read_bounded(path, limits.DOCUMENT)  # once, as a pipe has it once
+    parse_site(documents.parse(content, file=path), own=own_source(name_or_path))
+    return content.decode("utf-8-sig")
 
 
 def _path_of(name_or_path: str) -> str:
