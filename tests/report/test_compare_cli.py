@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import shutil
 import sys
 
 import pytest
@@ -51,6 +52,17 @@ def test_the_exit_code_is_the_verdict(same, worse, tmp_path):
         assert max(map(len, done.stdout.splitlines())) <= 100
         assert stackproof("compare", folder, "--require-pass").returncode == required
     assert "as fast as" not in done.stdout
+
+
+@pytest.mark.parametrize("facts", [{"family": []}, {"family": "mpich", "version": -1}])
+def test_an_mpi_that_is_no_text_is_none(facts, same, tmp_path):
+    folder = shutil.copytree(same, tmp_path / "results")
+    spec = json.loads((folder / "bench.json").read_text())
+    spec["arms"]["mpich"]["mpi"] = facts
+    (folder / "bench.json").write_text(json.dumps(spec))
+    done = stackproof("compare", folder)
+    assert done.returncode in {0, 7, 8, 9}
+    assert "bug" not in done.stderr
 
 
 def test_a_folder_with_a_line_break_makes_no_line_of_ours(worse, tmp_path):

@@ -282,7 +282,7 @@ def _libraries(results: Results) -> Iterator[str]:
             groups[arm, launch.case.program][text].append(launch)
     for (arm, _), answers in groups.items():
         mpi = spec.arms[arm].mpi if arm in spec.arms else {}
-        family, version = mpi.get("family", ""), mpi.get("version", "")
+        family, version = (str(mpi.get(key, "")) for key in ("family", "version"))
         known = family in families.REGISTRY and bool(version)
         usual = max(answers, key=lambda text: len(answers[text]))
         for text, launches in answers.items():
