@@ -23,6 +23,8 @@ nested:
   deeper: {deepest: yes}
 """
 
+COVERS = ("core/document.py", "core/yaml_faults.py")
+
 
 def at(line: int, column: int) -> Location:
     return Location(file="a.yaml", line=line, column=column)

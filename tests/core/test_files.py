@@ -19,7 +19,7 @@ from stackproof.core.effects.foreign import folder as folders
 from stackproof.core.errors import Reason, StackproofError, fail
 from stackproof.core.limits import Limit
 
-COVERS = ("core/effects/files.py",)
+COVERS = ("core/effects/closed.py", "core/effects/files.py")
 
 pytestmark = [
     pytest.mark.guarantee(
