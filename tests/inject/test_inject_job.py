@@ -60,6 +60,16 @@ def found(effect: Effect, cause: Cause = Cause.SYMBOL_MISSING, *, before: bool =
     return Finding(cause=cause, effect=effect, message="why", remedy="do this", before=before)
 
 
+def test_the_first_main_library_is_that_of_an_unknown_abi() -> None:
+    """MPICH 5 has one of the standard ABI beside its own, which mpi4py has no module for."""
+    (main,) = open_mpi().mains
+    standard = replace(main, path=f"{PREFIX}/lib/libmpi_abi.so.1", family=abi.FAMILIES["standard"])
+    both = replace(NETWORK, mains=(main, standard))
+    assert both.main_for(None) == both.main_for("mpich", None) == main
+    assert both.main_for("mpich", standard.family.abi) == standard
+    assert NETWORK.main_for(None) is None
+
+
 def test_all_ways_at_once() -> None:
     linked = Way(
         name="preload",
