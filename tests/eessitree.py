@@ -35,7 +35,17 @@ setenv("EESSI_VERSION", version)
 setenv("EESSI_CVMFS_REPO", "{repository}")
 setenv("EESSI_SOFTWARE_SUBDIR", cpu)
 setenv("EESSI_SOFTWARE_PATH", software)
+setenv("LMOD_PACKAGE_PATH", pathJoin(software, ".lmod"))
 prepend_path("MODULEPATH", pathJoin(software, "modules", "all"))
+"""
+# What EESSI's own does: a hook of its own, then the file of the site.
+_SITE_PACKAGE = """
+require("strict")
+local hook = require("Hook")
+function eessi_load_hook(t) setenv("SEEN_BY_EESSI", t.modFullName) end
+hook.register("load", eessi_load_hook)
+local path = string.gsub(os.getenv("EESSI_SOFTWARE_PATH") or "", "versions", "host_injections")
+if isFile(path .. "/.lmod/SitePackage.lua") then dofile(path .. "/.lmod/SitePackage.lua") end
 """
 _GCC = """#!/bin/sh
 exec /usr/bin/gcc "-Wl,--dynamic-linker,{loader}" "-Wl,--build-id=0x{mark}" "$@"
@@ -88,6 +98,7 @@ def made(folder: Path) -> EessiTree:
         repository / "init" / "modules" / "EESSI" / f"{VERSION}.lua",
         _MODULE.format(repository=repository, cpu=CPU),
     )
+    write(tree.software / ".lmod" / "SitePackage.lua", _SITE_PACKAGE)
     loader = version / "compat" / "linux" / os.uname().machine / "lib64" / "ld-linux.so.2"
     loader.parent.mkdir(parents=True)
     shutil.copy(os.path.realpath(_interpreter()), loader)

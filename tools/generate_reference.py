@@ -60,6 +60,8 @@ ENVIRONMENT = {
     "STACKPROOF_SHARED": "Folders, several with colons, in which several users write on purpose, "
     "as a team's repository: there, and in all below, owners and modes are not asked about. Links "
     "are followed there no more than elsewhere.",
+    "STACKPROOF_SITE_HOOK": "`off`: what `inject apply --eessi-here` wrote into EESSI's hooks sets "
+    "nothing, so that a module is EESSI's own. `bench` uses it for the MPI that EESSI brings.",
     "STACKPROOF_SPACK_MIRROR": "Local clones in the place of git addresses: `URL=PATH`, or a "
     "folder of clones named `<owner>+<name>`, `<owner>/<name>` or `<name>`; several with commas.",
     "STACKPROOF_UNDO": "Set with the variables of views: how to take them back when other images "

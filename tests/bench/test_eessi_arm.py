@@ -171,6 +171,41 @@ def test_with_and_without_an_injection(
     assert "do not bring osu_latency" in str(lacking)
 
 
+def test_an_image_under_eessi_with_the_sites_hook(
+    tree: EessiTree, arm: Arm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`inject apply --with IMAGE --eessi-here`: the hook is for the injected arm alone."""
+    place = f"{tree.site}/rpath_overrides/OpenMPI/system"
+    stackproof("build", "openmpi", cwd=tmp_path)
+    program = ready(arm).deployment.programs["stackproof-bench"]
+    options = ("--with", "openmpi.squashfs", "--eessi-here", "--set", "SITES_OWN=1")
+    tree.site.mkdir(parents=True, exist_ok=True)
+    with monkeypatch.context() as here:
+        here.setenv("EESSI_SOFTWARE_PATH", str(tree.software))
+        stackproof("inject", "apply", program, *options, cwd=tmp_path)
+    try:
+        own = ready(replace(arm, inject=arms.OWN)).deployment
+        injected = ready(replace(arm, inject=arms.INJECTED)).deployment
+        assert own.mpiexec == f"{tree.mpi}/bin/mpiexec"
+        assert own.env.apply({})["OPAL_PREFIX"] == str(tree.mpi)
+        assert "SITES_OWN" not in own.env.apply({})
+        assert injected.mpiexec == f"{place}/home/bin/mpiexec"
+        assert injected.env.apply({})["OPAL_PREFIX"] == f"{place}/home"
+        assert injected.env.apply({})["SITES_OWN"] == "1"
+        out = measured(
+            tmp_path,
+            baseline={"name": "own", **tree.entry, "inject": "none"},
+            challengers=[{"name": "injected", **tree.entry, "inject": "host_injections"}],
+        )
+        libraries = {arm: {*map(os.path.realpath, names)} for arm, names in mapped(out).items()}
+        assert libraries == {
+            "own": {f"{tree.mpi}/lib/libmpi.so.40"},
+            "injected": {os.path.realpath(f"{place}/lib/libmpi.so.40")},
+        }
+    finally:
+        stackproof("inject", "undo", place, cwd=tmp_path)
+
+
 def test_the_toolchains_2023a_and_2023b(tree: EessiTree, arm: Arm, tmp_path: Path) -> None:
     """Each arm has the GCC and the MPI of its own toolchain, side by side in one bench."""
     for load in (MODULE, NEWER):

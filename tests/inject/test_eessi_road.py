@@ -39,15 +39,6 @@ __attribute__((destructor)) static void keep(void) {
     fclose(out);
 }
 """
-# What EESSI's own does: a hook of its own, then the file of the site.
-SITE_PACKAGE = """
-require("strict")
-local hook = require("Hook")
-function eessi_load_hook(t) setenv("SEEN_BY_EESSI", t.modFullName) end
-hook.register("load", eessi_load_hook)
-local path = string.gsub(os.getenv("EESSI_SOFTWARE_PATH") or "", "versions", "host_injections")
-if isFile(path .. "/.lmod/SitePackage.lua") then dofile(path .. "/.lmod/SitePackage.lua") end
-"""
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +47,6 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> EessiTree:
     found = eessitree.made(tmp_path_factory.mktemp("eessi"))
     (found.repository.parent / "opt-eessi").mkdir()
     (found.repository / "host_injections").symlink_to("../opt-eessi")
-    write(found.software / ".lmod" / "SitePackage.lua", SITE_PACKAGE)
     program = found.software / "software" / OSU / "bin" / "osu_bw"
     write(
         found.software / "modules" / "all" / f"{OSU}.lua",
@@ -89,7 +79,6 @@ def shell(tree: EessiTree, folder: Path, *lines: str) -> str:
         "MAPS": str(folder),
         "EESSI_CVMFS_REPO": str(tree.repository),
         "EESSI_VERSION": eessitree.VERSION,
-        "LMOD_PACKAGE_PATH": str(tree.software / ".lmod"),
         **{f"{name}_ALLOW_RUN_AS_ROOT{more}": "1"
            for name in ("OMPI", "PRTE") for more in ("", "_CONFIRM")},
         "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",

@@ -21,6 +21,8 @@ from stackproof.core.value import Value
 VARIABLE = "EESSI_SOFTWARE_PATH"
 FILE = ".lmod/SitePackage.lua"
 """Where EESSI looks for the site's hooks, below the folder of a version and a processor."""
+SWITCH, OFF = "STACKPROOF_SITE_HOOK", "off"
+"""The variable, and its value, with which our part sets nothing: a module is then EESSI's alone."""
 
 _VERSIONS, _SITES = "/versions/", "/host_injections/"
 # Modules whose names are not EasyBuild's names of their toolchains.
@@ -104,6 +106,7 @@ def _lines(settings: Settings, pattern: str) -> Iterator[str]:
     yield "do"
     yield '   local hook = require("Hook")'
     yield "   local function settings(t)"
+    yield f'      if os.getenv("{SWITCH}") == "{OFF}" then return end'
     yield f"      if string.find(t.modFullName or '', {_quoted(pattern)}) then"
     for name, value in settings.variables.items():
         yield f"         setenv({_quoted(name)}, {_quoted(value)})"

@@ -35,13 +35,14 @@ from stackproof.core.effects.run import base_environment, how_it_ended, run
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.value import Value, replace
 from stackproof.inject.attempt import Question
-from stackproof.inject.eessi import family_folder
+from stackproof.inject.eessi import HOME, family_folder
 from stackproof.inject.effects import known_releases, named, staging
 from stackproof.inject.effects.check import machine_of
 from stackproof.inject.effects.wanted import refuse
 from stackproof.inject.judge import judge
 from stackproof.inject.model import Judgement
 from stackproof.inject.replacement import find_replacement, part_of
+from stackproof.inject.site_hook import OFF, SWITCH
 from stackproof.linking.effects.view import RootView
 from stackproof.linking.loader import load_program
 from stackproof.mpi import families
@@ -172,14 +173,7 @@ def of_eessi(arm: Arm, programs: tuple[str, ...]) -> ReadyArm:
 def _stack_of(arm: Arm) -> _Stack:
     repository = (arm.repository or REPOSITORY).rstrip("/")
     _require(repository, arm)
-    script = start_script(repository, arm.eessi)
-    told = {name: value for name, value in arm.env.items() if name.startswith("EESSI_")}
-    told |= {"EESSI_CVMFS_REPO": repository, "EESSI_VERSION": arm.eessi}
-    if os.path.isfile(script):
-        how, loaded = script, modules.load(arm.load, first=script, told=told)
-    else:
-        how, names = f"the module EESSI/{arm.eessi}", (f"EESSI/{arm.eessi}", *arm.load)
-        loaded = modules.load(names, [f"{repository}/init/modules"], told=told)
+    how, loaded = _load_modules(arm, repository, {SWITCH: OFF})
     software = _software(repository, arm, loaded)
     own = modules.mpi_of(loaded, named_by=f"EESSI {arm.eessi} with {', '.join(arm.load)}")
     view = RootView()
@@ -189,6 +183,18 @@ def _stack_of(arm: Arm) -> _Stack:
         arm=arm, repository=repository, how=how, loaded=loaded, software=software, own=own,
         overrides=overrides,
     )  # fmt: skip
+
+
+def _load_modules(arm: Arm, repository: str, more: Mapping[str, str]) -> tuple[str, LoadedModules]:
+    """Return by what EESSI was set up, and what its modules make; raises as `modules.load`."""
+    script = start_script(repository, arm.eessi)
+    told = {name: value for name, value in arm.env.items() if name.startswith("EESSI_")}
+    told |= {"EESSI_CVMFS_REPO": repository, "EESSI_VERSION": arm.eessi, **more}
+    if os.path.isfile(script):
+        return script, modules.load(arm.load, first=script, told=told)
+    names = (f"EESSI/{arm.eessi}", *arm.load)
+    loaded = modules.load(names, [f"{repository}/init/modules"], told=told)
+    return f"the module EESSI/{arm.eessi}", loaded
 
 
 def _require(repository: str, arm: Arm) -> None:
@@ -311,8 +317,9 @@ def _under(stack: _Stack, wanted: Sequence[str], reference: str) -> _Under:
     if not mains:
         return _Under(mpi=stack.own, env=env, taken=taken)
     place = os.path.dirname(os.path.dirname(mains[0]))
-    host = installation.of_prefix(arm.host_mpi or _home_of(place, mains[0]))
-    return replace(_judged(stack, host, place, wanted), taken=taken)
+    host = _host_of(stack, place, mains[0])
+    judged = _judged(stack, host, place, wanted)
+    return replace(judged, taken=taken, env=judged.env.then(EnvPatch(set=host.env.set)))
 
 
 def _judged(stack: _Stack, mpi: Installation, prefix: str, wanted: Sequence[str]) -> _Under:
@@ -356,14 +363,35 @@ def _nothing_there(stack: _Stack) -> StackproofError:
     )
 
 
+def _host_of(stack: _Stack, place: str, library: str) -> Installation:
+    """Return the MPI that the site injected, with what the site's hook makes modules set.
+
+    It is where it was installed. One from an image or an artefact is where it was copied to, with
+    its launcher if it brought one. Raises `StackproofError` (MISSING_KEY) where nothing tells.
+    """
+    record = staging.current(place) if os.path.islink(place) else None
+    prefix = stack.arm.host_mpi or (record.prefix if record else _home_of(place, library))
+    if record is None or stack.arm.host_mpi or os.path.isdir(f"{prefix}/bin"):
+        host = installation.of_prefix(prefix)
+    else:
+        home, own = f"{place}/{HOME}", stack.own
+        launcher = f"{home}/bin/mpiexec"
+        moved = families.get(own.family).environment(home).set if os.path.isdir(home) else {}
+        host = replace(
+            own, prefix=place, env=EnvPatch(set=moved),
+            mpiexec=launcher if os.access(launcher, os.X_OK) else "",
+        )  # fmt: skip
+    if record is None or not record.part:
+        return host
+    hooked = _load_modules(stack.arm, stack.repository, {})[1].env
+    return replace(host, env=host.env.then(hooked))
+
+
 def _home_of(place: str, library: str) -> str:
-    """Return where an injected MPI was installed, which has its launcher.
+    """Return where an MPI was installed to which a site's folder leads, and which has its launcher.
 
     Raises `StackproofError` (MISSING_KEY) where nothing tells.
     """
-    record = staging.current(place) if os.path.islink(place) else None
-    if record is not None:
-        return record.prefix
     view = RootView()
     closure = load_program(
         view, library, machine=machine_of(None), setting=named.setting_of(base_environment())
