@@ -288,6 +288,10 @@ def test_where_it_came_from_is_told_beside_inside_or_not(tmp_path: Path, small_i
     assert str(tmp_path) not in beside.read_text()
     assert not (tmp_path / "none-pack.provenance.json").exists()
     assert sorted(os.listdir(tmp_path / "none-pack")) == ["bin", "glibc", "stack"]
+    for name, record in (("beside-pack", beside), ("inside-pack", inside)):
+        done = inprocess.stackproof("inspect", tmp_path / name)
+        assert f"`{tmp_path}/{name}` is a pack, no image with views" in done.stderr
+        assert f"`{record}` describes the pack" in done.stderr
 
 
 def test_explain_says_everything_and_writes_nothing(tmp_path: Path, small_image: Path) -> None:

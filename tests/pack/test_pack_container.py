@@ -14,6 +14,9 @@ import containerlab
 import packs
 from need import need
 from packs import pack
+from stackproof.core.value import replace
+from stackproof.image.model import MpiFacts
+from stackproof.pack.cli.pack import describe_start
 from stackproof.pack.effects import deliver
 from stackproof.pack.model import Origin, Pack
 
@@ -43,6 +46,17 @@ def test_the_only_program_is_what_a_container_starts() -> None:
     assert "Entrypoint" not in several["config"]
     assert several["config"]["Env"][0].startswith("PATH=/opt/stack/bin:")
     assert several["rootfs"]["diff_ids"] == ["sha256:" + "2" * 64]
+
+
+@pytest.mark.parametrize(("family", "pmi"), [("openmpi", "pmix"), ("mpich", "pmi2")])
+def test_a_pack_says_how_its_ranks_start(family: str, pmi: str) -> None:
+    """Ranks that srun starts by another interface are each alone in a world."""
+    mpi = MpiFacts(family=family, version="5", prefix="stack/mpi", launcher="hydra")
+    programs = {"a": "stack/bin/a", "mpiexec": "stack/mpi/bin/mpiexec"}
+    asked = replace(described(main="a"), mpi=mpi, programs=programs)
+    start = f"start: bin/mpiexec -n 2 bin/a, or in Slurm srun --mpi={pmi} bin/a"
+    assert describe_start(asked).strip() == start
+    assert describe_start(described(main="a")) == ""
 
 
 def test_a_layout_has_the_same_bytes_whoever_writes_it(tmp_path: Path) -> None:

@@ -174,7 +174,14 @@ def _other_kind(path: str, error: StackproofError) -> StackproofError | None:
     if error.reason not in _OTHER_KINDS:
         return None
     name = shlex.quote(path)
-    if os.path.isfile(os.path.join(path, SPECIFICATION)):
+    records = (f"{path.rstrip('/')}.provenance.json", os.path.join(path, "meta", "provenance.json"))
+    record = next(filter(os.path.isfile, records), "")
+    if record:
+        title, hint = (
+            "a pack",
+            f"inspect the image that it was made of; `{record}` describes the pack",
+        )
+    elif os.path.isfile(os.path.join(path, SPECIFICATION)):
         title, hint = "a results folder", f"see `stackproof compare {name}`, or `report {name}`"
     elif named.is_artefact(path):
         title = "an artefact to be injected"

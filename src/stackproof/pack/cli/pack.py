@@ -15,6 +15,7 @@ from stackproof.core.cli import progress
 from stackproof.core.effects import shipped
 from stackproof.core.errors import Problem, Reason, fail
 from stackproof.image.container.effects import roots
+from stackproof.mpi import families
 from stackproof.pack.effects import deliver
 from stackproof.pack.effects.make import PackWishes
 from stackproof.pack.model import SPARE, Moved, Pack, TextKind
@@ -100,8 +101,22 @@ def _summary(output: str, pack: Pack, size: int) -> str:
     return (
         f"{output}  {size / 1e6:.1f} MB, {len(pack.programs)} programs, "
         f"glibc 2.{pack.floor} or its own, tree {pack.tree[:12]}\n"
-        f"  moved: {moved or 'nothing named the old place'}{tier}"
+        f"  moved: {moved or 'nothing named the old place'}{tier}{describe_start(pack)}"
     )
+
+
+def describe_start(pack: Pack) -> str:
+    """Return the line that says how ranks start, empty for a pack without an MPI.
+
+    A wrong `--mpi` of srun gives each rank a world of its own.
+    """
+    if pack.mpi is None:
+        return ""
+    program = f"bin/{pack.main or 'PROGRAM'}"
+    ways = [f"bin/mpiexec -n 2 {program}"] if "mpiexec" in pack.programs else []
+    if pmi := families.pmi_of(pack.mpi.family, "srun"):
+        ways.append(f"srun --mpi={pmi} {program}")
+    return f"\n  start: {', or in Slurm '.join(ways)}" if ways else ""
 
 
 def _tier(pack: Pack) -> str:
