@@ -176,6 +176,7 @@ def test_an_image_under_eessi_with_the_sites_hook(
 ) -> None:
     """`inject apply --with IMAGE --eessi-here`: the hook is for the injected arm alone."""
     place = f"{tree.site}/rpath_overrides/OpenMPI/system"
+    home = f"{place}/home"
     stackproof("build", "openmpi", cwd=tmp_path)
     program = ready(arm).deployment.programs["stackproof-bench"]
     options = ("--with", "openmpi.squashfs", "--eessi-here", "--set", "SITES_OWN=1")
@@ -189,8 +190,8 @@ def test_an_image_under_eessi_with_the_sites_hook(
         assert own.mpiexec == f"{tree.mpi}/bin/mpiexec"
         assert own.env.apply({})["OPAL_PREFIX"] == str(tree.mpi)
         assert "SITES_OWN" not in own.env.apply({})
-        assert injected.mpiexec == f"{place}/home/bin/mpiexec"
-        assert injected.env.apply({})["OPAL_PREFIX"] == f"{place}/home"
+        assert injected.mpiexec == f"{home}/bin/mpiexec"
+        assert injected.env.apply({})["OPAL_PREFIX"] == home
         assert injected.env.apply({})["SITES_OWN"] == "1"
         out = measured(
             tmp_path,
