@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -136,6 +137,49 @@ def test_a_header_that_the_machine_lacks_is_named_with_its_package(
 def test_what_is_for_other_engines(stackproof: Run, tmp_path: Path) -> None:
     done = stackproof("build", "--on", "slurm", "libfabric.yaml")
     assert done.returncode == 2
+
+
+def test_a_patch_beside_the_recipe(stackproof: Run, tmp_path: Path) -> None:
+    """It is taken from there; `check` names one that is missing, and the digest of another."""
+    patch = b"--- a/README\n+++ b/README\n@@ -1 +1 @@\n-a\n+b\n"
+    sha256 = hashlib.sha256(patch).hexdigest()
+    lines = "patches:\n  libfabric:\n    - filename: fix.patch\n      sha256: "
+    recipe = tmp_path / "libfabric.yaml"
+    recipe.write_text(f"{RECIPE}{lines}{sha256}\n")
+    lock = ("build", "--update", "--stop-after", "lock", "libfabric.yaml")
+    done = stackproof("check", "libfabric.yaml")
+    assert done.returncode == 0
+    assert "not here: `fix.patch`, which the recipe names, is not beside the recipe" in done.stderr
+    (tmp_path / "fix.patch").write_bytes(b"something else")
+    other = hashlib.sha256(b"something else").hexdigest()
+    for words in (("check", "libfabric.yaml"), lock):
+        done = stackproof(*words)
+        assert done.returncode == 5
+        assert "`fix.patch` has another SHA-256 than the recipe says" in done.stderr
+        place = f"libfabric.yaml:{recipe.read_text().count(chr(10))}:15"
+        assert f"--> {place}" in done.stderr
+        assert f"write `sha256: {other}`" in done.stderr
+    (tmp_path / "fix.patch").write_bytes(patch)
+    done = stackproof("check", "libfabric.yaml")
+    assert "fix.patch" not in done.stderr
+    base = tmp_path / "below" / "base.yaml"  # the patch is beside the file that names it
+    base.parent.mkdir()
+    recipe.rename(base)
+    (tmp_path / "fix.patch").rename(base.parent / "fix.patch")
+    recipe.write_text("inherit: below/base.yaml\nname: heir\n")
+    done = stackproof(*lock)
+    assert done.returncode == 0, done.stderr
+    assert "fix.patch" not in stackproof("check", "libfabric.yaml").stderr
+    (base.parent / "fix.patch").unlink()
+    assert "not here: `fix.patch`" in stackproof("check", "libfabric.yaml").stderr
+    recipe.write_text(RECIPE)
+    given = tmp_path / "given" / "fix.patch"  # a word names its own file
+    given.parent.mkdir()
+    given.write_bytes(patch)
+    (tmp_path / "fix.patch").write_bytes(b"something else")
+    done = stackproof("check", "libfabric.yaml", "--with-patch", f"libfabric={given}")
+    assert done.returncode == 0
+    assert "fix.patch" not in done.stderr
 
 
 def test_externals_that_are_not_there(stackproof: Run, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -128,6 +129,9 @@ def test_a_chain_for_slingshot_with_cuda(tmp_path: Path) -> None:
     done = containerfile(*words, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (3, "")
     assert "does not answer" in done.stderr
+    assert (
+        "this makes it: stackproof build --update --stop-after lock slingshot.yaml" in done.stderr
+    )
 
 
 def test_no_lock(folder: Path) -> None:
@@ -136,10 +140,11 @@ def test_no_lock(folder: Path) -> None:
     assert (done.returncode, done.stdout) == (3, "")
     assert "--stop-after lock" in done.stderr
     recipe = RECIPES / "spack" / "openmpi.yaml"
-    words = (*ETHERNET, "--fact", "microarchitecture=haswell", "--base", BASE)
-    done = containerfile(recipe, *words, cwd=folder)
+    words = (*ETHERNET, "--fact", "microarchitecture=haswell")
+    done = containerfile(recipe, *words, "--base", BASE, cwd=folder)
     assert (done.returncode, done.stdout) == (3, "")
-    assert "--stop-after lock" in done.stderr
+    line = shlex.join(("build", *map(str, words), "--update", "--stop-after", "lock", str(recipe)))
+    assert f"hint: this makes it: stackproof {line}\n" in done.stderr
 
 
 def test_all_wrong_options_at_once(folder: Path) -> None:

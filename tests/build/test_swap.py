@@ -283,7 +283,8 @@ def test_a_chain_with_another_mpi_and_another_libfabric() -> None:
 
 
 def _shipped(loaded: Loaded) -> object:
-    return locking.need(builders.of(loaded), loaded)
+    recipe = RecipeOptions(recipe="openmpi-lnx")
+    return locking.need(builders.of(loaded), loaded, recipe)
 
 
 def test_a_patch_and_a_source_of_ones_own_are_known_by_their_digests(tmp_path: Path) -> None:

@@ -48,7 +48,8 @@ class Shelf:
         runtime = folder / "runtime"
         runtime.mkdir(mode=0o700)
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        self.env = {**os.environ, "PATH": path, "XDG_RUNTIME_DIR": str(runtime), "base": BASE}
+        bases = dict.fromkeys(("base", "devel", "runtime"), BASE)
+        self.env = {**os.environ, **bases, "PATH": path, "XDG_RUNTIME_DIR": str(runtime)}
 
     def run(self, line: str, cwd: Path, codes: set[int] | None = None, **env: str) -> str:
         done = subprocess.run(
@@ -410,8 +411,12 @@ def test_redo_openmpi_with_lnx(shelf, place):
     run_page(shelf, page, place)
     shelf.run("stackproof check cug.yaml --site lumi-g", place)
     assert "mended by g2g.patch" in shelf.screen
+    assert "not here: `g2g.patch`, which the recipe names, is not beside" in shelf.screen
     spec = parse_bench(parse(block(page, 1), file="bench.yaml"))
     assert [arm.name for arm in spec.challengers] == ["lnx", "cxi", "shm"]
+    assert {arm.launcher for arm in spec.challengers} == {"mpirun"}
+    spec = parse_bench(parse(block(page, 2), file="containers.yaml"))
+    assert [arm.bind for arm in spec.challengers] == ["none", "hybrid"]
 
 
 def test_redo_user_environments(shelf, place):

@@ -33,7 +33,7 @@ def run(asked: ContainerfileOptions) -> int:
     stack, builder = loaded.stack, builders.of(loaded)
     builders.refuse(builder, "containerfile")
     builders.refuse_wrong(builder.engine.problems(stack, None, loaded.where))
-    lock = locking.need(builder, loaded)
+    lock = locking.need(builder, loaded, asked.recipe)
     needs = builder.engine.container(stack, lock)
     view = chosen_view(asked.view, stack.default_view, needs.views) or ""
     progress.print_notes(*needs.notes)

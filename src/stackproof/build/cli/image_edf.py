@@ -55,7 +55,7 @@ def _of(asked: EdfOptions, given: JobContainer) -> tuple[JobContainer, JobConten
     loaded = stacks.load_recipe(recipe)
     builder = builders.of(loaded)
     builders.refuse(builder, "containerfile")
-    needs = builder.engine.container(loaded.stack, locking.need(builder, loaded))
+    needs = builder.engine.container(loaded.stack, locking.need(builder, loaded, recipe))
     view = chosen_view(asked.view, loaded.stack.default_view, needs.views) or ""
     family, _, version = needs.labels.get(f"{OWN}.mpi", "").partition(" ")
     gpu = asked.gpu or needs.gpu

@@ -45,6 +45,8 @@ def command(recipe: RecipeOptions) -> str:
         ("--fact", recipe.fact),
         ("--choose", recipe.choose),
         ("--with", recipe.swap),
+        ("--with-source", recipe.with_source),
+        ("--with-patch", recipe.with_patch),
         ("--from", filter(None, [recipe.rpms])),
         ("--mirror", filter(None, [recipe.mirror])),
     )
@@ -53,18 +55,17 @@ def command(recipe: RecipeOptions) -> str:
     return shlex.join(("stackproof", "build", *words, *ending))
 
 
-def need(builder: Builder, loaded: Loaded) -> Any:
+def need(builder: Builder, loaded: Loaded, recipe: RecipeOptions) -> Any:
     """Return the lock beside the recipe; raises `StackproofError` (LOCK_MISMATCH) without one."""
     lock, stale = find(builder, loaded)
-    if stale:
-        raise StackproofError(*stale)
     if lock is None:
-        raise fail(
-            Reason.LOCK_MISMATCH,
-            "there is no lock that answers the recipe",
-            hint=f"`stackproof build --stop-after lock {loaded.path}` makes one",
+        none = Problem(
+            reason=Reason.LOCK_MISMATCH,
+            message="there is no lock that answers the recipe",
             where=Location(file=str(loaded.lock_path)),
         )
+        (problem,) = stale or (none,)
+        raise StackproofError(replace(problem, hint=f"this makes it: {command(recipe)}"))
     return lock
 
 

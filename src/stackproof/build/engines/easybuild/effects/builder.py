@@ -29,7 +29,13 @@ from stackproof.build.engine import Findings
 from stackproof.build.engines.easybuild import swap as easybuild_swap
 from stackproof.build.engines.easybuild import tool
 from stackproof.build.engines.easybuild.chain import Chain, chain
-from stackproof.build.engines.easybuild.components import Catalogue, Toolchain, parse_catalogue
+from stackproof.build.engines.easybuild.components import (
+    Catalogue,
+    ChainRequest,
+    OwnFile,
+    Toolchain,
+    parse_catalogue,
+)
 from stackproof.build.engines.easybuild.effects import sources
 from stackproof.build.engines.easybuild.effects.sources import SourceFinder, mirror_folders
 from stackproof.build.engines.easybuild.engine import ENGINE, HEADERS
@@ -54,7 +60,7 @@ from stackproof.core.effects import cache_kinds, documents, files, shipped
 from stackproof.core.effects import run as core_run
 from stackproof.core.effects.run import run
 from stackproof.core.effects.sandbox import package_hint
-from stackproof.core.errors import Problem, Reason, StackproofError, fail
+from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.core.monitor import Event, Monitor
 from stackproof.core.value import replace
 
@@ -216,18 +222,23 @@ class EasyBuildBuilder:
             found = _chain_of(loaded)
         except StackproofError as error:
             return Findings(problems=error.problems)
+        own = tuple(_own_file_problems(loaded))
+        missing = (p for p in own if p.reason is Reason.FILE_MISSING)
         lacking = (
             Problem(reason=p.reason, message=f"not here: {p.message}", hint=p.hint)
-            for p in machine_problems(loaded.stack, found.tools, found.headers)
+            for p in (*machine_problems(loaded.stack, found.tools, found.headers), *missing)
         )
-        return Findings(notes=(*lacking, *_known(found.notes)))
+        return Findings(
+            problems=tuple(p for p in own if p.reason is not Reason.FILE_MISSING),
+            notes=(*lacking, *_known(found.notes)),
+        )
 
     def solve(self, loaded: Loaded, options: BuildOptions, monitor: Monitor) -> EasyBuildLock:
         """See `Builder`: the mirror is a folder that may hold source files."""
         stack: EasyBuildStack = loaded.stack
         monitor(Event(what="started", name="resolve", text="components, files and digests"))
         found = _chain_of(loaded)
-        places = SourceFinder(mirror_folders(options.mirror), monitor)
+        places = _source_finder(loaded, options, monitor)
         files_of = (file for one in found.easyconfigs for file in one.sources)
         digests = sources.of_all(files_of, places.choose)
         lock = make_lock(stack, found, places.tool(stack.easybuild), digests)
@@ -249,7 +260,7 @@ class EasyBuildBuilder:
         lacking = machine_problems(loaded.stack, lock.tools, lock.headers)
         if lacking:
             raise StackproofError(*lacking)
-        _obtain(lock, SourceFinder(mirror_folders(options.mirror), monitor))
+        _obtain(lock, _source_finder(loaded, options, monitor))
         return _setup(loaded, lock, options, monitor)
 
     def fill_mirror(
@@ -261,8 +272,7 @@ class EasyBuildBuilder:
         monitor: Monitor,
     ) -> frozenset[Path]:
         """See `Builder`; raises `StackproofError`: NO_NETWORK for what cannot be had."""
-        del loaded
-        found = _obtain(lock, SourceFinder((folder, *mirror_folders(options.mirror)), monitor))
+        found = _obtain(lock, _source_finder(loaded, options, monitor, folder))
         own = tuple(executor.fetch(file, tool.fetch_command, monitor) for file in lock.tool)
         for path in (*found, *own):
             target = folder / source_mirror.EASYBUILD / path.name
@@ -275,6 +285,50 @@ def _chain_of(loaded: Loaded) -> Chain:
     """Return the easyconfigs that a recipe means; raises `StackproofError` with all problems."""
     where = loaded.document.where if loaded.document else None
     return chain(loaded.stack.request, load(), where)
+
+
+def _own_files(loaded: Loaded) -> Iterator[tuple[OwnFile, Location, Path]]:
+    """Yield each file that a recipe brings without an address, where it says so, and its place."""
+    request: ChainRequest = loaded.stack.request
+    named: list[tuple[tuple[str | int, ...], OwnFile]] = [
+        (("source-files", name), file) for name, file in request.source_files.items()
+    ]
+    for name, patches in request.patches.items():
+        named += [(("patches", name, index), file) for index, file in enumerate(patches)]
+    for key, file in named:
+        where = loaded.document.where(*key, "sha256") if loaded.document else Location(file="")
+        if os.path.isfile(where.file) and not file.address:  # no word such as --with-patch
+            yield file, where, Path(where.file).parent / file.filename
+
+
+def _own_file_problems(loaded: Loaded) -> Iterator[Problem]:
+    """Yield a problem for each of its files that a recipe lacks, and for one that has changed."""
+    for file, where, path in _own_files(loaded):
+        if path.is_file():
+            if (digest := files.sha256(path)) != file.sha256:
+                yield Problem(
+                    reason=Reason.DIGEST_MISMATCH,
+                    message=f"`{path}` has another SHA-256 than the recipe says",
+                    hint=f"if it is the right file, write `sha256: {digest}`",
+                    where=where,
+                )
+        elif not download_path(file.sha256, file.filename).is_file():
+            yield Problem(
+                reason=Reason.FILE_MISSING,
+                message=f"`{file.filename}`, which the recipe names, is not beside the recipe",
+                hint="put it there, or into a folder that you name: --mirror DIR",
+            )
+
+
+def _source_finder(
+    loaded: Loaded, options: BuildOptions, monitor: Monitor, *folders: Path
+) -> SourceFinder:
+    """Return a finder that knows the files beside a recipe; raises (DIGEST_MISMATCH) for others."""
+    changed = [p for p in _own_file_problems(loaded) if p.reason is Reason.DIGEST_MISMATCH]
+    if changed:
+        raise StackproofError(*changed)
+    beside = (path for _, _, path in _own_files(loaded) if path.is_file())
+    return SourceFinder((*folders, *mirror_folders(options.mirror)), monitor, beside)
 
 
 def _known(texts: tuple[str, ...]) -> tuple[Problem, ...]:

@@ -49,11 +49,13 @@ Fetch = Callable[[str, Path, Transfer], None]
 
 
 class SourceFinder:
-    """Where source files are looked for: the cache, folders of the user, then their origins."""
+    """Where source files are looked for: the cache, what the user has, then their origins."""
 
-    def __init__(self, folders: Iterable[Path], monitor: Monitor) -> None:
+    def __init__(
+        self, folders: Iterable[Path], monitor: Monitor, beside: Iterable[Path] = ()
+    ) -> None:
         self._monitor = monitor
-        self._there: dict[str, list[Path]] = {}
+        self._there: dict[str, list[Path]] = {path.name: [path] for path in beside}
         for folder in folders:
             for path in sorted(folder.rglob("*")):
                 if path.is_file():
