@@ -35,7 +35,7 @@ _PRINTED = "| "
 _FENCE = re.compile(r"^ *```(\w*)")
 # The first word of a command line that is none of ours: a program, or a path of one of this project.
 _PROGRAMS = frozenset((
-    ".", "apt-get", "buildah", "cat", "chmod", "cp", "dpkg-deb", "dpkg-statoverride", "echo",
+    ".", "apt-get", "buildah", "cat", "chmod", "cp", "debootstrap", "dpkg-deb", "dpkg-statoverride", "echo",
     "export", "gdb", "git", "install", "ldd", "make", "meson", "mkdir", "mksquashfs", "module",
     "mpiexec", "nox", "nsenter", "pip", "pipx", "podman", "python3", "rm", "rpmbuild", "salloc",
     "sbatch", "source", "srun", "ssh", "tar", "uv",
