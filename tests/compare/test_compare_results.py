@@ -79,6 +79,18 @@ def test_no_launch_at_all(folder):
     assert caught.value.reason is Reason.NO_RESULTS
 
 
+def test_a_bench_that_ended_while_it_warmed_up():
+    """No launch failed, so that there is no reason above."""
+    results = simulate(PLAN)
+    first = tuple(replace(one, block=0) for one in results.measurements)
+    with pytest.raises(StackproofError) as caught:
+        compare(replace(results, measurements=first))
+    (problem,) = caught.value.problems
+    assert problem.reason is Reason.NO_RESULTS
+    assert problem.detail is None
+    assert "the same `bench` command with `-o` makes them" in (problem.hint or "")
+
+
 def test_a_broken_specification_is_an_error(folder):
     data = json.loads((folder / "bench.json").read_text())
     del data["baseline"]

@@ -125,10 +125,13 @@ def _no_results(results: Results, collected: CollectedResults) -> StackproofErro
         f"{entry.arm or entry.what}, block {entry.block}: {entry.reason}: {entry.evidence}"
         for entry in collected.discarded[:20]
     ]
+    hint = "look at the reasons above; the logs of the launches are in the results folder"
+    if not lines:
+        hint = "launches that count are missing: the same `bench` command with `-o` makes them"
     return fail(
         Reason.NO_RESULTS,
         f"nothing can be compared: {len(results.measurements)} launches were read, and no "
         "benchmark has usable launches of the baseline and of a challenger",
         detail="\n".join(lines) or None,
-        hint="look at the reasons above; the logs of the launches are in the results folder",
+        hint=hint,
     )
