@@ -139,6 +139,7 @@ def test_what_is_for_other_engines(stackproof: Run, tmp_path: Path) -> None:
     assert done.returncode == 2
 
 
+@pytest.mark.battery
 def test_a_patch_beside_the_recipe(stackproof: Run, tmp_path: Path) -> None:
     """It is taken from there; `check` names one that is missing, and the digest of another."""
     patch = b"--- a/README\n+++ b/README\n@@ -1 +1 @@\n-a\n+b\n"
