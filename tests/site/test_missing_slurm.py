@@ -74,8 +74,6 @@ def test_the_page_from_its_first_line_to_its_last(machine, tmp_path):
     said = {}
     for line in lines:
         said[line.text] = told(machine, tmp_path, line.text)
-        if line.text.endswith("> login.txt"):
-            told(machine, tmp_path, "cat login.txt >> my-machine.yaml")
         if line.text.startswith("srun"):
             paste(machine, tmp_path, line.text, file)
     following = "srun -N1 -n1 stackproof site probe --missing my-machine.yaml"
