@@ -342,10 +342,10 @@ def test_move_from_uenv(shelf, place):
     run_page(shelf, "docs/how-to/move-from-uenv.md", place, **own)
 
 
-def osu_table(place: Path) -> None:
+def osu_table(place: Path, test: str = "MPI Bi-Directional Bandwidth") -> None:
     """Write a table as OSU prints it, as of a run of one's own."""
     rows = "".join(f"{1 << power:<10}{2.87 * (1 << power):>18.2f}\n" for power in range(23))
-    head = "# OSU MPI Bi-Directional Bandwidth Test v7.1\n# Size      Bandwidth (MB/s)\n"
+    head = f"# OSU {test} Test v7.1\n# Size      Bandwidth (MB/s)\n"
     (place / "osu.txt").write_text(head + rows)
 
 
@@ -360,7 +360,7 @@ def test_redo_a_pack_from_guix(shelf, place):
 
 
 def test_redo_mpich_in_a_container(shelf, place):
-    osu_table(place)
+    osu_table(place, "MPI-CUDA Bandwidth")
     run_page(shelf, "docs/tutorial/redo-mpich-container.md", place)
     assert len((place / "mpich-gpu" / "Containerfile").read_text().split("\n")) < 80
     definition = (place / "osu_gpu.toml").read_text()
