@@ -292,6 +292,16 @@ def test_the_recipe_of_the_paper_says_what_to_take_in_the_place_of_its_spack() -
     assert replace(other, recipe_files={}) == replace(stack, recipe_files={})
 
 
+def test_the_printed_page_lost_an_indentation() -> None:
+    """In print `spec` and `gpu` are beside `mpi`."""
+    text = f"{SMALL[1]['environments.yaml']}  mpi:\n  spec: cray-mpich@8.1.18.4\n  gpu: cuda\n"
+    _, findings = understand({"environments.yaml": text}, version=1)
+    assert [p.reason for p in findings.problems] == [Reason.UNKNOWN_KEY] * 2
+    assert {p.hint for p in findings.problems} == {
+        "indent it below `mpi:`, which is empty and has this key"
+    }
+
+
 def test_later_versions_say_where_the_system_is_named() -> None:
     text = SMALL[2]["config.yaml"] + "system: hohgant\n"
     _, findings = understand({**SMALL[2], "config.yaml": text})

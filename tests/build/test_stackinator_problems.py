@@ -165,6 +165,14 @@ def test_a_needed_file_that_is_missing(name):
     assert [p.reason for p in findings.problems] == [R.FILE_MISSING]
 
 
+def test_a_needed_file_that_has_nearly_its_name():
+    """The CUG 2023 paper says `environment.yaml`."""
+    findings = FindingsList()
+    there = folder("recipe", {"config.yaml": "", "environment.yaml": ""})
+    assert findings.parse(there, "environments.yaml", "a recipe") is None
+    assert findings.problems[0].hint == "rename `environment.yaml`, which is there"
+
+
 @pytest.mark.parametrize("name", ["config.yaml", "environments.yaml", "modules.yaml"])
 def test_a_binary_file_where_text_is_expected(name):
     assert found({name: b"\x7fELF\xff\xfe\0"})[0][0] is R.YAML_SYNTAX

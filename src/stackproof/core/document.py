@@ -329,7 +329,8 @@ def _named(path: Path) -> str:
 
 
 def _unknown_keys(error: Any, document: Document, path: Path) -> list[Problem]:
-    known = sorted(error.schema.get("properties", {}))
+    keys = error.schema.get("properties", {})
+    known = sorted(keys)
     patterns = error.schema.get("patternProperties", {})
     unknown = (
         key
@@ -337,7 +338,9 @@ def _unknown_keys(error: Any, document: Document, path: Path) -> list[Problem]:
         if key not in known and not any(re.search(pattern, key) for pattern in patterns)
     )
     told = itertools.islice(unknown, limits.PROBLEMS.count + 1)
-    return [_unknown_key(document, path, key, known) for key in told]
+    empty = [name for name in known if error.instance.get(name, "") is None]
+    below = {key: name for name in empty for key in keys[name].get("properties", ())}
+    return [_unknown_key(document, path, key, known, below.get(key)) for key in told]
 
 
 def _missing_keys(error: Any, document: Document, path: Path) -> list[Problem]:
@@ -457,8 +460,12 @@ def _hint_of(node: Mapping[str, Any]) -> str | None:
     return str(text) if text else None
 
 
-def _unknown_key(document: Document, path: Path, key: str, known: list[str]) -> Problem:
+def _unknown_key(
+    document: Document, path: Path, key: str, known: list[str], above: str | None
+) -> Problem:
     hint = did_you_mean(key, known).strip() or f"known keys are: {', '.join(known)}"
+    if above:
+        hint = f"indent it below `{above}:`, which is empty and has this key"
     return Problem(
         reason=Reason.UNKNOWN_KEY,
         message=f"unknown key `{_one_line(key)}`" + (f" in {_named(path)}" if path else ""),

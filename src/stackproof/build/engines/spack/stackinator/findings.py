@@ -109,6 +109,8 @@ class FindingsList:
         """
         if needed_by and not folder.has(name):
             message, where = f"{needed_by} needs a file `{name}`", Location(file=folder.place(name))
+            alike = [other for other in folder.files if other[:6] == name[:6]]
+            hint = f"rename `{alike[0]}`, which is there" if alike else hint
             self.problem(Reason.FILE_MISSING, message, where=where, hint=hint)
         if folder.parts is not None:
             return folder.parts.get(name)
