@@ -81,6 +81,25 @@ def test_a_tool_of_the_same_mpi_works_and_is_told(trees: Trees, place: Path) -> 
     assert ran.stderr.splitlines() == ["the tool saw 2 ranks"] * 2
 
 
+def test_a_tool_that_looks_for_the_mpi_at_run_time(trees: Trees, place: Path) -> None:
+    """EZTrace names no `PMPI_` function: it finds the MPI's own by dlsym(3)."""
+    code = """#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <mpi.h>
+int MPI_Init(int *argc, char ***argv)
+{
+    int (*own)(int *, char ***) = dlsym(RTLD_NEXT, "MPI_Init");
+    double start = MPI_Wtime();
+    return start < 0 ? 1 : own(argc, argv);
+}
+"""
+    (place / "late.c").write_text(code)
+    compile_with(trees, "mpich", place, "-shared", "-fPIC", "late.c", "-o", "liblate.so")
+    done = check(trees, place, "program", "--env", f"LD_PRELOAD={place / 'liblate.so'}")
+    assert done.returncode == 0, done.stdout
+    assert "it takes MPI_Init, and calls the MPI's own" in done.stdout
+
+
 def test_a_tool_of_another_mpi_is_the_one_that_does_not_fit(trees: Trees, place: Path) -> None:
     tool = place / "libopenmpitool.so"
     done = check(trees, place, "program", "--env", f"LD_PRELOAD={tool}")

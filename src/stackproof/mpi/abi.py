@@ -273,6 +273,9 @@ def calls_below(elf: ElfFile) -> bool:
     """Return whether an object puts itself before an MPI: what it defines calls MPI's own (PMPI).
 
     A tool that is linked into a program makes it define `MPI_Init`, and the program may have a copy
-    of a handle besides: neither makes it an MPI.
+    of a handle besides: neither makes it an MPI. EZTrace looks for the MPI's own at run time.
     """
-    return any(entry.name in _OWN_START for entry in elf.imports)
+    if any(entry.name in _OWN_START for entry in elf.imports):
+        return True
+    takes = "MPI_Init" in elf.exports and not _OWN_START & elf.exports.keys()
+    return takes and not abi_of_name(elf.soname) and any(map(abi_of_name, elf.needed))

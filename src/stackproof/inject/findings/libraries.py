@@ -26,7 +26,8 @@ from stackproof.mpi import abi
 # Tools of MPI's profiling interface: what they take, whether they are reached, and for which ABI.
 #
 # A tool defines `MPI_Send`, and calls the MPI's own as `PMPI_Send` (MPI 4.1, chapter 15.2). Score-P
-# and mpiP are such; LD_PRELOAD puts them before the MPI.
+# and mpiP are such, and EZTrace, which finds the MPI's own by dlsym(3). LD_PRELOAD puts them before
+# the MPI.
 
 _SHOWN = 4
 
@@ -79,7 +80,7 @@ def _described(case: InjectionAttempt, loaded: MappedObject) -> Finding:
         cause=Cause.TOOL,
         effect=Effect.NOTE,
         message=f"`{posixpath.basename(loaded.path)}` is a tool of MPI's profiling interface: it "
-        f"takes {', '.join(taken[:_SHOWN])}{more}, and calls the MPI's own (`PMPI_…`){behind}",
+        f"takes {', '.join(taken[:_SHOWN])}{more}, and calls the MPI's own{behind}",
         file=loaded.path,
         symbols=tuple(taken),
         remedy="" if reached else f"LD_PRELOAD={loaded.path}",
