@@ -608,7 +608,7 @@ def test_a_program_is_no_mpi_for_a_copy_of_a_handle(lab):
     view = RootView()
     elf = view.elf(view.look(program))
     assert abi.family_of(elf) is None
-    assert abi.family_of(replace(elf, imports=())) is not None
+    assert abi.family_of(replace(elf, imports=(), needed=())) is not None
 
 
 # --------------------------------------------------------------------------------------------------
