@@ -24,7 +24,7 @@ from stackproof.bench.effects.arms import Arms
 from stackproof.bench.spec import BenchSpec
 from stackproof.cluster.effects import up
 from stackproof.core import noun
-from stackproof.core.effects import cache_kinds, documents, files
+from stackproof.core.effects import cache_kinds, files
 from stackproof.core.errors import Problem, Reason, StackproofError, fail
 from stackproof.core.monitor import Event, Monitor
 from stackproof.core.value import replace
@@ -38,7 +38,7 @@ from stackproof.results.case import Placement
 
 def load(folder: Path) -> BenchSpec:
     """Return the specification of a results folder, with the options of its last job."""
-    spec, job = planning.load_spec(folder), _load_job(folder)
+    spec, job = planning.load_spec(folder), scheduler.load_job(folder)
     return replace(spec, scheduler_options=job.options) if job else spec
 
 
@@ -56,8 +56,9 @@ def dry_run(spec: BenchSpec, folder: Path) -> str:
 def submit(spec: BenchSpec, folder: Path, monitor: Monitor, *, command: tuple[str, ...]) -> bool:
     """Submit a job that makes all launches that have no result yet; return false for none.
 
-    Raises `StackproofError`: JOB_FAILED while the last job of the folder has not ended, NOTHING_RAN
-    when no arm would run anything, and what `scheduler.door` and `scheduler.submit` raise.
+    Raises `StackproofError`: JOB_FAILED while the last job of the folder has not ended, or where
+    an error ended it before its first launch, NOTHING_RAN when no arm would run anything, and what
+    `scheduler.door` and `scheduler.submit` raise.
     """
     _refuse_rates(spec)
     arms = planning.with_work(spec, bench_arms.make_ready(spec))
@@ -71,6 +72,7 @@ def submit(spec: BenchSpec, folder: Path, monitor: Monitor, *, command: tuple[st
         planning.require_launches(plan, folder)
         return False
     _refuse_second_job(folder, at)
+    _refuse_same_failure(folder, spec)
     elements = tuple(sorted({launch.allocation for launch in missing}))
     request = _request(spec, folder, elements if spec.allocations > 1 else ())
     script = folder / "job" / "script.sh"
@@ -97,7 +99,7 @@ def submit(spec: BenchSpec, folder: Path, monitor: Monitor, *, command: tuple[st
 
 def work_in_job(folder: Path, monitor: Monitor) -> None:
     """Do the job's part: make the launches of this allocation that have no result yet."""
-    job = _load_job(folder)
+    job = scheduler.load_job(folder)
     if job is None:
         raise fail(Reason.FILE_MISSING, f"`{folder}` has no job", hint="leave `--in-job` out")
     spec = planning.load_spec(folder)
@@ -107,7 +109,7 @@ def work_in_job(folder: Path, monitor: Monitor) -> None:
 
 def _refuse_second_job(folder: Path, at: Door) -> None:
     """Refuse a job beside one that still writes to the folder."""
-    job = _load_job(folder)
+    job = scheduler.load_job(folder)
     if job is None or job.cluster != at.cluster or scheduler.has_ended(at, job.id):
         return
     raise fail(
@@ -115,6 +117,21 @@ def _refuse_second_job(folder: Path, at: Door) -> None:
         f"the job `{job.id}` of `{folder}` has not ended",
         hint=f"wait for its end (`squeue --jobs={job.id}`), or end it: `scancel {job.id}`",
     )
+
+
+def _refuse_same_failure(folder: Path, spec: BenchSpec) -> None:
+    """Refuse a job like the last one where that ended by an error before its first launch."""
+    job = scheduler.load_job(folder)
+    if job is None or job.options != spec.scheduler_options:
+        return
+    fault, log = scheduler.find_fault(folder, job)
+    if fault:
+        raise fail(
+            Reason.JOB_FAILED,
+            f"job {job.id} ended without a launch: {fault}",
+            hint=f"`{log}` says more; when its cause is mended, delete that log, and the same "
+            "command submits a job again; so does another `--sbatch-option`",
+        )
 
 
 def _share(at: Door, arms: Arms, folder: Path) -> None:
@@ -171,7 +188,3 @@ def _request(spec: BenchSpec, folder: Path, elements: tuple[int, ...]) -> JobReq
         elements=elements,
         options=spec.scheduler_options,
     )  # fmt: skip
-
-
-def _load_job(folder: Path) -> Job | None:
-    return documents.load_noun(Job, folder / "job" / "job.json")

@@ -12,6 +12,7 @@ from stackproof.core import limits, noun
 from stackproof.core.effects import documents, files
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.core.ids import digest
+from stackproof.launch.effects import scheduler
 from stackproof.results.digests import judge_digests
 from stackproof.results.effects.record import read_digests
 from stackproof.results.measurement import Measurement
@@ -44,6 +45,8 @@ def load_results(folder: os.PathLike[str] | str, *, probes: bool = False) -> Res
         message = f"`{place}` is in a results folder, and results are the whole folder"
         raise fail(Reason.INVALID_VALUE, message, hint=f"give the folder: `{around}`")
     documents.refuse_other_kind(os.fspath(place), "results")
+    if not any(file for name in (LAUNCHES, PROBES) for file in (place / name).glob("*.json")):
+        _refuse_launchless(place)
     for is_fault, reason, message, where in (
         (not place.exists(), Reason.FILE_MISSING, f"there is no results folder `{place}`", place),
         (not place.is_dir(), Reason.INVALID_VALUE, f"`{place}` is not a results folder", place),
@@ -85,6 +88,17 @@ def load_results(folder: os.PathLike[str] | str, *, probes: bool = False) -> Res
         ),
         files=tuple(records),
     )
+
+
+def _refuse_launchless(folder: Path) -> None:
+    """Refuse a folder without launches by the last error of its job, if it has one."""
+    if job := scheduler.load_job(folder):
+        fault, log = scheduler.find_fault(folder, job)
+        raise fail(
+            Reason.NO_RESULTS,
+            f"no launch was made yet: job {job.id} {f'says: {fault}' if fault else 'made none'}",
+            hint=f"`{log}` says more" if log else f"`squeue --jobs={job.id}` shows if it waits",
+        )
 
 
 def _records(

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
+from pathlib import Path
 
 from msgspec import field
 
 from stackproof.cluster import model as cluster_model
 from stackproof.cluster.effects import up
 from stackproof.cluster.model import ClusterSpec, ClusterState
+from stackproof.core import limits
 from stackproof.core.command import Command, Completed, EnvPatch
+from stackproof.core.effects import documents, files
 from stackproof.core.effects.run import failure, run
 from stackproof.core.errors import Reason, StackproofError, fail
 from stackproof.core.value import Value
 from stackproof.launch import slurm
-from stackproof.launch.slurm import JobRequest
+from stackproof.launch.slurm import Job, JobRequest
+from stackproof.results.model import LAUNCHES
 
 _ANSWER_S = 60.0
 _UNKNOWN = b"Invalid job id"
 _KEPT = "SLURM_CONF"
+# That somebody cancelled a job is no fault of what it ran.
+_FAULT = re.compile(r"(?im)^(?!.* CANCELLED AT (?!.*TIME LIMIT)).*(?:error|not found).*$")
 
 
 class Door(Value):
@@ -98,3 +105,20 @@ def has_ended(at: Door, job: str) -> bool:
     if done.returncode != 0 and _UNKNOWN not in done.stderr:
         raise failure(command, done, log=None, reason=Reason.JOB_FAILED)
     return not done.stdout.strip()
+
+
+def load_job(folder: Path) -> Job | None:
+    """Return the job that was submitted last for a results folder, None for none."""
+    return documents.load_noun(Job, folder / "job" / "job.json")
+
+
+def find_fault(folder: Path, job: Job) -> tuple[str, Path | None]:
+    """Return the last error that a job without a launch printed, and its log; empty for none."""
+    since = (folder / "job" / "job.json").stat().st_mtime
+    if any(path.stat().st_mtime >= since for path in (folder / LAUNCHES).glob("*.json")):
+        return "", None
+    for log in sorted((folder / "logs").glob(f"job-{job.id}[._]*log")):
+        text = files.read_bounded(log, limits.RESULTS).decode(errors="replace")
+        if faults := _FAULT.findall(text):
+            return re.sub(r"^error: | \[[a-z-]+\]$", "", faults[-1].strip()), log
+    return "", None
