@@ -9,13 +9,14 @@ from stackproof.compare.model import (
     Cell,
     Curve,
     Panel,
+    Point,
     Tail,
     Verdict,
     Why,
 )
 from stackproof.compare.overrule import WRONG_BYTES
 from stackproof.core.value import replace
-from stackproof.report.headline import headline, headlines
+from stackproof.report.headline import headline, headlines, list_numbers
 from stackproof.report.markdown import render_markdown
 from stackproof.report.terminal import terminal_verdicts
 
@@ -153,3 +154,48 @@ def test_text_and_markdown_say_the_same_sentences():
     plain = render_markdown(comparison).replace("\\", "")
     assert f"\n{first}\n" in plain
     assert f"\n{second}\n" in plain
+
+
+def with_points(comparison, **medians):
+    """Return the comparison with these medians of the challenger and the baseline."""
+    (panel,) = comparison.panels
+    arms = {"mpich": medians["own"], comparison.spec.baseline: medians["base"]}
+    curves = tuple(
+        ArmCurve(
+            arm=name,
+            points=tuple(
+                Point(size=size, median=value, minimum=value, maximum=value, blocks=(), values=())
+                for size, value in zip(SIZES, values, strict=True)
+            ),
+        )
+        for name, values in arms.items()
+    )
+    return replace(comparison, panels=(replace(panel, arms=curves),))
+
+
+def test_medians_that_tell_another_ratio_than_the_pairs_are_left_out():
+    slow = made(intra={"latency": (0.1, 1.0, 1.0)})
+    near = with_points(slow, own=(11.0, 1.0, 1.0), base=(1.0, 1.0, 1.0))
+    assert list_numbers(near, "mpich") == [
+        "latency 8 B within a node: 10 times slower (11 against 1 µs)"
+    ]
+    far = with_points(slow, own=(24.5, 1.0, 1.0), base=(1.0, 1.0, 1.0))
+    assert list_numbers(far, "mpich") == ["latency 8 B within a node: 10 times slower"]
+
+
+def test_a_point_within_the_noise_does_not_head_the_answer():
+    both = made(intra={"latency": (SLOW_OPEN, SLOW_OPEN, 1.0)})
+    (panel,) = both.panels
+    (judgement,) = panel.judgements
+    noisy, slow, same = judgement.cells
+    noisy = replace(noisy, why=Why.NOISE, ratio=0.1, low=0.05, high=0.2, floor=0.9)
+    panel = replace(panel, judgements=(replace(judgement, cells=(noisy, slow, same)),))
+    both = replace(both, panels=(panel,))
+    assert headline(both, "mpich") == (
+        "mpich: within a node as fast at 1 MiB, 30 % slower but not proven at 1 KiB, "
+        "within the noise at 8 B"
+    )
+    assert list_numbers(both, "mpich")[0].startswith("latency 1 KiB within a node: 30 % slower but")
+    alone = replace(panel, judgements=(replace(judgement, cells=(noisy, noisy, noisy)),))
+    (text,) = list_numbers(replace(both, panels=(alone,)), "mpich")
+    assert text.startswith("latency 8 B within a node: within the noise")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Iterator, Sequence
 
@@ -20,10 +21,13 @@ _TIMES = 2.0
 _NAMED = 2
 """So many curves are named where all their points are alike."""
 
+_ALIKE = 1.2
+"""Medians of all launches stand beside the ratio of pairs where they differ by less than this."""
+
 _SLOWER, _TAIL, _FASTER, _SAME = "slower", "slower in the tail", "faster", "as fast"
-_UNPROVEN, _OPEN = "slower but not proven", "undecided"
+_UNPROVEN, _NOISE, _OPEN = "slower but not proven", "within the noise", "undecided"
 _FACTORED = frozenset({_SLOWER, _TAIL, _FASTER, _UNPROVEN})
-_ORDER = (_SLOWER, _TAIL, _FASTER, _SAME, _UNPROVEN, _OPEN)
+_ORDER = (_SLOWER, _TAIL, _FASTER, _SAME, _UNPROVEN, _NOISE, _OPEN)
 
 
 class _Spot(Value, kw_only=False):
@@ -84,7 +88,8 @@ def headlines(comparison: Comparison) -> tuple[str, ...]:
 def list_numbers(comparison: Comparison, arm: str, most: int = 3) -> list[str]:
     """Return the worst point of the challenger's worst curves, with the medians of both.
 
-    `latency 8 B within a node: 6 times slower (1.5 against 0.24 µs)`.
+    `latency 8 B within a node: 6 times slower (1.5 against 0.24 µs)`. Points within the noise come
+    last. Medians that tell another ratio than the pairs are left out.
     """
     lines = []
     for panel in comparison.panels:
@@ -92,7 +97,7 @@ def list_numbers(comparison: Comparison, arm: str, most: int = 3) -> list[str]:
         cells = [c for c in judgement.cells if c.ratio and c.is_judged] if judgement else []
         if not cells:
             continue
-        cell = min(cells, key=_ratio)
+        cell = min(cells, key=_badness)
         label = curve_label(comparison, curve)
         spot = _spot(curve, label, cell)
         factor = _factors([spot]) if spot.state in _FACTORED else ""
@@ -100,16 +105,33 @@ def list_numbers(comparison: Comparison, arm: str, most: int = 3) -> list[str]:
         points = (panel.points(name).get(cell.size) for name in (arm, comparison.spec.baseline))
         tail = cell.by_tail.statistic if cell.by_tail else ""
         numbers = [p.tails.get(tail, p.median) for p in points if p]
-        values = f"{tail} {' against '.join(map(value_text, numbers))}".lstrip()
-        where = f"{label}{size} {_place(comparison, curve.placement)}"
-        text = f"{where}: {factor}{spot.state} ({values} {unit_text(curve.unit)})"
-        lines.append((_ratio(cell), text))
+        text = f"{label}{size} {_place(comparison, curve.placement)}: {factor}{spot.state}"
+        if _are_alike(numbers, _ratio(cell), higher_is_better=curve.higher_is_better):
+            values = f"{tail} {' against '.join(map(value_text, numbers))}".lstrip()
+            text += f" ({values} {unit_text(curve.unit)})"
+        lines.append((_badness(cell), text))
     return [line for _, line in sorted(lines)[:most]]
 
 
 def _ratio(cell: Cell) -> float:
     tail = cell.by_tail
     return (tail.ratio if tail else cell.ratio) or 1.0
+
+
+def _badness(cell: Cell) -> tuple[bool, float]:
+    return _is_noise(cell), _ratio(cell)
+
+
+def _is_noise(cell: Cell) -> bool:
+    """Return true for a cell that seems slower, but by no more than the noise floor."""
+    return cell.seems_slower and (cell.high or 0.0) >= 1 - (cell.floor or 0.0)
+
+
+def _are_alike(numbers: Sequence[float], ratio: float, *, higher_is_better: bool) -> bool:
+    if len(numbers) < 2 or min(numbers) <= 0:
+        return True
+    own = numbers[0] / numbers[1] if higher_is_better else numbers[1] / numbers[0]
+    return abs(math.log(own / ratio)) <= math.log(_ALIKE)
 
 
 def describe_reason(comparison: Comparison, arm: str) -> str:
@@ -180,7 +202,7 @@ def _spot(curve: Curve, label: str, cell: Cell) -> _Spot:
         case Verdict.FAIL:
             state = _FASTER if ratio is not None and ratio > 1 else _SLOWER
         case _:
-            state = _UNPROVEN if cell.seems_slower else _OPEN
+            state = _NOISE if _is_noise(cell) else _UNPROVEN if cell.seems_slower else _OPEN
     better = state == _SAME and cell.low is not None and cell.low > 1 / (1 - cell.margin)
     size = cell.size if curve.sized else None
     return _Spot(curve=label, size=size, state=state, ratio=ratio, better=better)
