@@ -124,10 +124,11 @@ def test_it_says_why_and_what_helps() -> None:
     assert "last" not in pace.describe_disturbance(spent, 0)
     text = pace.describe_remedy(95.0, "6 of 33 launches", "load 14 on 2 CPUs, mostly of `cc1`")
     assert text.startswith("given up after 2 min with 6 of 33 launches; now load 14 on 2 CPUs")
-    assert "What helps: end those programs, or `--wait-for-quiet 1h`" in text
+    assert "What helps: end those programs, or `--wait-for-quiet 30m`" in text
     assert "--no-give-up" in text
+    assert "same command" not in text  # `next:` says whether these results are worth going on
     nobody = pace.describe_remedy(95.0, "6 of 33 launches", "load 14 on 2 CPUs")
-    assert "What helps: `--wait-for-quiet 1h`" in nobody
+    assert "What helps: `--wait-for-quiet 30m`" in nobody
 
 
 def test_a_batch_job_is_not_given_up() -> None:

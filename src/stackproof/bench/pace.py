@@ -97,8 +97,8 @@ def describe_remedy(seconds: float, made: str, load: str) -> str:
     end = "end those programs, or " if "`" in load else ""
     return (
         f"given up after {duration_text(seconds)} with {made}; now {load}. What helps: {end}"
-        "`--wait-for-quiet 1h`; fewer arms, placements or sizes need a shorter quiet time; "
-        "`--no-give-up` goes on. The same command continues"
+        "`--wait-for-quiet 30m`; fewer arms, placements or sizes need a shorter quiet time; "
+        "`--no-give-up` measures all the same"
     )
 
 
