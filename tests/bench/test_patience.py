@@ -9,7 +9,9 @@ from types import SimpleNamespace
 import pytest
 
 from stackproof.bench import pace, schedule
+from stackproof.bench.effects import request
 from stackproof.bench.effects import run as bench_run
+from stackproof.bench.effects.nodes import LaunchNodes
 from stackproof.bench.pace import Patience, SpentPatienceError, pace_of
 from stackproof.bench.spec import Arm, BenchSpec
 from stackproof.core.command import Completed
@@ -164,6 +166,28 @@ def test_closing_launches_are_made_and_end_in_time(monkeypatch: pytest.MonkeyPat
     assert begin.startswith("giving up: ")
     assert end.startswith(f"given up after 1 min with {len(first)} of {len(PLAN)} launches in ")
     assert run.is_ending  # so that no launch says what is left
+
+
+def test_a_busy_machine_lengthens_what_is_expected_before_the_first_launch(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    spec, node = BenchSpec(baseline=Arm(image="a")), SimpleNamespace(arm=Arm(image="a"))
+    place = LaunchNodes(nodes=(), rate_mb_s=None)
+    arms = SimpleNamespace(by_name=dict.fromkeys(ARMS, node))
+    quiet = bench_run.Bench(spec=spec, arms=arms, place=place, placements={})  # type: ignore[arg-type]
+    expected: list[float] = []
+
+    def run_bench(bench: bench_run.Bench, folder: Path, *_: object, **__: object) -> None:
+        expected.append(bench_run.pace_in(bench, PLAN, folder).left_within(None))
+
+    monkeypatch.setattr(bench_run, "_case", lambda *_: CASE)
+    monkeypatch.setattr(request, "prepare", lambda _: quiet)
+    monkeypatch.setattr(request, "run_bench", run_bench)
+    monkeypatch.setattr(request.planning, "require_launches", lambda *_: None)
+    monkeypatch.setattr(bench_run.Bench, "launches", lambda _: PLAN)
+    for factor in (1.0, 6.2):
+        request.measure(spec, tmp_path, null_monitor, begin=lambda factor=factor: factor)
+    assert expected[1] == pytest.approx(6.2 * expected[0])
 
 
 class Clock:

@@ -51,14 +51,18 @@ def run(asked: BenchOptions) -> int:
     return _judged(folder, asked) if done else int(ExitCode.UNKNOWN)
 
 
-def _look_around(options: BenchOptions) -> Callable[[], object]:
-    """Return the function that tells how busy this machine is, and waits; its first call counts."""
+def _look_around(options: BenchOptions) -> Callable[[], float]:
+    """Return the function that tells how busy this machine is, and waits; its first call counts.
+
+    The function returns how many times longer a launch takes.
+    """
     wait_s = specifying.wait_s(options)
-    return functools.cache(lambda: quiet.watch(_note, Verdict.INCONCLUSIVE.value, wait_s))
+    return functools.cache(lambda: quiet.watch(_note, Verdict.INCONCLUSIVE.value, wait_s).factor)
 
 
-def _begin_at_once() -> None:
+def _begin_at_once() -> float:
     """Stand for a look at a machine on which nothing is measured now."""
+    return 1.0
 
 
 def _specification(options: BenchOptions, begin: Callable[[], object]) -> BenchSpec:

@@ -151,22 +151,23 @@ def measure(
     *,
     command: tuple[str, ...] = (),
     give_up: bool = True,
-    begin: Callable[[], object] = lambda: None,
+    begin: Callable[[], float] = lambda: 1.0,
 ) -> bool:
     """Have every launch made that has no result in the folder yet, here or by a batch job.
 
     Returns false where a job was submitted that makes them later.
 
-    `begin` is called before the first launch that is made here, when all has been checked.
+    `begin` is called before the first launch that is made here, when all has been checked; it
+    returns how many times longer launches take than on a quiet machine.
     Raises `StackproofError` as `run_bench` and `batch_job.submit` do, and INTERRUPTED.
     """
     if spec.is_submitted:
         return not batch_job.submit(spec, folder, monitor, command=command)
     with launch_folder.held() as scratch:
         bench = prepare(spec)
-        begin()
+        slowdown = begin()
         place = replace(bench.place, scratch=scratch)
-        bench = replace(bench, place=place)
+        bench = replace(bench, place=place, slowdown=slowdown)
         _measure_here(bench, folder, monitor, command, give_up=give_up)
         planning.require_launches(bench.launches(), folder)
     return True

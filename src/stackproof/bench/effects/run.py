@@ -70,7 +70,8 @@ _REPEATED = 0.25
 class Bench(Value):
     """A specification made ready: arms, where they run, placements by name.
 
-    `paths` is what the probes found, by arm and placement.
+    `paths` is what the probes found, by arm and placement. Launches take `slowdown` times longer
+    than on a quiet machine, as far as that is known before the first.
     """
 
     spec: BenchSpec
@@ -78,6 +79,7 @@ class Bench(Value):
     place: LaunchNodes
     placements: Mapping[str, Placement]
     paths: Mapping[tuple[str, str], MessagePaths] = field(default_factory=dict)
+    slowdown: float = 1.0
 
     def launches(self) -> tuple[Launch, ...]:
         """Return the schedule."""
@@ -155,7 +157,7 @@ def run_bench(
             record = _begin(bench, results, folder, missing=bool(missing))
             pace = pace_in(bench, own, folder)
             if missing:
-                left_s = pace.left_within(bench.spec.budget_s) + probes_s(missing)
+                left_s = pace.left_within(bench.spec.budget_s) + probes_s(missing) * bench.slowdown
                 monitor(_shape(bench, own, left_s))
             probed = own if bench.spec.until_decided else missing
             paths = _probe(bench, list(probed), folder, monitor)
@@ -264,7 +266,8 @@ def pace_in(bench: Bench, launches: Sequence[Launch], folder: Path) -> Pace:
 
 def _seconds_for(bench: Bench, launch: Launch) -> float:
     own = bench.arms.by_name[launch.arm].arm.rate
-    return seconds_of(_case(bench, launch), parse_rate(own) / 1e6 if own else bench.place.rate_mb_s)
+    rate = parse_rate(own) / 1e6 if own else bench.place.rate_mb_s
+    return seconds_of(_case(bench, launch), rate) * bench.slowdown
 
 
 def _probe(

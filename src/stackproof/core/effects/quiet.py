@@ -58,7 +58,8 @@ class MachineLoad(Value):
     @property
     def factor(self) -> float:
         """Return about how many times longer two ranks take than on a quiet machine."""
-        return max(1.0, (self.others + _TIMED_RANKS) / max(1, self.cpus))
+        busy = (self.others + _TIMED_RANKS) / max(1, self.cpus)
+        return max(1.0, busy) if self.is_busy else 1.0
 
     @property
     def text(self) -> str:
