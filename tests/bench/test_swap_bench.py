@@ -125,3 +125,10 @@ def test_arms_without_an_image_stay_what_they_are_beside_a_swap(
 def test_a_results_folder_keeps_its_arms(tmp_path: Path) -> None:
     words = ("bench", "--resume", "results", "--swap", "mpi=mpich")
     assert "cannot be added" in stackproof(*words, cwd=tmp_path, ok=(2, 3)).stderr
+
+
+def test_a_dry_run_with_a_recipe_tells_first_that_images_are_built(tmp_path: Path) -> None:
+    words = ("bench", "--baseline", "mpich", "--swap", "mpi=nothing", "--dry-run")
+    said = stackproof(*words, cwd=tmp_path, ok=(2, 3, 11)).stderr
+    assert "note: a plan needs the recipes' images: those that are missing are built first" in said
+    assert said.index("note: a plan") < said.index("there is no MPI `nothing`")

@@ -14,7 +14,7 @@ from stackproof.compare.effects.results import load_results
 from stackproof.core import noun
 from stackproof.core.errors import Reason
 from stackproof.core.value import replace
-from stackproof.launch.effects import scheduler
+from stackproof.launch.effects import allocation, scheduler
 from stackproof.launch.slurm import Job
 
 CPUS = "the placement `intra-node` needs a CPU for each of 2 ranks"
@@ -67,3 +67,10 @@ def test_a_job_that_made_a_launch_may_be_followed_by_another(folder: Path) -> No
     os.utime(launch, (1, 1))  # of a job before
     with refused(Reason.JOB_FAILED, CPUS):
         batch_job._refuse_same_failure(folder, SPEC)
+
+
+def test_the_hint_outside_of_a_job_names_the_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    with refused(Reason.USAGE, "not inside a job") as caught:
+        allocation.enter()
+    assert "`--on slurm`" in (caught.value.problems[0].hint or "")

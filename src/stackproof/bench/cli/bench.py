@@ -11,7 +11,13 @@ from pathlib import Path
 from stackproof.bench import specifying
 from stackproof.bench.effects import batch_job, nodes
 from stackproof.bench.effects.dry_run import notes, plan_text, planned
-from stackproof.bench.effects.request import RecipeWords, build_recipes, measure, specification
+from stackproof.bench.effects.request import (
+    RecipeWords,
+    build_recipes,
+    measure,
+    recipe_of,
+    specification,
+)
 from stackproof.bench.effects.run import prepare
 from stackproof.bench.options import BenchOptions
 from stackproof.bench.spec import BenchSpec
@@ -85,6 +91,9 @@ def _specification(options: BenchOptions, begin: Callable[[], object]) -> BenchS
     spec = specification(options, _note)
     if options.resume:
         return spec
+    arms = (spec.baseline, *spec.challengers)
+    if options.dry_run and any(recipe_of(arm, Path.cwd()) for arm in arms):
+        _note("a plan needs the recipes' images: those that are missing are built first")
     return build_recipes(spec, words, progress.monitor(), begin=begin)
 
 

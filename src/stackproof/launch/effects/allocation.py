@@ -100,7 +100,7 @@ def enter() -> Allocation:
         raise fail(
             Reason.USAGE,
             "this is not inside a job of Slurm, Flux or PBS",
-            hint="get one with salloc, or say `on: slurm` to have one made and waited for",
+            hint="get one with salloc, or say `--on slurm` (`on: slurm` in SPEC) to submit one",
         )
     srun = shutil.which("srun", path=base_environment()["PATH"])
     if srun is None:
