@@ -15,6 +15,7 @@ from stackproof.core import noun
 from stackproof.core.errors import Reason
 from stackproof.core.value import replace
 from stackproof.launch.effects import allocation, scheduler
+from stackproof.launch.effects.scheduler import Door
 from stackproof.launch.slurm import Job
 
 CPUS = "the placement `intra-node` needs a CPU for each of 2 ranks"
@@ -23,8 +24,9 @@ SPEC = BenchSpec(baseline=Arm(image="a"))
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A results folder whose job 5 was submitted, and has printed nothing."""
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A results folder whose job 5 was submitted, has ended, and has printed nothing."""
+    monkeypatch.setattr(scheduler, "has_ended", lambda *_: True)
     for name in ("job", "logs", "launches"):
         (tmp_path / name).mkdir()
     (tmp_path / "job" / "job.json").write_text(noun.to_json(JOB))
@@ -50,23 +52,23 @@ def test_the_last_error_of_a_job_is_told_and_no_second_one_is_made(
     with refused(Reason.NO_RESULTS, "no launch was made yet: job 5 ", fault):
         load_results(folder)
     if not fault:
-        batch_job._refuse_same_failure(folder, SPEC)
+        batch_job._refuse_second_job(folder, Door(), SPEC)
         return
     with refused(Reason.JOB_FAILED, "job 5 ended without a launch: ", fault, f"logs/{log}"):
-        batch_job._refuse_same_failure(folder, SPEC)
-    batch_job._refuse_same_failure(folder, replace(SPEC, scheduler_options={"time": "10"}))
+        batch_job._refuse_second_job(folder, Door(), SPEC)
+    batch_job._refuse_second_job(folder, Door(), replace(SPEC, scheduler_options={"time": "10"}))
     (folder / "logs" / log).unlink()
-    batch_job._refuse_same_failure(folder, SPEC)
+    batch_job._refuse_second_job(folder, Door(), SPEC)
 
 
 def test_a_job_that_made_a_launch_may_be_followed_by_another(folder: Path) -> None:
     (folder / "logs" / "job-5.log").write_text(f"error: {CPUS}\n")
     launch = folder / "launches" / "00001-a.json"
     launch.write_text("{}")
-    batch_job._refuse_same_failure(folder, SPEC)
+    batch_job._refuse_second_job(folder, Door(), SPEC)
     os.utime(launch, (1, 1))  # of a job before
     with refused(Reason.JOB_FAILED, CPUS):
-        batch_job._refuse_same_failure(folder, SPEC)
+        batch_job._refuse_second_job(folder, Door(), SPEC)
 
 
 def test_the_hint_outside_of_a_job_names_the_option(monkeypatch: pytest.MonkeyPatch) -> None:

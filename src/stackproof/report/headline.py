@@ -97,7 +97,7 @@ def list_numbers(comparison: Comparison, arm: str, most: int = 3) -> list[str]:
         cells = [c for c in judgement.cells if c.ratio and c.is_judged] if judgement else []
         if not cells:
             continue
-        cell = min(cells, key=_badness)
+        cell = min(cells, key=lambda c: (_is_noise(c), _ratio(c)))
         label = curve_label(comparison, curve)
         spot = _spot(curve, label, cell)
         factor = _factors([spot]) if spot.state in _FACTORED else ""
@@ -106,11 +106,13 @@ def list_numbers(comparison: Comparison, arm: str, most: int = 3) -> list[str]:
         tail = cell.by_tail.statistic if cell.by_tail else ""
         numbers = [p.tails.get(tail, p.median) for p in points if p]
         text = f"{label}{size} {_place(comparison, curve.placement)}: {factor}{spot.state}"
-        if _are_alike(numbers, _ratio(cell), higher_is_better=curve.higher_is_better):
+        own, base = math.prod(numbers[:1]), math.prod(numbers[1:])
+        over, under = (own, base) if curve.higher_is_better else (base, own)
+        if under and 1 / _ALIKE <= over / under / _ratio(cell) <= _ALIKE:
             values = f"{tail} {' against '.join(map(value_text, numbers))}".lstrip()
             text += f" ({values} {unit_text(curve.unit)})"
-        lines.append((_badness(cell), text))
-    return [line for _, line in sorted(lines)[:most]]
+        lines.append((_is_noise(cell), _ratio(cell), text))
+    return [line for *_, line in sorted(lines)[:most]]
 
 
 def _ratio(cell: Cell) -> float:
@@ -118,20 +120,9 @@ def _ratio(cell: Cell) -> float:
     return (tail.ratio if tail else cell.ratio) or 1.0
 
 
-def _badness(cell: Cell) -> tuple[bool, float]:
-    return _is_noise(cell), _ratio(cell)
-
-
 def _is_noise(cell: Cell) -> bool:
     """Return true for a cell that seems slower, but by no more than the noise floor."""
     return cell.seems_slower and (cell.high or 0.0) >= 1 - (cell.floor or 0.0)
-
-
-def _are_alike(numbers: Sequence[float], ratio: float, *, higher_is_better: bool) -> bool:
-    if len(numbers) < 2 or min(numbers) <= 0:
-        return True
-    own = numbers[0] / numbers[1] if higher_is_better else numbers[1] / numbers[0]
-    return abs(math.log(own / ratio)) <= math.log(_ALIKE)
 
 
 def describe_reason(comparison: Comparison, arm: str) -> str:

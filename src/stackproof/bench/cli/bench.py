@@ -9,15 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from stackproof.bench import specifying
-from stackproof.bench.effects import batch_job, nodes
+from stackproof.bench.effects import batch_job, nodes, request
 from stackproof.bench.effects.dry_run import notes, plan_text, planned
-from stackproof.bench.effects.request import (
-    RecipeWords,
-    build_recipes,
-    measure,
-    recipe_of,
-    specification,
-)
 from stackproof.bench.effects.run import prepare
 from stackproof.bench.options import BenchOptions
 from stackproof.bench.spec import BenchSpec
@@ -42,7 +35,7 @@ def run(asked: BenchOptions) -> int:
         batch_job.work_in_job(folder, progress.monitor())
         return 0
     measured = not (asked.dry_run or asked.topology)
-    begin = _look_around(asked) if measured else _begin_at_once
+    begin = _look_around(asked) if measured else lambda: 1.0
     spec = _specification(asked, begin)
     if asked.dry_run or asked.topology:
         return _dry_run(spec, folder, asked)
@@ -50,7 +43,7 @@ def run(asked: BenchOptions) -> int:
         _note(text)
     give_up = not asked.no_give_up
     monitor, command = progress.monitor(), tuple(sys.argv)
-    done = measure(spec, folder, monitor, command=command, give_up=give_up, begin=begin)
+    done = request.measure(spec, folder, monitor, command=command, give_up=give_up, begin=begin)
     if asked.no_verdict:
         print(folder)
         return 0
@@ -58,17 +51,9 @@ def run(asked: BenchOptions) -> int:
 
 
 def _look_around(options: BenchOptions) -> Callable[[], float]:
-    """Return the function that tells how busy this machine is, and waits; its first call counts.
-
-    The function returns how many times longer a launch takes.
-    """
+    """Return the function that tells how busy this machine is, waits, and returns its factor."""
     wait_s = specifying.wait_s(options)
     return functools.cache(lambda: quiet.watch(_note, Verdict.INCONCLUSIVE.value, wait_s).factor)
-
-
-def _begin_at_once() -> float:
-    """Stand for a look at a machine on which nothing is measured now."""
-    return 1.0
 
 
 def _specification(options: BenchOptions, begin: Callable[[], object]) -> BenchSpec:
@@ -76,25 +61,25 @@ def _specification(options: BenchOptions, begin: Callable[[], object]) -> BenchS
 
     `begin` is called before a build.
     """
-    words = RecipeWords(
+    words = request.RecipeWords(
         swap=options.swapped,
         all=options.swap,
         with_source=options.with_source,
         with_patch=options.with_patch,
     )
-    if options.resume and words != RecipeWords():
+    if options.resume and words != request.RecipeWords():
         raise fail(
             Reason.USAGE,
             "words such as `--swap` cannot be added with --resume",
             hint="a results folder keeps its specification",
         )
-    spec = specification(options, _note)
+    spec = request.specification(options, _note)
     if options.resume:
         return spec
     arms = (spec.baseline, *spec.challengers)
-    if options.dry_run and any(recipe_of(arm, Path.cwd()) for arm in arms):
+    if options.dry_run and any(request.recipe_of(arm, Path.cwd()) for arm in arms):
         _note("a plan needs the recipes' images: those that are missing are built first")
-    return build_recipes(spec, words, progress.monitor(), begin=begin)
+    return request.build_recipes(spec, words, progress.monitor(), begin=begin)
 
 
 def _judged(folder: Path, asked: BenchOptions) -> int:

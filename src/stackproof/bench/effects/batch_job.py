@@ -71,8 +71,7 @@ def submit(spec: BenchSpec, folder: Path, monitor: Monitor, *, command: tuple[st
     if not missing:
         planning.require_launches(plan, folder)
         return False
-    _refuse_second_job(folder, at)
-    _refuse_same_failure(folder, spec)
+    _refuse_second_job(folder, at, spec)
     elements = tuple(sorted({launch.allocation for launch in missing}))
     request = _request(spec, folder, elements if spec.allocations > 1 else ())
     script = folder / "job" / "script.sh"
@@ -107,25 +106,19 @@ def work_in_job(folder: Path, monitor: Monitor) -> None:
     run.run_bench(run.prepare(spec, place=place), folder, monitor, command=job.command)
 
 
-def _refuse_second_job(folder: Path, at: Door) -> None:
-    """Refuse a job beside one that still writes to the folder."""
+def _refuse_second_job(folder: Path, at: Door, spec: BenchSpec) -> None:
+    """Refuse a job beside one that still writes to the folder, or after one that would do alike."""
     job = scheduler.load_job(folder)
-    if job is None or job.cluster != at.cluster or scheduler.has_ended(at, job.id):
+    if job is None or job.cluster != at.cluster:
         return
-    raise fail(
-        Reason.JOB_FAILED,
-        f"the job `{job.id}` of `{folder}` has not ended",
-        hint=f"wait for its end (`squeue --jobs={job.id}`), or end it: `scancel {job.id}`",
-    )
-
-
-def _refuse_same_failure(folder: Path, spec: BenchSpec) -> None:
-    """Refuse a job like the last one where that ended by an error before its first launch."""
-    job = scheduler.load_job(folder)
-    if job is None or job.options != spec.scheduler_options:
-        return
+    if not scheduler.has_ended(at, job.id):
+        raise fail(
+            Reason.JOB_FAILED,
+            f"the job `{job.id}` of `{folder}` has not ended",
+            hint=f"wait for its end (`squeue --jobs={job.id}`), or end it: `scancel {job.id}`",
+        )
     fault, log = scheduler.find_fault(folder, job)
-    if fault:
+    if fault and job.options == spec.scheduler_options:
         raise fail(
             Reason.JOB_FAILED,
             f"job {job.id} ended without a launch: {fault}",

@@ -45,8 +45,7 @@ def load_results(folder: os.PathLike[str] | str, *, probes: bool = False) -> Res
         message = f"`{place}` is in a results folder, and results are the whole folder"
         raise fail(Reason.INVALID_VALUE, message, hint=f"give the folder: `{around}`")
     documents.refuse_other_kind(os.fspath(place), "results")
-    if not any(file for name in (LAUNCHES, PROBES) for file in (place / name).glob("*.json")):
-        _refuse_launchless(place)
+    _refuse_launchless(place)
     for is_fault, reason, message, where in (
         (not place.exists(), Reason.FILE_MISSING, f"there is no results folder `{place}`", place),
         (not place.is_dir(), Reason.INVALID_VALUE, f"`{place}` is not a results folder", place),
@@ -92,7 +91,8 @@ def load_results(folder: os.PathLike[str] | str, *, probes: bool = False) -> Res
 
 def _refuse_launchless(folder: Path) -> None:
     """Refuse a folder without launches by the last error of its job, if it has one."""
-    if job := scheduler.load_job(folder):
+    empty = not any(x for name in (LAUNCHES, PROBES) for x in (folder / name).glob("*.json"))
+    if empty and (job := scheduler.load_job(folder)):
         fault, log = scheduler.find_fault(folder, job)
         raise fail(
             Reason.NO_RESULTS,
