@@ -233,6 +233,33 @@ def test_images_that_a_job_had_mounted_are_where_it_had_them(stack: Stack) -> No
     assert "libraries-missing" not in facts(f"{MARKER}={image}.gone:{MOUNT}")
 
 
+@pytest.mark.parametrize(
+    ("words", "first"),
+    [
+        ("rank 0 of 2\nSegmentation fault (signal 11)\n", "K176"),
+        ("ERROR: cannot read mesh.inp\nsrun: error: n1: task 0: Exited with exit code 1\n", "K224"),
+        ("uses: error while loading shared libraries: libbeside.so.1: cannot open shared object\n", "K73"),
+        ("uses: symbol lookup error: uses: undefined symbol: beside\n", ""),
+    ],
+)  # fmt: skip
+def test_a_shell_that_lacks_a_library_is_no_cause_of_a_job_elsewhere(
+    stack: Stack, words: str, first: str
+) -> None:
+    beside = stack.lab.library("lib/libbeside.so.1", defines=("beside",))
+    program = stack.lab.program("bin/uses", needs=("lib/libbeside.so.1",), calls=("beside",))
+    os.unlink(beside)
+    log, env = stack.folder / "job.log", stack.folder / "job.env"
+    log.write_text(words)
+    env.write_text("LD_LIBRARY_PATH=/nowhere\n")
+    said = doctoring.told("--program", program, "--log", log)
+    fired = [one["rule"] for one in said["findings"] if one["answer"] == "fires"]
+    assert fired[:1] == [first] if first else fired
+    assert ("K73" in fired) is (first in {"K73", ""})
+    assert ("libraries-missing" in said["evidence"]["facts"]) is (first in {"K73", ""})
+    known = doctoring.told("--program", program, "--log", log, "--env", env)
+    assert known["evidence"]["facts"]["libraries-missing"] is True
+
+
 def test_releases_are_constants_and_two_that_differ_tell_nothing() -> None:
     assert release_of("libfabric", b"\0a\0002.3.1\0b\0002.3.1\0") == "2.3.1"
     assert release_of("libfabric", b"\0001.15.2.0\0") == "1.15.2.0"

@@ -180,7 +180,7 @@ FACTS: Mapping[str, FactKind] = {
          "libfabric or libcxi lacks versions of symbols that are asked for",
          "an image, or `--program FILE`"),
         ("libraries-missing", _TRUTH, "a library that the program or the MPI needs is nowhere",
-         "an image, or `--program FILE`"),
+         "an image, or `--program FILE` and the job's environment: `--env FILE`"),
         ("interface-missing", _TRUTH, "a variable names an interface that the machine lacks",
          "this machine and `--env FILE`"),
         ("names-no-longer-read", _TRUTH, "a variable is set that this release does not read",

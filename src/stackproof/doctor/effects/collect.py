@@ -47,7 +47,7 @@ def collect(options: DoctorOptions, knowledge: Knowledge) -> Collected:
     given = said(options, knowledge)
     measured = _measured(options)
     job, variables = _job(options)
-    stack = _stack(options, variables)
+    stack = _stack(options, variables, given)
     if options.site is not None:
         site = probe.load_site(options.site)
     else:
@@ -95,13 +95,17 @@ def _measured(options: DoctorOptions) -> ResultsEvidence | None:
     return measured.examine(options.results, options.arm)
 
 
-def _stack(options: DoctorOptions, variables: Mapping[str, str]) -> StackEvidence | None:
+def _stack(
+    options: DoctorOptions, variables: Mapping[str, str], given: Evidence
+) -> StackEvidence | None:
     mounted = _mounted(variables) if options.site is None else ()
     if not (options.image or options.program or mounted):
         return None
     from stackproof.doctor.effects import stacks  # noqa: PLC0415 - a log needs no loader
 
-    return stacks.examine(options, variables, mounted)
+    loader_spoke = any(event.component == "the loader" for event in story_of(given).fatal)
+    known = bool(options.env) or loader_spoke or not options.logs
+    return stacks.examine(options, variables, mounted, known=known)
 
 
 def _of_place(site: Site | None, options: DoctorOptions, *, vendor: bool) -> Evidence:

@@ -48,12 +48,13 @@ class StackEvidence(Value):
 
 
 def examine(
-    options: DoctorOptions, variables: Mapping[str, str], mounted: Mounted
+    options: DoctorOptions, variables: Mapping[str, str], mounted: Mounted, *, known: bool
 ) -> StackEvidence | None:
     """Return the evidence of an image, or of that of a job with the MPI, and of a program.
 
-    None where there is neither. `mounted` are the images of the job that are here. Raises
-    `StackproofError` for what cannot be read, and where the image has not the view.
+    None where there is neither. `mounted` are the images of the job that are here. What a program
+    lacks tells nothing where the job's environment is not `known`. Raises `StackproofError` for
+    what cannot be read, and where the image has not the view.
     """
     path = _named(options.image) if options.image is not None else _with_mpi(mounted)
     image, described = None, Evidence()
@@ -66,7 +67,7 @@ def examine(
         )
     elif options.program is None:
         return None
-    loaded = _loaded(options, (path, image), variables, mounted)
+    loaded = _loaded(options, (path, image), variables, mounted, known=known)
     return StackEvidence(described=described, loaded=loaded)
 
 
@@ -114,6 +115,8 @@ def _loaded(
     chosen: tuple[str | None, Image | None],
     variables: Mapping[str, str],
     mounted: Mounted,
+    *,
+    known: bool,
 ) -> Evidence:
     """Return what the image's MPI, or the program, would load here, with all that was mounted."""
     path, image = chosen
@@ -135,6 +138,9 @@ def _loaded(
     out |= {"libraries-missing"} if options.site is not None else set()
     gone = MARKER in variables and not mounted  # the job's images are not here
     out |= {"libraries-missing"} if gone else set()
+    if options.program is not None and not known:
+        out |= {"libraries-missing", "fabric-symbols-missing"}
+        out |= {name for name, value in found.facts.items() if value is False}
     facts = {name: one for name, one in found.facts.items() if name not in out}
     origins = {name: one for name, one in found.origins.items() if name[5:] not in out}
     return replace(found, facts=facts, origins=origins)
