@@ -229,3 +229,32 @@ def test_a_site_whose_slurm_lacks_pmix_is_not_told_to_use_it(site: str, tmp_path
         assert "every rank thinks that it is alone" in text
         assert ("$ srun --mpi=pmix" in text) is advised
         assert ("$ mpirun" in text) is not advised
+
+
+BOX = """rank 0 of 2 starts
+sending to the neighbour
+
+=====================================================================
+=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES
+=   PID 12345 RUNNING AT node1
+=   EXIT CODE: 15
+=====================================================================
+YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Terminated (signal 15)
+"""
+ENDED = "rank 0 of 2 starts\nmpirun noticed that process rank 0 exited on signal 15 (Terminated).\n"
+
+
+@pytest.mark.parametrize("log", [BOX, BOX.replace("EXIT CODE", "KILLED BY SIGNAL"), ENDED])
+@pytest.mark.parametrize("facts", [{}, {"ended": "hang"}])
+def test_an_end_from_outside_is_no_fault_of_the_program(log: str, facts: dict[str, str]) -> None:
+    text = " ".join(answered(log, **facts).split())
+    assert "Most likely cause: something ended it from outside: signal 15 (timeout" in text
+    assert "gdb -p PID" in text
+    assert "failed first" not in text
+
+
+def test_who_complained_before_signal_15_is_named_first() -> None:
+    for log in (BOX, ENDED):
+        text = answered(f"ERROR: cannot open mesh.inp: No such file or directory\n{log}")
+        assert "from outside" not in text
+        assert "failed first" in text

@@ -165,7 +165,7 @@ EPILOGUE = re.compile(
     r"|unknown|running)|\*\*\* (?:STEP|JOB) \S+ ON \S+ CANCELLED AT [^ ]+ \*\*\*|Job step aborted"
     r"|launch/slurm: _step_signal|Force Terminated)"
     r"|^(?:make|gmake|ninja)(?:\[\d+\])?: (?:\*\*\*|build stopped)|\bexited with code \d+\s*$"
-    r"|HYD[TU]?_\w*wait_for_|BAD TERMINATION OF ONE"
+    r"|HYD[TU]?_\w*wait_for_|BAD TERMINATION OF ONE|[Ss]ignal:? 15\b"
 )
 """Lines that stand at the end of any job that failed, whatever it died of."""
 
@@ -211,6 +211,7 @@ HARMLESS = re.compile(
     r"|more processes have sent help message|_base_help_aggregate|\(ignored\)"
     r"|support is disabled|Deprecat|deprecated"
     r"|select: init (?:of component \w+ )?returned failure"
+    r"|Ctrl-C"
 )
 """Words that look so, and are not."""
 

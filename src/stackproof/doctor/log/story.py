@@ -92,9 +92,11 @@ class LogStory(Value):
     @property
     def last_words(self) -> frozenset[int]:
         """Return the lines that any job ends with, where another one said before what failed."""
-        if self.opening is None:
+        lines = [event for event in self.events if grammar.EPILOGUE.search(event.text)]
+        others = [event for event in self.events if event not in lines]
+        complained = any(event.fatal or grammar.is_complaint(event.text) for event in others)
+        if self.opening is None or not complained:
             return frozenset()
-        lines = (event for event in self.events if grammar.EPILOGUE.search(event.text))
         return frozenset(event.line for event in lines if event.line > self.opening.line)
 
     @property
