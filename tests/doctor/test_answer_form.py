@@ -258,3 +258,11 @@ def test_who_complained_before_signal_15_is_named_first() -> None:
         text = answered(f"ERROR: cannot open mesh.inp: No such file or directory\n{log}")
         assert "from outside" not in text
         assert "failed first" in text
+
+
+def test_srun_mounts_an_image_itself() -> None:
+    missing = "./app: error while loading shared libraries: libmpi.so.12: cannot open shared object file\n"
+    text = answered(f"{missing}srun: error: n1: task 0: Exited with exit code 127\n")
+    assert "$ srun --image=IMAGE ./app\n" in text
+    assert "stackproof run" not in text
+    assert "$ stackproof run IMAGE -- ./app\n" in answered(missing)

@@ -38,6 +38,9 @@ def fitting_commands(rule: Rule, evidence: Evidence) -> tuple[str, ...]:
     ]
     if evidence.facts.get("pmix-loads") is False:
         fitting = [_WITHOUT_PMIX if "--mpi=pmix" in text else text for text in fitting]
+    if evidence.facts.get("launcher") == "srun":  # which mounts an image once per node
+        srun = "srun --image=IMAGE PROGRAM"
+        fitting = [text.replace("stackproof run IMAGE -- PROGRAM", srun) for text in fitting]
     fitting = _narrow(fitting or rule.commands, evidence.variables or ())
     if not has_slurm(evidence):
         known = str(evidence.facts.get("launcher"))  # results have several
@@ -118,7 +121,7 @@ def fill_names(text: str, evidence: Evidence, named: Mapping[str, str]) -> str:
     A name that needs quotes is not put between others. None is looked at for words again.
     """
     names = {**dict(_told(evidence)), **{word: name for word, name in named.items() if name}}
-    if not text.startswith("stackproof "):
+    if not text.startswith(("stackproof ", "srun --image=")):
         names.pop("IMAGE", None)
 
     def fill(match: re.Match[str]) -> str:
