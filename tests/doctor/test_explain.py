@@ -45,6 +45,14 @@ def test_an_unknown_name_is_wrong_usage() -> None:
     assert "error: nothing is known of `K999`" in done.stderr
 
 
+def test_a_word_leads_to_the_problems_that_have_it() -> None:
+    done = stackproof("explain", "truncation")
+    assert done.returncode == 2
+    assert "K242 (a message is longer than the buffer" in done.stderr
+    assert " more" in stackproof("explain", "memory").stderr
+    assert "`stackproof explain` lists everything" in stackproof("explain", "K999").stderr
+
+
 def test_every_id_that_a_message_names_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
     knowledge = replace(load_everything(), variables=())
     assert all(find(knowledge, name) for rule in knowledge.rules for name in (rule.id, rule.name))

@@ -165,11 +165,22 @@ def find(knowledge: Knowledge, name: str) -> tuple[Entry, ...]:
     if name.lower() in by_case:
         return tuple(entries[by_case[name.lower()]])
     guess = ", ".join(f"`{by_case[other]}`" for other in _related(name.lower(), by_case))
+    pieces = (f"did you mean {guess}?" * bool(guess), _with_word(name.lower(), knowledge.rules))
     raise fail(
         Reason.USAGE,
         f"nothing is known of `{name}`",
-        hint=f"did you mean {guess}?" if guess else "`stackproof explain` lists everything",
+        hint=" ".join(filter(None, pieces)) or "`stackproof explain` lists everything",
     )
+
+
+def _with_word(word: str, rules: Sequence[Rule]) -> str:
+    """Return the known problems that have a word, without its ending; those in titles first."""
+    stem = re.sub("(ion|ing|ed|es?|s)$", "", word)
+    titled = [rule for rule in rules if stem in f"{rule.name} {rule.title}".lower()]
+    others = [rule for rule in rules if stem in rule.cause.lower() and rule not in titled]
+    named = [f"{rule.id} ({rule.title})" for rule in (*titled, *others)] * (len(stem) > 3)
+    more = f" and {len(named) - 5} more" * (len(named) > 5)
+    return f"known problems with this word: {', '.join(named[:5])}{more}" if named else ""
 
 
 def _related(name: str, known: Collection[str]) -> list[str]:
