@@ -244,7 +244,10 @@ YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Terminated (signal 15)
 ENDED = "rank 0 of 2 starts\nmpirun noticed that process rank 0 exited on signal 15 (Terminated).\n"
 
 
-@pytest.mark.parametrize("log", [BOX, BOX.replace("EXIT CODE", "KILLED BY SIGNAL"), ENDED])
+OF_SRUN = "rank 0 of 2 starts\nsrun: error: n1: tasks 0-1: Terminated\n"
+
+
+@pytest.mark.parametrize("log", [BOX, BOX.replace("EXIT CODE", "BY SIGNAL"), ENDED, OF_SRUN])
 @pytest.mark.parametrize("facts", [{}, {"ended": "hang"}])
 def test_an_end_from_outside_is_no_fault_of_the_program(log: str, facts: dict[str, str]) -> None:
     text = " ".join(answered(log, **facts).split())

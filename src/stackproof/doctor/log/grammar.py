@@ -168,6 +168,8 @@ EPILOGUE = re.compile(
     r"|HYD[TU]?_\w*wait_for_|BAD TERMINATION OF ONE|[Ss]ignal:? 15\b"
 )
 """Lines that stand at the end of any job that failed, whatever it died of."""
+OUTSIDE = re.compile(r"(?:[Ss]ignal:?|SIGNAL:|EXIT CODE:) 15\b|: Terminated$")
+"""Those of a signal 15, of which the program may know nothing."""
 
 STAGES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("run", re.compile(r"Fatal error in (?:internal_|P?MPI_)(?!Init)\w")),

@@ -93,11 +93,12 @@ class LogStory(Value):
     def last_words(self) -> frozenset[int]:
         """Return the lines that any job ends with, where another one said before what failed."""
         lines = [event for event in self.events if grammar.EPILOGUE.search(event.text)]
-        others = [event for event in self.events if event not in lines]
+        others = [event for event in self.events if not grammar.OUTSIDE.search(event.text)]
         complained = any(event.fatal or grammar.is_complaint(event.text) for event in others)
-        if self.opening is None or not complained:
+        if self.opening is None:
             return frozenset()
-        return frozenset(event.line for event in lines if event.line > self.opening.line)
+        last = [event for event in lines if complained or not grammar.OUTSIDE.search(event.text)]
+        return frozenset(event.line for event in last if event.line > self.opening.line)
 
     @property
     def stage(self) -> str:
