@@ -158,6 +158,20 @@ def test_what_is_needed_has_ended_and_a_failure_ends_nothing_else(tmp_path: Path
     ]  # fmt: skip
 
 
+def test_a_failure_that_comes_last_ends_everything(tmp_path: Path) -> None:
+    """`more` stands before `lost`, which it needs: neither begins, and nobody waits for them."""
+    work = {
+        "more": (["lost"], [python("raise SystemExit(1)")]),
+        "broken": ([], [python("raise SystemExit(7)")]),
+        "lost": (["broken"], [python("raise SystemExit(1)")]),
+    }
+    done = run(tmp_path, work, jobs=1)
+    assert done.returncode == 7
+    assert done.stdout.splitlines() == [
+        "lost: did not begin, since broken failed", "more: did not begin, since lost failed",
+    ]  # fmt: skip
+
+
 @pytest.mark.battery
 @pytest.mark.parametrize("jobs", [2, 3])
 def test_all_together_never_have_more_jobs_than_were_asked_for(tmp_path: Path, jobs: int) -> None:

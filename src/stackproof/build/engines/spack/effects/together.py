@@ -109,6 +109,8 @@ class Together:
         while self.parts or self._running:
             self._drop()
             waiting = self._begin()
+            if not self._running:  # what was left out last: nobody is there to wait for
+                continue
             if waiting:
                 self._watched.register(self._jobs.pipe, selectors.EVENT_READ)
             events = self._watched.select()
