@@ -90,3 +90,5 @@ def test_results_are_compared_beside_others(tmp_path):
         (tmp_path / name).mkdir()
     done = inprocess.stackproof("compare", "new", "old", cwd=tmp_path)
     assert "write `stackproof compare new --beside old`" in done.stderr
+    done = inprocess.stackproof("compare", "new", "nosuch", cwd=tmp_path)
+    assert "write `stackproof compare new --beside nosuch`" in done.stderr

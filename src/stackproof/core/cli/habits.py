@@ -56,9 +56,9 @@ def replace_words(verb: str, words: Sequence[str]) -> str:
     """Return the hint for several words where `bench`, `compare` or `report` take one."""
     if verb not in {"bench", "compare", "report"} or len(words) < 2:
         return ""
-    are_folders = all(map(os.path.isdir, words))
+    has_folder = any(map(os.path.isdir, words))
     words = [*map(shlex.quote, words)]
-    if verb != "bench" and are_folders:
+    if verb != "bench" and has_folder:
         return f"write `stackproof compare {' --beside '.join(words[:2])}`; "
     line = f"stackproof bench --quick --baseline {' --challenger '.join(words)}"
     return f"write `{line}`; " if verb == "bench" else f"`{verb}` takes results: first `{line}`; "
