@@ -245,7 +245,7 @@ def hint_at_namespaces(registry: OciRegistry, remote: RemoteLabel, *, system: st
             records += kept(registry, namespace) or ()
     meant = labels.matching(records, remote.label, system=system)
     others = sorted({record.namespace for record in meant} - {remote.namespace})
-    return "".join(f"`{namespace}::{remote.label}` has it; " for namespace in others)
+    return "".join(f"`{namespace}::{remote.label}` has it; " for namespace in others[:3])
 
 
 def _folder(address: RegistryAddress) -> Path:
